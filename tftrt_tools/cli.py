@@ -1,0 +1,78 @@
+"""The `tftrt` command: finds the command, imports its module, runs it."""
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+
+from tftrt_tools import errors
+
+COMMANDS = {
+    "doctor": "what this machine can do (convert, build, run), and what to mend",
+    "inspect": "what TF-TRT would do with a SavedModel, or what it did",
+    "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
+    "verify": "does the converted model answer like the original, and did its engines run",
+}
+_HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
+
+
+def main(argv=None):
+    """Run one command. Args: argv: without the program's name. Returns: the exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in _HELP:
+        print(_overview())
+        return errors.EXIT_DONE if argv else errors.EXIT_USAGE
+    if argv[0] == "--version":
+        from tftrt_tools import __version__
+
+        print(f"tftrt-tools {__version__}")
+        return errors.EXIT_DONE
+    try:
+        # SIGTERM ends a command as Ctrl-C does: through its clean-up.
+        signal.signal(signal.SIGTERM, _on_sigterm)
+        return _run(argv[0], argv[1:])
+    except errors.TftrtError as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        return _report(errors.Interrupted())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.EXIT_FAILED
+    except OSError as error:
+        return _report(errors.from_os_error(error))
+
+
+def _on_sigterm(_signal, _frame):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise errors.Interrupted("ended by SIGTERM")
+
+
+def _run(name, argv):
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean `tftrt {near[0]}`?" if near else "`tftrt --help` lists the commands"
+        raise errors.UsageError(f"no command {name!r}", hint)
+    from tftrt_tools.commands import _flags
+
+    command = importlib.import_module(f"tftrt_tools.commands.{name}")
+    values, positional = _flags.parse(name, command, argv)
+    if values is None:
+        return errors.EXIT_DONE
+    return command.run(values, positional)
+
+
+def _report(error):
+    print(f"tftrt: error: {error.cause}", file=sys.stderr)
+    if error.mend:
+        print(f"  {error.mend}", file=sys.stderr)
+    return error.exit_code
+
+
+def _overview():
+    width = max(map(len, COMMANDS))
+    lines = ["usage: tftrt COMMAND [--flags]", "", "TF-TRT models that are right, fast and proven so.", "", "commands:"]
+    lines += [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    lines += ["", "`tftrt COMMAND --help` lists a command's flags; `--flagfile=FILE` reads flags from a file.",
+              "exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 a check failed"]
+    return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""absl flags for one command at a time, each with a FlagValues of its own, so that `--help` lists that command's flags only."""
+
+import textwrap
+
+from absl import flags
+
+from tftrt_tools import errors
+
+
+def parse(name, command, argv):
+    """Parse `argv` with the flags of module `command`.
+
+    Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
+
+    Raises: UsageError for unknown flags and values that a flag refuses.
+    """
+    values = flags.FlagValues()
+    values.set_gnu_getopt(True)
+    flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
+    flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
+    command.define(values)
+    try:
+        positional = values([name, *argv])[1:]
+    except flags.Error as error:
+        raise errors.UsageError(" ".join(str(error).split()), f"`tftrt {name} --help` lists the flags") from None
+    if values.help:
+        print(help_text(name, command, values))
+        return None, None
+    return values, positional
+
+
+def help_text(name, command, values):
+    """The command's docstring, then each flag with its default."""
+    lines = [command.__doc__.strip(), "", "flags:"]
+    for flag_name in sorted(values):
+        flag = values[flag_name]
+        if flag_name != flag.name:
+            continue
+        form = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
+        default = "" if flag.default in (None, False, []) else f" [{flag.default_as_str}]"
+        lines.append(f"  {form}")
+        lines += textwrap.wrap(" ".join(flag.help.split()) + default, 96, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def one_argument(command, positional, what):
+    """The single positional argument, or a UsageError."""
+    return arguments(command, positional, [what])[0]
+
+
+def arguments(command, positional, names):
+    """The positional arguments, one for each of `names`, or a UsageError."""
+    if len(positional) != len(names):
+        got = f"{len(positional)} given" + (": " + " ".join(positional) if positional else "")
+        raise errors.UsageError(f"usage: tftrt {command} {' '.join(names)} [--flags]; {got}", f"`tftrt {command} --help` explains them")
+    return positional

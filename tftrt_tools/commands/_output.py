@@ -1,0 +1,49 @@
+"""Where a command's result goes: tables for people, JSON for machines. Both are made from the same typed result."""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+
+def console(json_path):
+    """A rich console for tables: stdout, or stderr where stdout carries the JSON."""
+    from rich.console import Console
+
+    stream = sys.stderr if json_path == "-" else sys.stdout
+    width = None if stream.isatty() else 140
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def write_json(result, json_path):
+    """Write `result.to_dict()` to `json_path` whole or not at all; `-` is stdout, None writes nothing."""
+    if not json_path:
+        return
+    text = json.dumps(result.to_dict(), indent=2, sort_keys=False) + "\n"
+    if json_path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    path = pathlib.Path(json_path)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="." + path.name, delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def table(title, columns, rows):
+    """A rich table; a column named with a leading '>' is right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False)
+    for column in columns:
+        shown.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*("" if cell is None else str(cell) for cell in row))
+    return shown

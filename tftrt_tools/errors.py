@@ -1,0 +1,66 @@
+"""What a user can cause: one line of cause, one of mend. Anything else that is raised is a bug and keeps its traceback."""
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CHECK = 3
+
+
+class TftrtError(Exception):
+    """The step could not be done (exit code 1)."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, cause, mend=""):
+        """Args: cause: what is wrong, one line. mend: what the user can do about it, one line."""
+        super().__init__(cause)
+        self.cause = str(cause)
+        self.mend = str(mend)
+
+    def to_dict(self):
+        return {"kind": type(self).__name__, "cause": self.cause, "mend": self.mend}
+
+
+class UsageError(TftrtError):
+    """A flag, a path or a value that can never work (exit code 2)."""
+
+    exit_code = EXIT_USAGE
+
+
+class CheckFailed(TftrtError):
+    """The work was done and what was checked does not hold (exit code 3)."""
+
+    exit_code = EXIT_CHECK
+
+
+class Interrupted(TftrtError):
+    """Ctrl-C or SIGTERM (exit code 1)."""
+
+    def __init__(self, cause="interrupted", mend="nothing was written; run the command again"):
+        super().__init__(cause, mend)
+
+
+_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CheckFailed, Interrupted)}
+
+
+def from_dict(data):
+    """Rebuild an error that crossed a process boundary as `to_dict` wrote it."""
+    return _KINDS.get(data["kind"], TftrtError)(data["cause"], data["mend"])
+
+
+def from_os_error(error):
+    """A TftrtError that says which file the system refused and why."""
+    import errno
+
+    mends = {
+        errno.ENOSPC: "free space on that disk; the target was left as it was",
+        errno.EDQUOT: "free space under your quota; the target was left as it was",
+        errno.EACCES: "check the permissions of that path, or choose another",
+        errno.EPERM: "check the permissions of that path, or choose another",
+        errno.EROFS: "that file system is read-only: choose another",
+        errno.ENOENT: "check the path",
+        errno.ENAMETOOLONG: "choose a shorter path",
+    }
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    reason = error.strerror or str(error)
+    return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno, ""))
