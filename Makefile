@@ -1,0 +1,59 @@
+# `make test` and `make demo` work from a fresh clone: they create .venv when it is missing or stale.
+# Variables: PYTHON=/path/to/python3.10 (for .venv), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
+# ZOO=folder (where `make zoo` writes).
+
+PY := .venv/bin/python
+STAMP := .venv/.stamp
+PYTEST_FLAGS ?=
+GPU_PYTHON ?= $(PY)
+ZOO ?= build/zoo
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test demo zoo lint gpu-test bench clean FORCE
+
+help:
+	@echo "make test      ruff, then every test that needs no GPU"
+	@echo "make demo      the whole way on a small model, without a GPU"
+	@echo "make zoo       write the sample SavedModels to $(ZOO)"
+	@echo "make gpu-test  the tests that need an NVIDIA GPU"
+	@echo "make bench     the benchmarks of benchmarks/"
+	@echo "make lint      ruff only"
+	@echo "make venv      only create or refresh .venv"
+	@echo "make clean     remove build outputs and caches (.venv stays; remove it by hand)"
+
+venv: $(STAMP)
+
+# Timestamps cannot see a Python that was uninstalled or a checkout that was moved (an editable install names its
+# folder), so both are asked: the stamp holds the folder, and the interpreter has to run.
+ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null; cat $(STAMP) 2>/dev/null),runs $(CURDIR))
+$(STAMP): FORCE
+endif
+
+$(STAMP): setup.cfg constraints.txt pyproject.toml
+	@$(PY) -c 'import pip, sys; raise SystemExit(sys.version_info[:2] != (3, 10))' 2>/dev/null || { \
+	  python=$$(.ci/find_python) && rm -rf .venv && echo "creating .venv with $$python" && "$$python" -m venv .venv; }
+	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[test,bench]'
+	@echo '$(CURDIR)' > $@
+
+test: $(STAMP) lint
+	$(PY) -m pytest -m "not gpu" $(PYTEST_FLAGS)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+
+demo: $(STAMP)
+	$(PY) -m saved_models.demo
+
+zoo: $(STAMP)
+	$(PY) -m saved_models all --output=$(ZOO)
+
+# A machine that brings its own Python with the whole stack names it in GPU_PYTHON and needs no .venv.
+gpu-test: $(if $(filter $(PY),$(GPU_PYTHON)),$(STAMP))
+	$(GPU_PYTHON) -m pytest -m gpu $(PYTEST_FLAGS)
+
+bench: $(STAMP)
+	$(PY) -m benchmarks
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
