@@ -1,0 +1,139 @@
+"""usage: tftrt convert --input_saved_model_dir=DIR_OR_KERAS_FILE --output_saved_model_dir=DIR [--flags]
+
+Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
+names, lookup tables, assets and functions. Works without a GPU: the engines are then built on the target by its first
+requests. With a GPU, --shapes builds, checks and saves them now.
+
+The output carries assets.extra/tftrt/manifest.json (what was done) and convert.flags, which repeats the conversion:
+  tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
+
+examples:
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16 \\
+      --shapes='image:1x224x224x3,8x224x224x3'
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _output
+from tftrt_tools.conversion import settings as settings_module
+from tftrt_tools.savedmodel import shapes as shape_grammar
+
+# Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
+_NOT_REPEATED = ("overwrite", "dry_run", "log_file")
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("input_saved_model_dir", None, "SavedModel directory, or a .keras or .h5 file", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
+    define_settings(values)
+    flags.DEFINE_string("shapes", default.shapes, "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
+                        "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0", **text)
+    flags.DEFINE_boolean("save_engines", default.save_engines, "save the engines that --shapes built with the model", **text)
+    flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model in which no segment is worth an engine", **text)
+    define_keras(values)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
+    flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def define_settings(values):
+    """The flags that decide the graph pass; `inspect` has them too."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later) or FP16", **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text)
+    flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    flags.DEFINE_integer("minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text)
+    flags.DEFINE_integer("max_workspace_size_bytes", default.max_workspace_size_bytes, "scratch GPU memory of an engine; by default no limit",
+                         **text)
+    flags.DEFINE_integer("maximum_cached_engines", default.maximum_cached_engines, "engines kept for one segment in implicit batch mode; "
+                         "raised to the number of --shapes", **text)
+    flags.DEFINE_boolean("use_dynamic_shape", None, "explicit batch mode with optimization profiles; by default only with --shapes", **text)
+    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; "
+                        "by default Optimal: one profile for each declared shape", **text)
+    flags.DEFINE_boolean("allow_build_at_runtime", default.allow_build_at_runtime, "let a request whose shape has no engine build one, "
+                         "which blocks all requests meanwhile; --noallow_build_at_runtime runs it in TensorFlow", **text)
+    flags.DEFINE_integer("max_engines", default.max_engines, "keep the largest segments only; 0 for no limit", **text)
+    flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
+    flags.DEFINE_string("keep_native_nodes", default.keep_native_nodes, "regular expression: nodes whose whole name matches stay in "
+                        "TensorFlow", **text)
+    flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
+                        "--precision_mode", **text)
+
+
+def define_keras(values):
+    """The flags of loading a Keras file."""
+    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files you trust",
+                         flag_values=values)
+    flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", flag_values=values)
+
+
+def read_settings(values):
+    """Settings from the flags; fields without a flag keep their default."""
+    given = {name: values[name].value for name in settings_module.Settings().to_dict() if name in values}
+    listed = {name: tuple(part for part in value if part) for name, value in given.items() if isinstance(value, list)}
+    return settings_module.checked(settings_module.Settings(**{**given, **listed}))
+
+
+def run(values, positional):
+    """Convert. Returns: the exit code."""
+    if positional:
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "paths are given by --input_saved_model_dir and --output_saved_model_dir")
+    if not values.input_saved_model_dir:
+        raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
+    if not values.output_saved_model_dir and not values.dry_run:
+        raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
+    settings = read_settings(values)
+    if settings.shapes:
+        shape_grammar.parse(settings.shapes)
+    from tftrt_tools.conversion import pipeline
+
+    source = pipeline.Source(values.input_saved_model_dir, values.allow_unsafe_deserialization, values.custom_objects)
+    with progress.on_terminal():
+        done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
+                                values.log_file)
+    _print(done, values.json)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE
+
+
+def _flag_file(values):
+    """The flags that differ from their defaults, one a line."""
+    import os
+
+    lines = []
+    for name in sorted(values):
+        flag = values[name]
+        if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or flag.value == flag.default:
+            continue
+        value = os.path.abspath(flag.value) if name.endswith("_saved_model_dir") else flag.value
+        if isinstance(value, bool):
+            lines.append(f"--{name}" if value else f"--no{name}")
+        else:
+            lines.append(f"--{name}={','.join(value) if isinstance(value, list) else value}")
+    return "\n".join(lines) + "\n"
+
+
+def _print(done, json_path):
+    console = _output.console(json_path)
+    rows = [(one.name, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
+             f"{one.coverage:.0%}", len(one.built) or "") for one in done.signatures]
+    console.print(_output.table("Signatures", ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">built"], rows))
+    for one in done.signatures:
+        if one.left_out:
+            top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
+            console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
+    where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
+    saved = any(one.built for one in done.signatures) and done.settings.save_engines
+    engines = "engines built and saved" if saved else "no engines saved: the target builds them on its first requests"
+    console.print(f"{done.settings.precision_mode}, {len(done.engines)} engine ops, {done.coverage:.1%} of the computing ops; converted "
+                  f"{where}, TensorRT {done.versions['tensorrt']}; {engines}", markup=False)
+    if done.output:
+        console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+    else:
+        console.print("dry run: nothing was written", markup=False)

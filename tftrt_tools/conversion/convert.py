@@ -1,0 +1,128 @@
+"""The conversion itself: every signature of a loaded SavedModel through the graph pass, engines built, all of it saved.
+
+Runs in a child process (`job`); `pipeline` calls it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import tempfile
+
+import tensorflow as tf
+
+from tftrt_tools import errors, progress
+from tftrt_tools.conversion import engines, graph_pass, tf_private
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import graph, loading
+from tftrt_tools.savedmodel import shapes as shape_grammar
+
+
+def job(request):
+    """Convert in this process.
+
+    Args:
+      request: {"source": SavedModel directory, "output": empty directory or None for a dry run, "settings": Settings.to_dict(),
+        "tags": […]}.
+
+    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None}.
+    """
+    settings = Settings.from_dict(request["settings"])
+    gpu = engines.gpu()
+    if settings.shapes and gpu is None:
+        raise errors.TftrtError("--shapes builds engines, and engines need a GPU; none is visible here",
+                                "leave --shapes out to convert here and build on the target, or run on a machine with a GPU")
+    source = pathlib.Path(request["source"])
+    progress.say("loading the model")
+    model = loading.load(source, settings.tags)
+    chosen = _chosen(model.root, settings)
+    specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
+    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
+    prefix = _prefix(source, settings)
+    results, functions, resources = [], {}, {}
+    with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
+        for index, name in enumerate(chosen):
+            progress.say(f"converting signature {name}", index, len(chosen))
+            result, function, built = _signature(name, model.root.signatures[name], settings, f"{prefix}_{index}", calls.get(name, []), folder)
+            results.append(result)
+            if result.engines:
+                functions[name] = function
+                resources.update(built)
+        for name in model.root.signatures:
+            if name not in chosen:
+                results.append(SignatureResult.untouched(name, specs[name]))
+        if request["output"] and (functions or settings.allow_no_engines):
+            progress.say("saving")
+            _save(model, functions, resources, source, pathlib.Path(request["output"]))
+    return {"signatures": [result.to_dict() for result in results], "versions": _versions(), "gpu": gpu}
+
+
+def _chosen(root, settings):
+    names = list(root.signatures)
+    if not names:
+        raise errors.UsageError("the model has no signatures", "export it with signatures, e.g. Keras's model.export(path)")
+    for key in settings.signature_keys:
+        if key not in names:
+            raise errors.UsageError(f"no signature {key!r}", "signatures here: " + ", ".join(names))
+    return [name for name in names if not settings.signature_keys or name in settings.signature_keys]
+
+
+def _prefix(source, settings):
+    """Engine names are keys of a cache that all models of a process share: the same name in two models means the wrong engine."""
+    digest = hashlib.sha256((source / "saved_model.pb").read_bytes())
+    digest.update(json.dumps(settings.to_dict(), sort_keys=True).encode())
+    return "TRTEngineOp_" + digest.hexdigest()[:10]
+
+
+def _signature(name, function, settings, prefix, calls, folder):
+    """Returns: (SignatureResult, converted ConcreteFunction or None, {engine name: engine resource})."""
+    frozen = graph_pass.freeze(name, function)
+    _refuse_converted(frozen.graph_def)
+    passed = graph_pass.run(frozen, settings)
+    result = SignatureResult.of(name, loading.input_specs(function), passed)
+    if not passed.engines:
+        return result, None, {}
+    graph_def = passed.graph_def
+    renamed = _unique_names(graph_def, prefix)
+    result = dataclasses.replace(result, engines=tuple(dataclasses.replace(
+        one, name=renamed.get(one.name, one.name), native_segment=renamed[one.name] + "_native_segment") for one in result.engines))
+    built = {}
+    if calls:
+        result, built = engines.build(frozen, graph_def, result, settings, calls, folder)
+    graph.set_on_engines(graph_def, _allow_build_at_runtime=settings.allow_build_at_runtime)
+    converted = tf_private.rebuild(graph_def, function, frozen.inputs, frozen.outputs, frozen.captures)
+    return result, converted, built
+
+
+def _refuse_converted(graph_def):
+    for node in graph.engine_nodes(graph_def):
+        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
+                                "convert the original model; the manifest in assets.extra/tftrt names it")
+
+
+def _unique_names(graph_def, prefix):
+    """Rename engine ops, and all functions of the graph, which may share names with the original's in this process."""
+    engine_names = [node.name for node in graph_def.node if node.op == graph.ENGINE_OP]
+    names = {old: f"{prefix}_{number}" for number, old in enumerate(engine_names)}
+    functions = {function.signature.name: f"{prefix}_{function.signature.name}" for function in graph_def.library.function}
+    functions.update({f"{old}_native_segment": f"{new}_native_segment" for old, new in names.items()})
+    graph.rename(graph_def, names, functions)
+    return {graph.engine_name(old): new for old, new in names.items()}
+
+
+def _save(model, functions, resources, source, output):
+    root = model.root
+    if resources:
+        root.trt_engine_resources = resources
+    signatures = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
+    tf.saved_model.save(root, str(output), signatures=signatures)
+    loading.write_tags(output, model.tags)
+    loading.copy_extras(source, output)
+
+
+def _versions():
+    linked, loaded = tf_private.tensorrt_versions()
+    return {"tensorflow": tf.__version__, "tensorrt_linked": linked, "tensorrt": loaded,
+            **{key: value for key, value in tf.sysconfig.get_build_info().items() if key in ("cuda_version", "cudnn_version")}}
+

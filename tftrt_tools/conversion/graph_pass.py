@@ -1,0 +1,152 @@
+"""The TF-TRT graph pass on one frozen signature: which nodes go to which engine, and what stays out. Needs no GPU."""
+
+import contextlib
+import dataclasses
+import os
+import re
+
+from tftrt_tools import errors
+from tftrt_tools.conversion import pass_log, tf_private
+from tftrt_tools.savedmodel import graph
+
+# TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
+PROTOBUF_LIMIT_BYTES = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A signature with its variables as constants. captures: {placeholder: resource} of lookup tables."""
+
+    graph_def: object
+    inputs: list
+    outputs: list
+    captures: dict
+    original: object
+
+
+@dataclasses.dataclass(frozen=True)
+class PassResult:
+    """graph_def: with TRTEngineOps; engines: graph.EngineOp, in graph order; left_out: pass_log.LeftOut of nodes that compute
+    something; native_ops: {op: count} of what stays in TensorFlow; segment_nodes: {engine: node names}."""
+
+    graph_def: object
+    engines: tuple
+    left_out: tuple
+    native_ops: dict
+
+    @property
+    def coverage(self):
+        """Share of the computing ops that run in TensorRT, 0 to 1."""
+        inside = sum(engine.compute_ops for engine in self.engines)
+        total = inside + sum(self.native_ops.values())
+        return inside / total if total else 0.0
+
+
+def freeze(name, function):
+    """Freeze ConcreteFunction `function` of signature `name`.
+
+    Raises: TftrtError where it is over 2 GiB or where the signature changes variables.
+    """
+    weights = sum(_bytes(variable) for variable in function.graph.variables)
+    if weights > PROTOBUF_LIMIT_BYTES - (1 << 20):
+        raise errors.TftrtError(f"signature {name!r} holds {weights / 2**30:.2f} GiB of weights; TF-TRT freezes a signature into one protobuf, "
+                                "which ends at 2 GiB", "split the model into signatures of less than 2 GiB, or name the others in --signature_keys")
+    graph_def, inputs, outputs, captures = tf_private.freeze(function)
+    _check_no_writes(name, graph_def)
+    return Frozen(graph_def, inputs, outputs, captures, function)
+
+
+def _bytes(variable):
+    return (variable.shape.num_elements() or 0) * variable.dtype.size
+
+
+def _check_no_writes(name, graph_def):
+    bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    writers = [node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")]
+    if writers:
+        raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
+                                "leave it out: name the other signatures in --signature_keys; it is kept as it is")
+
+
+def run(frozen, settings):
+    """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions. Returns: PassResult."""
+    native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
+    high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
+    result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
+    if high:
+        result, second = _once(frozen, result, settings, "FP32", native)
+        # What the second pass took is no longer left out; what it left has its newer reason.
+        log = dataclasses.replace(second, left_out=second.left_out)
+    return _result(result, log, native, settings)
+
+
+def clusters(frozen, settings):
+    """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
+    native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
+    _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), "FP32", native)
+    return log
+
+
+def _matching(graph_def, pattern, flag):
+    if not pattern:
+        return set()
+    found = {node.name for node in graph_def.node if re.fullmatch(pattern, node.name)}
+    if not found:
+        names = [node.name for node in graph_def.node if node.op not in graph.PASSIVE_OPS]
+        raise errors.UsageError(f"--{flag}={pattern} matches no node (the whole name must match)",
+                                "names look like " + ", ".join(names[:3]) + "; `tftrt inspect` lists them")
+    return found
+
+
+def _once(frozen, graph_def, settings, precision, preserved):
+    before = {node.name for node in graph.engine_nodes(graph_def)}
+    converter = tf_private.GraphPass(
+        # The pass always runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the
+        # integer 100000 becomes inf. The engine op's precision attribute decides what TensorRT builds.
+        precision_mode="FP32", minimum_segment_size=settings.minimum_segment_size,
+        max_workspace_size_bytes=settings.max_workspace_size_bytes, maximum_cached_engines=settings.maximum_cached_engines,
+        use_calibration=False, use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
+    meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
+    variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
+    with _environment(variables), pass_log.captured() as text:
+        converted = converter.run(meta)
+    for node in graph.engine_nodes(converted):
+        if node.name not in before:
+            node.attr["precision_mode"].s = precision.encode()
+    return converted, pass_log.parse(text[0])
+
+
+@contextlib.contextmanager
+def _environment(values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _result(graph_def, log, native, settings):
+    engines = tuple(graph.engine_ops(graph_def))
+    remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
+    left_out = tuple(_reason(node, log, native, settings) for node in remaining)
+    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node))
+
+
+def _reason(node, log, native, settings):
+    if node.name in native:
+        return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
+    if node.name in log.left_out:
+        return log.left_out[node.name]
+    for cluster in log.clusters:
+        if node.name in cluster.nodes:
+            if cluster.effective is not None:
+                reason = f"its segment has {cluster.effective} nodes, fewer than minimum_segment_size={settings.minimum_segment_size}"
+            else:
+                reason = f"its segment is not among the {settings.max_engines} largest (max_engines), or has no input that varies"
+            return pass_log.LeftOut(node.name, node.op, reason)
+    return pass_log.LeftOut(node.name, node.op, "not offered to TensorRT")

@@ -1,0 +1,106 @@
+"""What TF-TRT says while it segments a graph, read from its log.
+
+The pass reports nothing but text: with TF_CPP_VMODULE=segment=2 it names every node it takes or leaves, and why (TF 2.14.1).
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+import tempfile
+
+VMODULE = "segment=2,trt_engine_op=1"
+_HEAD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] (\S+?)\] (.*)", re.DOTALL)
+_LEFT = re.compile(r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$", re.DOTALL)
+_TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)
+_SEGMENT = re.compile(r"Nodes in segment (\d+) with parent=.*?:\n(.*)", re.DOTALL)
+_NODE = re.compile(r"^\[Op type: (.*?)\] (.*)$", re.MULTILINE)
+_DROPPED = re.compile(r"Segment (\d+) has only (\d+) effective nodes, dropping")
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """A node that stays in TensorFlow, and TF-TRT's reason (or ours, where a segment was too small)."""
+
+    node: str
+    op: str
+    reason: str
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Nodes that TF-TRT would put together. effective: how many count towards minimum_segment_size where it was dropped, else None."""
+
+    nodes: tuple
+    effective: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class PassLog:
+    """left_out: {node: LeftOut}; taken: {node: op}; clusters: as TF-TRT listed them."""
+
+    left_out: dict
+    taken: dict
+    clusters: tuple
+
+
+@contextlib.contextmanager
+def captured():
+    """Yield a list that, after the block, holds one string: what native code wrote to stderr. It is passed on to stderr too."""
+    text = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield text
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            raw = file.read()
+            text.append(raw.decode(errors="replace"))
+            with open(2, "wb", closefd=False) as stderr:
+                stderr.write(raw)
+
+
+def parse(text):
+    """Read what `captured` caught. Returns: PassLog."""
+    left_out, taken, clusters = {}, {}, []
+    for entry in _entries(text):
+        if match := _LEFT.match(entry):
+            verb, op, node, reason = match.groups()
+            denied = verb == "Denylisted as" or "TF_TRT_OP_DENYLIST" in (reason or "")
+            left_out[node] = LeftOut(node, op, "kept native by --keep_native_ops" if denied else " ".join(reason.split()))
+        elif match := _TAKEN.match(entry):
+            taken[match.group(2)] = match.group(1)
+        elif match := _SEGMENT.match(entry):
+            clusters.append(Cluster(tuple(name for _, name in _NODE.findall(match.group(2))), None))
+        elif (match := _DROPPED.match(entry)) and match.group(2) != "0":
+            # Segments emptied by the batch analysis are "dropped" too, without a list of nodes before.
+            clusters[-1] = dataclasses.replace(clusters[-1], effective=int(match.group(2)))
+    for ghost in ("_SOURCE", "_SINK"):
+        left_out.pop(ghost, None)
+    return PassLog(left_out, taken, tuple(clusters))
+
+
+def _entries(text):
+    """Log messages of segment.cc, continuation lines joined."""
+    entry, ours = [], False
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head:
+            if ours:
+                yield "\n".join(entry)
+            ours = "/segment.cc:" in head.group(1)
+            entry = [head.group(2)]
+        else:
+            entry.append(line)
+    if ours:
+        yield "\n".join(entry)
+

@@ -1,0 +1,152 @@
+"""The whole of `tftrt convert`: check, convert in a child, write the passport, put the result in place. No TensorFlow here."""
+
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+import platform
+import tempfile
+import threading
+import time
+
+from tftrt_tools import __version__, child, errors
+from tftrt_tools.conversion import keras_export, pass_log
+from tftrt_tools.conversion import settings as settings_module
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.savedmodel import files, passport, staging
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """A finished conversion. output: None for a dry run; source_digest: of the input as given; seconds: wall time."""
+
+    source: str
+    output: str | None
+    source_digest: str
+    settings: settings_module.Settings
+    signatures: tuple
+    versions: dict
+    gpu: dict | None
+    coverage_checked: tuple
+    seconds: float
+
+    @property
+    def engines(self):
+        """All engine ops of all signatures."""
+        return [engine for signature in self.signatures for engine in signature.engines]
+
+    @property
+    def coverage(self):
+        """Share of the computing ops of the converted signatures that run in TensorRT, 0 to 1."""
+        counts = [signature.compute_ops for signature in self.signatures]
+        total = sum(whole for _, whole in counts)
+        return sum(inside for inside, _ in counts) / total if total else 0.0
+
+    def to_dict(self):
+        return {"kind": "conversion", "tool": f"tftrt-tools {__version__}", "created": _now(), "source": self.source,
+                "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
+                "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
+                "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
+                "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
+                "signatures": [signature.to_dict() for signature in self.signatures],
+                "shapes_served": list(self.coverage_checked)}
+
+
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The input of a conversion. unsafe, custom_objects: how a Keras file may be loaded."""
+
+    path: str
+    unsafe: bool = False
+    custom_objects: str = ""
+
+
+def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None):
+    """Convert a SavedModel or Keras file.
+
+    Args:
+      source: Source.
+      output: directory to make; None only for a dry run.
+      settings: Settings, as `settings.checked` returned them.
+      overwrite: replace a SavedModel that is there.
+      dry_run: run everything but the saving.
+      flag_file: text that repeats the conversion, kept as convert.flags.
+      log_file: where to keep what TensorFlow and TensorRT log.
+
+    Returns: Conversion.
+
+    Raises: UsageError, TftrtError; CheckFailed where no segment is worth an engine or a declared shape has none.
+      The output is then as it was.
+    """
+    start = time.monotonic()
+    keras = keras_export.is_keras_file(source.path)
+    if not keras:
+        files.check(source.path)
+    target = None if dry_run else staging.check_target(output, overwrite, [source.path])
+    with contextlib.ExitStack() as stack:
+        stage = None if dry_run else stack.enter_context(staging.staged(target))
+        model = _exported(source, stack, log_file) if keras else source.path
+        digest = _Digest(source.path)
+        request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict()}
+        env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+        answer = child.run("tftrt_tools.conversion.convert:job", request, env=env, log_file=log_file).result
+        signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
+        done = Conversion(str(pathlib.Path(source.path).absolute()), str(target) if target else None, digest.value(), settings, signatures,
+                          answer["versions"], answer["gpu"], (), 0.0)
+        _check_engines(done)
+        if stage:
+            done = dataclasses.replace(done, coverage_checked=_check_shapes(stage, done))
+        done = dataclasses.replace(done, seconds=time.monotonic() - start)
+        if stage:
+            passport.write(stage, passport.MANIFEST, done.to_dict())
+            passport.write(stage, passport.FLAGS, flag_file)
+    return done
+
+
+def _exported(source, stack, log_file):
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-export-"))
+    request = {"source": str(source.path), "output": folder + "/model", "unsafe": source.unsafe, "custom_objects": source.custom_objects}
+    child.run("tftrt_tools.conversion.keras_export:job", request, env={"TF_CPP_MIN_LOG_LEVEL": "1"}, log_file=log_file)
+    return folder + "/model"
+
+
+class _Digest:
+    """The digest of a path, computed while the child loads TensorFlow."""
+
+    def __init__(self, path):
+        self._path, self._value, self._error = path, None, None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            self._value = files.digest(self._path)
+        except OSError as error:
+            self._error = error
+
+    def value(self):
+        self._thread.join()
+        if self._error:
+            raise self._error
+        return self._value
+
+
+def _check_engines(done):
+    if done.engines or done.settings.allow_no_engines:
+        return
+    left = sum(len(signature.left_out) for signature in done.signatures)
+    raise errors.CheckFailed(f"no segment is worth an engine: all {left} computing ops would stay in TensorFlow",
+                             "`tftrt inspect` names each op and the reason; lower --minimum_segment_size, or accept with --allow_no_engines")
+
+
+def _check_shapes(stage, done):
+    """Run each declared shape on the saved model in a fresh process. Returns: what was served. Raises: CheckFailed."""
+    if not done.settings.shapes or not done.settings.save_engines:
+        return ()
+    from tftrt_tools.execution import coverage
+
+    return coverage.check(stage, {signature.name: signature for signature in done.signatures if signature.calls})

@@ -1,0 +1,70 @@
+"""What a conversion did, signature by signature."""
+
+import dataclasses
+
+from tftrt_tools.conversion.pass_log import LeftOut
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.engine_op import EngineOp
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltEngine:
+    """An engine that was built. shapes: of its inputs, one list a profile; seconds: of building all engines of the signature."""
+
+    name: str
+    shapes: tuple
+    bytes: int
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["name"], tuple(data["shapes"]), data["bytes"])
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureResult:
+    """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
+    calls: declared shapes, [{input: shape}]; built: engines that were built for them."""
+
+    name: str
+    inputs: tuple
+    converted: bool
+    coverage: float
+    engines: tuple
+    left_out: tuple
+    native_ops: dict
+    calls: tuple = ()
+    built: tuple = ()
+    build_seconds: float | None = None
+
+    @classmethod
+    def of(cls, name, inputs, passed):
+        """From a graph_pass.PassResult."""
+        return cls(name, tuple(inputs), bool(passed.engines), passed.coverage, passed.engines, passed.left_out, passed.native_ops)
+
+    @classmethod
+    def untouched(cls, name, inputs):
+        """A signature that was not asked for."""
+        return cls(name, tuple(inputs), False, 0.0, (), (), {})
+
+    @property
+    def compute_ops(self):
+        """(ops in engines, all ops) that compute something."""
+        inside = sum(engine.compute_ops for engine in self.engines)
+        return inside, inside + sum(self.native_ops.values())
+
+    def to_dict(self):
+        return {"name": self.name, "inputs": [one.to_dict() for one in self.inputs], "converted": self.converted,
+                "coverage": round(self.coverage, 4), "engines": [one.to_dict() for one in self.engines],
+                "left_out": [one.to_dict() for one in self.left_out], "native_ops": self.native_ops,
+                "calls": [{name: list(shape) for name, shape in call.items()} for call in self.calls],
+                "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["name"], tuple(map(InputSpec.from_dict, data["inputs"])), data["converted"], data["coverage"],
+                   tuple(map(EngineOp.from_dict, data["engines"])), tuple(LeftOut(**one) for one in data["left_out"]), data["native_ops"],
+                   tuple({name: tuple(shape) for name, shape in call.items()} for call in data["calls"]),
+                   tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"])

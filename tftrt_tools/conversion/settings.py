@@ -1,0 +1,117 @@
+"""What a conversion does, in one dataclass. Defaults are TF-TRT's own unless a comment says why not."""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors
+
+PRECISIONS = ("FP32", "FP16")
+STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")
+# TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
+MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
+# A change of any of these makes an engine that was built before the wrong one.
+ENGINE_FIELDS = ("precision_mode", "max_workspace_size_bytes", "use_dynamic_shape", "dynamic_shape_profile_strategy",
+                 "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "fp32_nodes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of one conversion.
+
+    precision_mode: "FP32" or "FP16", the precision of the engines.
+    signature_keys: signatures to convert; () for all. The others stay as they were.
+    tags: tags of the MetaGraph; () for the only one, or "serve".
+    minimum_segment_size: nodes (Identity not counted, constants counted) that a segment needs to become an engine.
+    max_workspace_size_bytes: scratch GPU memory that an engine may use.
+    maximum_cached_engines: engines kept for one segment in implicit batch mode.
+    use_dynamic_shape: explicit batch with optimization profiles; None decides by `shapes`.
+    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape.
+    allow_build_at_runtime: whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
+    max_engines: keep the N largest segments; 0 for no limit.
+    keep_native_ops: op types that stay in TensorFlow.
+    keep_native_nodes: regular expression on node names of the frozen graph; full matches stay in TensorFlow.
+    fp32_nodes: regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
+    shapes: text of --shapes; "" builds no engines.
+    save_engines: whether built engines are saved with the model.
+    allow_no_engines: accept a model in which no segment is worth an engine.
+    """
+
+    precision_mode: str = "FP32"
+    signature_keys: tuple = ()
+    tags: tuple = ()
+    minimum_segment_size: int = 3
+    max_workspace_size_bytes: int = MAX_WORKSPACE_BYTES
+    maximum_cached_engines: int = 1
+    use_dynamic_shape: bool | None = None
+    dynamic_shape_profile_strategy: str | None = None
+    allow_build_at_runtime: bool = True
+    max_engines: int = 20
+    keep_native_ops: tuple = ()
+    keep_native_nodes: str = ""
+    fp32_nodes: str = ""
+    shapes: str = ""
+    save_engines: bool = True
+    allow_no_engines: bool = False
+
+    def to_dict(self):
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_dict(cls, data):
+        """Rebuild from `to_dict`; lists become tuples."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+
+    @property
+    def dynamic(self):
+        """Declared shapes ask for profiles. Without them implicit batch mode is safer: an engine that is built on the target's
+        first request serves every smaller batch, where a profile taken from that one request serves nothing else."""
+        return bool(self.shapes) if self.use_dynamic_shape is None else self.use_dynamic_shape
+
+    @property
+    def strategy(self):
+        """The profile strategy in force, or None in implicit batch mode."""
+        return (self.dynamic_shape_profile_strategy or "Optimal") if self.dynamic else None
+
+
+def _plain(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
+def checked(settings):
+    """Return `settings`, or raise UsageError for a value that can never work."""
+    if settings.precision_mode.upper() == "INT8":
+        raise errors.UsageError("INT8 is not supported yet: it needs calibration, which this version does not have",
+                                "use --precision_mode=FP16")
+    settings = dataclasses.replace(settings, precision_mode=settings.precision_mode.upper(),
+                                   dynamic_shape_profile_strategy=_strategy(settings))
+    if settings.precision_mode not in PRECISIONS:
+        raise errors.UsageError(f"--precision_mode={settings.precision_mode} is unknown", "use one of " + ", ".join(PRECISIONS))
+    for name, least in (("minimum_segment_size", 1), ("max_workspace_size_bytes", 1), ("maximum_cached_engines", 1), ("max_engines", 0)):
+        if getattr(settings, name) < least:
+            raise errors.UsageError(f"--{name}={getattr(settings, name)} is too small", f"use {least} or more")
+    if settings.max_workspace_size_bytes > MAX_WORKSPACE_BYTES:
+        raise errors.UsageError(f"--max_workspace_size_bytes is over {MAX_WORKSPACE_BYTES}", "leave the flag out for no limit")
+    if settings.dynamic_shape_profile_strategy and not settings.dynamic:
+        raise errors.UsageError("--dynamic_shape_profile_strategy needs dynamic shapes", "add --use_dynamic_shape or --shapes")
+    if settings.fp32_nodes and settings.precision_mode == "FP32":
+        raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave one of them out")
+    for name in ("keep_native_nodes", "fp32_nodes"):
+        _check_regex(name, getattr(settings, name))
+    return settings
+
+
+def _strategy(settings):
+    given = settings.dynamic_shape_profile_strategy
+    if given is None:
+        return None
+    for known in STRATEGIES:
+        if known.lower() == given.lower():
+            return known
+    raise errors.UsageError(f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES))
+
+
+def _check_regex(name, pattern):
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise errors.UsageError(f"--{name}={pattern} is no regular expression: {error}", "see Python's `re` syntax") from None

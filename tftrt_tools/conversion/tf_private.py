@@ -1,0 +1,112 @@
+"""Every private name of TensorFlow that this package uses, in one place.
+
+Checked by running against: TF 2.14.1. `tests/test_tf_private.py` fails on any other version until someone has checked
+these again: the names' existence says nothing about what they do.
+"""
+
+import os
+
+import tensorflow as tf
+from tensorflow.compiler.tf2tensorrt import _pywrap_py_utils
+from tensorflow.compiler.tf2tensorrt.ops import gen_trt_ops
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+from tensorflow.python.compiler.tensorrt import trt_convert
+from tensorflow.python.eager import wrap_function
+from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.grappler import tf_optimizer
+from tensorflow.python.util import nest
+
+CHECKED_VERSIONS = ("2.14.1",)
+
+
+class GraphPass(trt_convert.TrtGraphConverterV2):
+    """TrtGraphConverterV2 without its own loading: one model, loaded once, serves all its signatures."""
+
+    def run(self, meta_graph):
+        """Run grappler with the TensorRT optimizer. Args: meta_graph: MetaGraphDef. Returns: GraphDef."""
+        return self._run_conversion(meta_graph)
+
+    def _run_conversion(self, meta_graph_def):
+        # Stock, less grappler's "layout" optimizer: it acts only where a GPU is visible, and its NCHW convolutions would make the
+        # result depend on the converting machine. TensorRT chooses layouts itself when it builds.
+        config = config_pb2.ConfigProto()
+        rewrite = trt_convert._get_tensorrt_rewriter_config(
+            conversion_params=self._conversion_params, is_dynamic_op=True, use_implicit_batch=not self._use_dynamic_shape,
+            profile_strategy=self._profile_strategy)
+        kept = [name for name in rewrite.optimizers if name != "layout"]
+        del rewrite.optimizers[:]
+        rewrite.optimizers.extend(kept)
+        config.graph_options.rewrite_options.CopyFrom(rewrite)
+        return tf_optimizer.OptimizeGraph(config, meta_graph_def, graph_id=b"tf_graph")
+
+    def adopt(self, graph_def, function):
+        """Take a converted graph and its function as if `convert` had made them, so that `build` can run."""
+        self._converted_graph_def = graph_def
+        self._converted_func = function
+        self._converted = True
+
+
+def registered_converters():
+    """Op types for which this TensorFlow has a TensorRT converter."""
+    return set(_pywrap_py_utils.get_registered_op_converters())
+
+
+def tensorrt_versions():
+    """(linked, loaded) as "8.5.3". Aborts the process where libnvinfer is missing."""
+    dotted = [".".join(map(str, version)) for version in
+              (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version())]
+    return tuple(dotted)
+
+
+def freeze(function):
+    """Constants for a function's variables, calls inlined.
+
+    Args: function: a ConcreteFunction of a loaded SavedModel.
+    Returns: (GraphDef, input tensor names, output tensor names, {placeholder: captured resource}).
+    """
+    # A TF1 export's collections name initializers that the signature's graph does not hold; grappler would refuse it.
+    for name in list(function.graph.collections):
+        function.graph.clear_collection(name)
+    frozen = convert_to_constants.convert_variables_to_constants_v2(function)
+    left = {tensor.name for tensor in frozen.inputs if tensor.dtype == tf.resource}
+    # The function loses its captures here; a lookup table would become an input that no caller can feed.
+    captures = {inner.name.split(":")[0]: outer for outer, inner in function.graph.captures if inner.name in left}
+    inputs = [tensor.name for tensor in frozen.inputs if tensor.name not in left]
+    graph_def = frozen.graph.as_graph_def()
+    for node in graph_def.node:
+        node.device = ""
+    return graph_def, inputs, [tensor.name for tensor in frozen.outputs], captures
+
+
+def meta_graph(graph_def, preserved):
+    """A MetaGraphDef of `graph_def` in which grappler keeps `preserved` (node or tensor names) as they are."""
+    meta = meta_graph_pb2.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)
+    meta.collection_def["train_op"].node_list.value.extend(preserved)
+    return meta
+
+
+def rebuild(graph_def, original, inputs, outputs, captures):
+    """A ConcreteFunction over `graph_def` with the signature, names and static output shapes of `original`."""
+    function = wrap_function.function_from_graph_def(graph_def, inputs, outputs, captures)
+    for tensor, before in zip(function.outputs, original.outputs):
+        tensor.set_shape(before.shape)
+    function.graph.structured_outputs = nest.pack_sequence_as(original.graph.structured_outputs, function.graph.structured_outputs)
+    function.graph.structured_input_signature = original.structured_input_signature
+    function._function_type = original.function_type
+    return function
+
+
+def serialize_engines(name, path):
+    """Write the built engines of engine op `name` to `path` and drop them from memory. Returns: False where none was built."""
+    try:
+        gen_trt_ops.serialize_trt_resource(resource_name=name, filename=os.fspath(path), delete_resource=True,
+                                           save_gpu_specific_engines=True)
+    except tf.errors.NotFoundError:
+        return False
+    return True
+
+
+def engine_resource(name, path, maximum_cached_engines):
+    """The trackable object that makes a SavedModel carry the engines in `path`."""
+    return trt_convert._TRTEngineResource(name, os.fspath(path), maximum_cached_engines)

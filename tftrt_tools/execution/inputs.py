@@ -1,0 +1,38 @@
+"""Inputs for a signature: drawn from a seed, for shapes; as NumPy arrays, no TensorFlow here."""
+
+import zlib
+
+import numpy as np
+
+_WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
+
+
+def random(specs, shapes, seed, ranges=None):
+    """Draw one call's inputs.
+
+    Args:
+      specs: [InputSpec] of the signature.
+      shapes: {input: concrete shape}.
+      seed: the same seed gives the same values, input by input, on every machine.
+      ranges: {input: (low, high)}, the half-open interval to draw from; by default floats are standard normal, integers 0 or 1.
+
+    Returns: {input: np.ndarray}; strings as object arrays of bytes.
+    """
+    return {spec.name: _draw(spec, shapes[spec.name], seed, (ranges or {}).get(spec.name)) for spec in specs}
+
+
+def _draw(spec, shape, seed, bounds):
+    rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+    if spec.dtype == "string":
+        return _WORDS[rng.integers(0, len(_WORDS), shape)] if shape else np.asarray(b"a", dtype=object)
+    if spec.dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind in "iu":
+        low, high = bounds or (0, 2)
+        return rng.integers(int(low), int(high), shape).astype(dtype)
+    if bounds:
+        return rng.uniform(*bounds, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    return np.asarray(rng.standard_normal(shape)).astype(dtype)

@@ -1,0 +1,76 @@
+"""The files of a SavedModel, checked and digested without TensorFlow."""
+
+import hashlib
+import os
+import pathlib
+
+from tftrt_tools import errors
+
+PASSPORT = pathlib.PurePosixPath("assets.extra/tftrt")
+_CHUNK_BYTES = 1 << 20
+
+
+def is_saved_model(path):
+    """Whether `path` is a directory with a saved_model.pb (or .pbtxt)."""
+    path = pathlib.Path(path)
+    return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
+
+
+def check(path):
+    """Raise UsageError where `path` cannot be a complete SavedModel. Returns: `path` as a pathlib.Path."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise errors.UsageError(f"no such file or directory: {path}", "give the directory that holds saved_model.pb")
+    if not path.is_dir():
+        raise errors.UsageError(f"not a SavedModel: {path} is a file", "give the directory that holds saved_model.pb")
+    if not is_saved_model(path):
+        raise errors.UsageError(f"not a SavedModel: {path} holds no saved_model.pb", _nearby(path))
+    _check_variables(path)
+    return path
+
+
+def _nearby(path):
+    inside = sorted(child.name for child in path.iterdir() if child.is_dir() and is_saved_model(child))
+    if inside:
+        return f"did you mean {path / inside[-1]}?"
+    return "give the directory that holds saved_model.pb"
+
+
+def _check_variables(path):
+    """A checkpoint index without its data file, or with a data shard missing, fails late and obscurely in TensorFlow."""
+    folder = path / "variables"
+    if not folder.is_dir():
+        return
+    shards = sorted(folder.glob("variables.data-*-of-*"))
+    has_index = (folder / "variables.index").is_file()
+    expected = int(shards[0].name.rsplit("-", 1)[1]) if shards else 0
+    if has_index and (not shards or len(shards) != expected):
+        raise errors.TftrtError(f"variables are missing: {folder} holds {len(shards)} of {expected or 'its'} data files",
+                                "copy the whole SavedModel again")
+    if shards and not has_index:
+        raise errors.TftrtError(f"variables are missing: {folder} holds no variables.index", "copy the whole SavedModel again")
+
+
+def listing(path):
+    """Relative POSIX paths of the model's files, sorted; the passport is not part of the model."""
+    path = pathlib.Path(path)
+    files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    return sorted(name.as_posix() for name in files if PASSPORT not in pathlib.PurePosixPath(name).parents)
+
+
+def digest(path):
+    """SHA-256 over the names, sizes and bytes of a SavedModel's files, or of one file. Returns: "sha256:<hex>"."""
+    path = pathlib.Path(path)
+    whole = hashlib.sha256()
+    for name in listing(path) if path.is_dir() else [path.name]:
+        file = path / name if path.is_dir() else path
+        whole.update(f"{name}\0{file.stat().st_size}\0".encode())
+        with open(file, "rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                whole.update(chunk)
+    return "sha256:" + whole.hexdigest()
+
+
+def size_bytes(path):
+    """Bytes of all files below `path`."""
+    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)

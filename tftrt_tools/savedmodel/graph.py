@@ -1,0 +1,171 @@
+"""TRTEngineOps and functions in GraphDef protos: read, renamed, edited. Works on protos alone; nothing is run."""
+
+import collections
+
+from tensorflow.core.framework import types_pb2
+
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS, EngineOp, Tensor
+
+# A SavedModel drops attributes that have their default value: what a missing one means (TF 2.14's op definition).
+_DEFAULTS = {"precision_mode": "FP32", "use_calibration": True, "max_cached_engines_count": 1, "use_explicit_precision": False,
+             "static_engine": True, "calibration_data": "", "profile_strategy": "", "workspace_size_bytes": 0}
+
+
+def engine_name(node_name):
+    """The name under which TF-TRT caches engines: the last part of the node's name."""
+    return node_name.rsplit("/", 1)[-1]
+
+
+def engine_nodes(graph_def):
+    """Every TRTEngineOp NodeDef of a graph and its functions."""
+    for node in graph_def.node:
+        if node.op == ENGINE_OP:
+            yield node
+    for function in graph_def.library.function:
+        for node in function.node_def:
+            if node.op == ENGINE_OP:
+                yield node
+
+
+def engine_ops(graph_def):
+    """The EngineOps of a graph, one for each name."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    found = {}
+    for node in engine_nodes(graph_def):
+        found.setdefault(engine_name(node.name), _engine_op(node, functions))
+    return list(found.values())
+
+
+def _engine_op(node, functions):
+    segment = node.attr["segment_func"].func.name if "segment_func" in node.attr else ""
+    ops = collections.Counter(inner.op for inner in functions[segment].node_def) if segment in functions else {}
+    return EngineOp(
+        name=engine_name(node.name), precision=_attr(node, "precision_mode"),
+        inputs=_tensors(node, "InT", "input_shapes"), outputs=_tensors(node, "OutT", "output_shapes"),
+        ops=dict(sorted(ops.items())), native_segment=segment if segment in functions else "",
+        implicit_batch=_attr(node, "_use_implicit_batch", True), profile_strategy=_attr(node, "profile_strategy"),
+        workspace_size_bytes=_attr(node, "workspace_size_bytes"), maximum_cached_engines=_attr(node, "max_cached_engines_count"),
+        allow_build_at_runtime=_attr(node, "_allow_build_at_runtime", True), use_calibration=_attr(node, "use_calibration"),
+        calibrated=bool(_attr(node, "calibration_data")), explicit_precision=_attr(node, "use_explicit_precision"))
+
+
+def _attr(node, name, default=None):
+    if name not in node.attr:
+        return _DEFAULTS.get(name, default)
+    value = node.attr[name]
+    kind = value.WhichOneof("value")
+    raw = getattr(value, kind)
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+
+
+def _tensors(node, types, shapes):
+    dtypes = [dtype_name(number) for number in node.attr[types].list.type]
+    protos = list(node.attr[shapes].list.shape) if shapes in node.attr else []
+    known = [shape_of(proto) for proto in protos] if len(protos) == len(dtypes) else [None] * len(dtypes)
+    return tuple(map(Tensor, dtypes, known))
+
+
+def dtype_name(number):
+    """NumPy's name of a DataType number ("string" and "resource" included)."""
+    name = types_pb2.DataType.Name(number).removeprefix("DT_").lower()
+    return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
+
+
+def shape_of(proto):
+    """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
+    return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
+
+
+def compute_counts(nodes):
+    """{op: count} of the nodes that compute something, engine ops left out."""
+    counts = collections.Counter(node.op for node in nodes)
+    return {op: count for op, count in sorted(counts.items()) if op not in PASSIVE_OPS and op != ENGINE_OP}
+
+
+def rename(graph_def, node_names, function_names):
+    """Rename nodes of the main graph and library functions, and every reference to them, in place.
+
+    Args: node_names, function_names: {old: new}.
+    """
+    for node in graph_def.node:
+        node.name = node_names.get(node.name, node.name)
+        for index, source in enumerate(node.input):
+            node.input[index] = _renamed_input(source, node_names)
+    bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    for function in graph_def.library.function:
+        function.signature.name = function_names.get(function.signature.name, function.signature.name)
+    for body in bodies:
+        for node in body:
+            node.op = function_names.get(node.op, node.op)
+            for value in node.attr.values():
+                _rename_functions(value, function_names)
+
+
+def _renamed_input(source, names):
+    mark = "^" if source.startswith("^") else ""
+    name, colon, port = source[len(mark):].partition(":")
+    return mark + names.get(name, name) + colon + port
+
+
+def _rename_functions(value, names):
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        value.func.name = names.get(value.func.name, value.func.name)
+        for inner in value.func.attr.values():
+            _rename_functions(inner, names)
+    elif kind == "list":
+        for function in value.list.func:
+            function.name = names.get(function.name, function.name)
+
+
+def set_on_engines(graph_def, **attributes):
+    """Set string or bool attributes on every engine op, in place."""
+    for node in engine_nodes(graph_def):
+        for name, value in attributes.items():
+            if isinstance(value, bool):
+                node.attr[name].b = value
+            else:
+                node.attr[name].s = value.encode()
+
+
+def native(graph_def):
+    """Turn each engine op into a call of its native segment, in place, so that the graph runs without TensorRT.
+
+    Returns: names of the engine ops that were replaced. Raises: KeyError(name) for one whose segment was removed.
+    """
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    replaced = [_to_call(node, functions) for node in graph_def.node if node.op == ENGINE_OP]
+    for function in graph_def.library.function:
+        inner = [node for node in function.node_def if node.op == ENGINE_OP]
+        replaced += [_to_call(node, functions) for node in inner]
+        _repoint({node.name for node in inner}, function)
+    return replaced
+
+
+def _to_call(node, functions):
+    segment = node.attr["segment_func"].func.name
+    if segment not in functions:
+        raise KeyError(engine_name(node.name))
+    inputs, outputs = list(node.attr["InT"].list.type), list(node.attr["OutT"].list.type)
+    node.op, node.device = "PartitionedCall", ""
+    node.attr.clear()
+    node.attr["f"].func.name = segment
+    node.attr["Tin"].list.type.extend(inputs)
+    node.attr["Tout"].list.type.extend(outputs)
+    return engine_name(node.name)
+
+
+def _repoint(names, function):
+    """Inside functions a reference names the output argument: TRTEngineOp's is out_tensor, PartitionedCall's is output."""
+    if not names:
+        return
+
+    def mended(source):
+        name, _, rest = source.partition(":")
+        return f"{name}:output:{rest.split(':')[1]}" if name in names and rest.startswith("out_tensor:") else source
+
+    for node in function.node_def:
+        for index, source in enumerate(node.input):
+            node.input[index] = mended(source)
+    for key, source in list(function.ret.items()):
+        function.ret[key] = mended(source)

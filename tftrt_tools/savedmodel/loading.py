@@ -1,0 +1,104 @@
+"""A SavedModel in TensorFlow: loaded with clear errors, its signatures' inputs, and what saving drops put back."""
+
+import dataclasses
+import pathlib
+import shutil
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from tftrt_tools import errors
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel import files
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it."""
+
+    root: object
+    tags: tuple
+
+
+def read_proto(path):
+    """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
+    proto = saved_model_pb2.SavedModel()
+    file = pathlib.Path(path) / "saved_model.pb"
+    if not file.is_file():
+        raise errors.TftrtError(f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)")
+    try:
+        proto.ParseFromString(file.read_bytes())
+    except Exception as error:  # protobuf's DecodeError class differs between its implementations
+        raise errors.TftrtError(f"{file} is truncated or damaged ({' '.join(str(error).split())})", "export or copy the model again") from None
+    if not proto.meta_graphs:
+        raise errors.TftrtError(f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again")
+    return proto
+
+
+def meta_graph(proto, tags=()):
+    """The MetaGraphDef with `tags`; without tags the only one, else the one tagged "serve". Raises: UsageError."""
+    known = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
+    for meta in proto.meta_graphs:
+        if tags and set(meta.meta_info_def.tags) == set(tags):
+            return meta
+    if not tags:
+        if len(known) == 1:
+            return proto.meta_graphs[0]
+        for meta in proto.meta_graphs:
+            if list(meta.meta_info_def.tags) == ["serve"]:
+                return meta
+    raise errors.UsageError(f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known))
+
+
+def load(path, tags=()):
+    """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
+    chosen = tuple(meta_graph(read_proto(path), tags).meta_info_def.tags)
+    try:
+        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen)
+    except (tf.errors.OpError, OSError, ValueError, KeyError, FileNotFoundError) as error:
+        raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
+
+
+def first_line(error):
+    """The first line of an exception's text, graph locations cut."""
+    text = getattr(error, "message", None) or str(error) or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _mend(error):
+    text = str(error)
+    if "Op type not registered" in text or "No OpKernel" in text:
+        return "the model needs an op that this TensorFlow build or machine lacks"
+    if "variables" in text or "checkpoint" in text.lower() or "data loss" in text.lower() or "DATA_LOSS" in text:
+        return "its variables are missing or damaged: copy the whole SavedModel again"
+    return "check that TensorFlow's own tf.saved_model.load accepts it"
+
+
+def input_specs(function):
+    """[InputSpec] of a signature's ConcreteFunction, in the order of its keyword arguments."""
+    _, keywords = function.structured_input_signature
+    return [InputSpec(name, spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
+            for name, spec in keywords.items()]
+
+
+def write_tags(path, tags):
+    """Give the SavedModel `path` the `tags`; TensorFlow's save knows "serve" only."""
+    proto = read_proto(path)
+    meta = proto.meta_graphs[0].meta_info_def
+    if tuple(meta.tags) == tuple(tags):
+        return
+    del meta.tags[:]
+    meta.tags.extend(tags)
+    (pathlib.Path(path) / "saved_model.pb").write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def copy_extras(source, output):
+    """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source."""
+    extras = pathlib.Path(source) / "assets.extra"
+    if extras.is_dir():
+        shutil.copytree(extras, pathlib.Path(output) / "assets.extra", dirs_exist_ok=True, ignore=_is_passport)
+
+
+def _is_passport(folder, names):
+    return [name for name in names if name == files.PASSPORT.name and pathlib.Path(folder).name == files.PASSPORT.parent.name]

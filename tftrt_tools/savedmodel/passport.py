@@ -1,0 +1,54 @@
+"""The evidence that a model carries with it, in assets.extra/tftrt: what was done to it, and whether it is right."""
+
+import json
+import os
+import pathlib
+import tempfile
+
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import files
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+VERIFY = "verify.json"
+FLAGS = "convert.flags"
+
+
+def folder(model):
+    """Where the passport of the SavedModel `model` lies."""
+    return pathlib.Path(model) / files.PASSPORT
+
+
+def read(model, name):
+    """The document `name` of the model's passport, or None. Raises: TftrtError where it is not readable JSON."""
+    path = folder(model) / name
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise errors.TftrtError(f"{path} is damaged: {error}", "convert the model again") from None
+    if not isinstance(document, dict):
+        raise errors.TftrtError(f"{path} is damaged: it holds no object", "convert the model again")
+    if document.get("schema_version", 0) > SCHEMA_VERSION:
+        raise errors.TftrtError(f"{path} was written by a newer tftrt-tools (schema {document['schema_version']})", "upgrade tftrt-tools")
+    return document
+
+
+def write(model, name, document):
+    """Put `document` (a dict, or text for a flag file) into the model's passport, whole or not at all."""
+    path = folder(model) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(document, dict):
+        document = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2) + "\n"
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix="." + name)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(document)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,136 @@
+"""The grammar of --shapes, and its shapes checked against signatures. No TensorFlow here.
+
+    --shapes='x:1x224x224x3,8x224x224x3'         two shapes of input x
+    --shapes='ids:1x128,8x128;mask:1x128,8x128'  two inputs; the first shapes belong together, then the second
+    --shapes='ids:1x64;mask:8x64'                is an error: the batch sizes of one call differ only where the signature says so
+    --shapes='score/user:4x16;score/item:4x32'   inputs of signature "score"
+    --shapes='n:scalar'                          rank 0
+
+An input that is not named takes its static shape; an unknown first dimension takes the batch size of the named inputs.
+"""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors
+
+_EXAMPLE = "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
+_DIMENSION = re.compile(r"[0-9]+$")
+
+
+@dataclasses.dataclass(frozen=True)
+class InputSpec:
+    """An input of a signature. shape: None for an unknown rank, else a tuple with None for unknown dimensions. dtype: NumPy's or "string"."""
+
+    name: str
+    dtype: str
+    shape: tuple | None
+
+    def to_dict(self):
+        return {"name": self.name, "dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["name"], data["dtype"], None if data["shape"] is None else tuple(data["shape"]))
+
+    def accepts(self, shape):
+        """Whether a concrete shape fits."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(want in (None, got) for want, got in zip(self.shape, shape))
+
+    def text(self):
+        """Such as float32[?,224,224,3]."""
+        return f"{self.dtype}[{text(self.shape)}]"
+
+
+def text(shape):
+    """A shape for people: (None, 3) is "?,3", an unknown rank "…"."""
+    return "…" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
+
+
+def parse(flag):
+    """Parse --shapes. Returns: {(signature or "", input): [shape, …]}. Raises: UsageError."""
+    declared = {}
+    for item in filter(None, (part.strip() for part in flag.split(";"))):
+        name, colon, shapes = item.rpartition(":")
+        if not colon or not name:
+            raise errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
+        signature, _, given = name.strip().rpartition("/")
+        key = (signature, given)
+        if key in declared:
+            raise errors.UsageError(f"--shapes: input {name!r} is given twice", _EXAMPLE)
+        declared[key] = [_shape(name, shape.strip()) for shape in shapes.split(",")]
+    if not declared:
+        raise errors.UsageError("--shapes is empty", _EXAMPLE)
+    return declared
+
+
+def _shape(name, given):
+    if given == "scalar":
+        return ()
+    dims = given.lower().split("x")
+    if not all(map(_DIMENSION.match, dims)):
+        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} is no shape", _EXAMPLE)
+    if "0" in (dim.lstrip("0") or "0" for dim in dims):
+        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} has a dimension of 0", "every dimension is 1 or more")
+    return tuple(map(int, dims))
+
+
+def calls(declared, signatures):
+    """Turn declared shapes into whole calls.
+
+    Args:
+      declared: what `parse` returned.
+      signatures: {signature: [InputSpec, …]}.
+
+    Returns: {signature: [{input: shape}, …]}, for each signature that has at least one declared input.
+
+    Raises: UsageError for an unknown signature or input, a shape that the signature refuses, lists that do not go together,
+      and an input whose shape cannot be known.
+    """
+    given = {}
+    for (signature, name), shapes in declared.items():
+        for key in _holders(signature, name, signatures):
+            given.setdefault(key, {})[name] = shapes
+    return {key: _whole_calls(key, shapes, signatures[key]) for key, shapes in given.items()}
+
+
+def _holders(signature, name, signatures):
+    if signature and signature not in signatures:
+        raise errors.UsageError(f"--shapes: no signature {signature!r}", "signatures here: " + ", ".join(signatures))
+    among = [signature] if signature else list(signatures)
+    holders = [key for key in among if name in {spec.name for spec in signatures[key]}]
+    if not holders:
+        known = "; ".join(f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among)
+        raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {known}")
+    return holders
+
+
+def _whole_calls(signature, shapes, specs):
+    count = max(map(len, shapes.values()))
+    if any(len(one) not in (1, count) for one in shapes.values()):
+        lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
+        raise errors.UsageError(f"--shapes: the inputs of one signature need equally many shapes; in {signature!r} {lengths}", _EXAMPLE)
+    return [_one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs) for index in range(count)]
+
+
+def _one_call(signature, given, specs):
+    batches = {shape[0] for shape in given.values() if shape}
+    call = {}
+    for spec in specs:
+        shape = given.get(spec.name)
+        if shape is None:
+            shape = _implied(signature, spec, batches)
+        if not spec.accepts(shape):
+            raise errors.UsageError(f"--shapes: {signature!r} refuses {spec.name}:{'x'.join(map(str, shape))}", f"it takes {spec.text()}")
+        call[spec.name] = shape
+    return call
+
+
+def _implied(signature, spec, batches):
+    if spec.shape is not None and None not in spec.shape:
+        return spec.shape
+    if spec.shape and None not in spec.shape[1:] and len(batches) == 1:
+        return (*batches, *spec.shape[1:])
+    raise errors.UsageError(f"--shapes: input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", _EXAMPLE)

@@ -1,0 +1,97 @@
+"""What is installed, read from files in milliseconds: TensorFlow is never imported here."""
+
+import ast
+import dataclasses
+import importlib.metadata
+import importlib.util
+import os
+import re
+
+from tftrt_tools.stack import elf
+
+# In the order of preference: a plain `tensorflow` beside one of the others owns the files as often as not.
+_DISTRIBUTIONS = ("tensorflow", "tensorflow-gpu", "nvidia-tensorflow", "tf-nightly", "tensorflow-cpu", "intel-tensorflow",
+                  "tensorflow-intel", "tf-nightly-cpu", "tensorflow-rocm", "tensorflow-macos")
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlow:
+    """An installed TensorFlow.
+
+    distribution: name of its wheel, None where there is only a package without metadata.
+    version: of that wheel, None likewise.
+    folder: the package's directory, None where only the metadata is left.
+    build: what its build_info.py states (cuda_version, cudnn_version, is_cuda_build, is_tensorrt_build, …).
+    cuda: {"CUBLAS": "11", …} from its cuda_config.h: the suffixes of the libraries that it loads.
+    pins: {"nvidia-cudnn-cu11": "8.7.0.84", …}, the `and-cuda` extra's.
+    """
+
+    distribution: str | None
+    version: str | None
+    folder: str | None
+    build: dict
+    cuda: dict
+    pins: dict
+
+    @property
+    def runpath(self):
+        """The directories that TensorFlow itself searches for TensorRT, CUDA and cuDNN."""
+        return elf.read(os.path.join(self.folder, "libtensorflow_framework.so.2")).runpath if self.folder else ()
+
+
+def tensorflow():
+    """The TensorFlow that `import tensorflow` would find, or None."""
+    distribution = _distribution()
+    spec = importlib.util.find_spec("tensorflow")
+    folder = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
+    if distribution is None and folder is None:
+        return None
+    name, version = (distribution.metadata["Name"], distribution.version) if distribution else (None, None)
+    return TensorFlow(name, version, folder, _build_info(folder), _cuda_config(folder), _pins(distribution))
+
+
+def version_of(distribution):
+    """The installed version of a wheel, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _distribution():
+    for name in _DISTRIBUTIONS:
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        # A half-deleted installation can leave a dist-info without METADATA.
+        if found.metadata["Name"] and found.version:
+            return found
+    return None
+
+
+def _build_info(folder):
+    match = re.search(r"build_info = collections\.OrderedDict\((.*)\)", _text(folder, "python/platform/build_info.py"), re.S)
+    try:
+        return dict(ast.literal_eval(match[1])) if match else {}
+    except (ValueError, SyntaxError, TypeError):
+        return {}
+
+
+def _cuda_config(folder):
+    header = _text(folder, "include/third_party/gpus/cuda/cuda_config.h")
+    return dict(re.findall(r'#define TF_(\w+)_VERSION "([\d.]+)"', header))
+
+
+def _text(folder, name):
+    try:
+        with open(os.path.join(folder or "", *name.split("/")), errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _pins(distribution):
+    lines = [line for line in (distribution.requires or [])] if distribution else []
+    found = (re.match(r"([\w.-]+)\s*\(?==([\w.]+)\)?\s*;\s*extra\s*==\s*.and-cuda", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
