@@ -15,6 +15,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.conversion import engines, graph_pass, tf_private
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.savedmodel import graph, loading
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -29,7 +30,7 @@ def job(request):
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None}.
     """
     settings = Settings.from_dict(request["settings"])
-    gpu = engines.gpu()
+    gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
         raise errors.TftrtError("--shapes builds engines, and engines need a GPU; none is visible here",
                                 "leave --shapes out to convert here and build on the target, or run on a machine with a GPU")

@@ -10,17 +10,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.conversion import tf_private
 from tftrt_tools.conversion.result import BuiltEngine
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.savedmodel import engine_assets, loading
-
-
-def gpu():
-    """{"name", "compute_capability"} of the first GPU that TensorFlow sees, or None."""
-    devices = tf.config.list_physical_devices("GPU")
-    if not devices:
-        return None
-    details = tf.config.experimental.get_device_details(devices[0])
-    return {"name": details.get("device_name", "unknown"),
-            "compute_capability": ".".join(map(str, details.get("compute_capability", ())))}
+from tftrt_tools.savedmodel import engine_assets, graph, loading
 
 
 def build(frozen, graph_def, result, settings, calls, folder):
@@ -68,8 +58,6 @@ def build(frozen, graph_def, result, settings, calls, folder):
 
 
 def _set_cache_size(graph_def, size):
-    from tftrt_tools.savedmodel import graph
-
     for node in graph.engine_nodes(graph_def):
         node.attr["max_cached_engines_count"].i = size
 

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import re
 
-from tftrt_tools import errors
+from tftrt_tools import errors, native_log
 from tftrt_tools.conversion import pass_log, tf_private
 from tftrt_tools.savedmodel import graph
 
@@ -108,7 +108,7 @@ def _once(frozen, graph_def, settings, precision, preserved):
         use_calibration=False, use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
     meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
     variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
-    with _environment(variables), pass_log.captured() as text:
+    with _environment(variables), native_log.captured() as text:
         converted = converter.run(meta)
     for node in graph.engine_nodes(converted):
         if node.name not in before:

@@ -3,12 +3,8 @@
 The pass reports nothing but text: with TF_CPP_VMODULE=segment=2 it names every node it takes or leaves, and why (TF 2.14.1).
 """
 
-import contextlib
 import dataclasses
-import os
 import re
-import sys
-import tempfile
 
 VMODULE = "segment=2,trt_engine_op=1"
 _HEAD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] (\S+?)\] (.*)", re.DOTALL)
@@ -48,29 +44,8 @@ class PassLog:
     clusters: tuple
 
 
-@contextlib.contextmanager
-def captured():
-    """Yield a list that, after the block, holds one string: what native code wrote to stderr. It is passed on to stderr too."""
-    text = []
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield text
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            raw = file.read()
-            text.append(raw.decode(errors="replace"))
-            with open(2, "wb", closefd=False) as stderr:
-                stderr.write(raw)
-
-
 def parse(text):
-    """Read what `captured` caught. Returns: PassLog."""
+    """Read the log of a pass (native_log.captured). Returns: PassLog."""
     left_out, taken, clusters = {}, {}, []
     for entry in _entries(text):
         if match := _LEFT.match(entry):

@@ -3,13 +3,11 @@
 import dataclasses
 import json
 import os
-import re
-import sys
 import sysconfig
 import tempfile
 
 from tftrt_tools import child, errors, progress
-from tftrt_tools.stack import gpus, installed, libraries, probe, versions
+from tftrt_tools.stack import gpus, installed, libraries, probe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +29,6 @@ class Facts:
     driver: dict
     gpus: tuple
 
-    @property
-    def cuda_major(self):
-        """Of the CUDA that TensorFlow was built with; None where it was built without."""
-        version = (self.tensorflow.build.get("cuda_version") if self.tensorflow else None) or ""
-        return int(version.split(".")[0]) if version[:1].isdigit() else None
-
 
 def collect(seconds):
     """Probe this machine. Args: seconds: what each of the two child processes may take."""
@@ -48,7 +40,7 @@ def collect(seconds):
     asked, died, log = _ask_tensorflow(seconds) if found and found.folder else ({}, None, "")
     loaded = [libraries.Library(name, needed_for, **answer)
               for (name, needed_for), answer in zip(wanted, machine["libraries"], strict=True)]
-    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, probe.failures_in(log)))
+    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, probe.failures_in(log)), found.cuda_major if found else None)
     driver = dict(machine["gpus"])
     listed = tuple(gpus.Gpu(**gpu) for gpu in driver.pop("gpus", []))
     return Facts(found, asked, died, log, tuple(loaded) + _builder(loaded), driver, listed)
@@ -97,17 +89,13 @@ def _as_tensorflow_saw(loaded, failures):
     return result + [libraries.Library(name, "run", error=words) for name, words in failures.items() if name not in known]
 
 
-def _with_wheel_versions(loaded):
+def _with_wheel_versions(loaded, cuda_major):
     """For a library that states no version: that of the wheel whose directory it lies in."""
-    site = sysconfig.get_paths()["purelib"]
-    result = []
-    for library in loaded:
-        cuda = re.search(r"(?<=/nvidia/)\w+/lib/", library.path or "")
-        inside = library.path and library.version is None and library.path.startswith(site + os.sep)
-        names = [libraries.wheel(library.name, major) for major in (versions.CUDA_LIBRARIES if cuda else (None,))]
-        found = [installed.version_of(name) for name in names if name] if inside else []
-        result.append(dataclasses.replace(library, version=next(filter(None, found), library.version)))
-    return result
+    site = sysconfig.get_paths()["purelib"] + os.sep
+    wheels = {library.name: libraries.wheel(library.name, cuda_major) for library in loaded
+              if library.version is None and (library.path or "").startswith(site)}
+    return [dataclasses.replace(library, version=installed.version_of(wheels[library.name]))
+            if wheels.get(library.name) else library for library in loaded]
 
 
 def _builder(loaded):
@@ -120,8 +108,3 @@ def _builder(loaded):
     path = libraries.find(name, folders)
     return (libraries.Library(name, "build", path, nvinfer.version if path else None,
                               "" if path else f"{name} is not beside {nvinfer.path}"),)
-
-
-def python():
-    """"3.10.13 (/path/of/the/interpreter)"."""
-    return f"{sys.version.split()[0]} ({sys.executable})"

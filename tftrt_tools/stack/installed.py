@@ -34,6 +34,18 @@ class TensorFlow:
     pins: dict
 
     @property
+    def name(self):
+        """Such as "TensorFlow 2.14.1" or "tensorflow-cpu 2.14.1"."""
+        title = "TensorFlow" if self.distribution in (None, "tensorflow") else self.distribution
+        return f"{title} {self.version}" if self.version else f"{title} (of unknown version)"
+
+    @property
+    def cuda_major(self):
+        """Of the CUDA it was built with; None where it was built without."""
+        version = self.build.get("cuda_version") or ""
+        return int(version.split(".")[0]) if version[:1].isdigit() else None
+
+    @property
     def runpath(self):
         """The directories that TensorFlow itself searches for TensorRT, CUDA and cuDNN."""
         return elf.read(os.path.join(self.folder, "libtensorflow_framework.so.2")).runpath if self.folder else ()
@@ -48,6 +60,12 @@ def tensorflow():
         return None
     name, version = (distribution.metadata["Name"], distribution.version) if distribution else (None, None)
     return TensorFlow(name, version, folder, _build_info(folder), _cuda_config(folder), _pins(distribution))
+
+
+def also_installed(tensorflow):
+    """The other TensorFlow wheels that write to the same directory."""
+    known = (name for name in _DISTRIBUTIONS if tensorflow and name != tensorflow.distribution)
+    return [name for name in known if version_of(name)]
 
 
 def version_of(distribution):
@@ -92,6 +110,6 @@ def _text(folder, name):
 
 
 def _pins(distribution):
-    lines = [line for line in (distribution.requires or [])] if distribution else []
+    lines = (distribution.requires or []) if distribution else []
     found = (re.match(r"([\w.-]+)\s*\(?==([\w.]+)\)?\s*;\s*extra\s*==\s*.and-cuda", line) for line in lines)
     return {match[1]: match[2] for match in found if match}

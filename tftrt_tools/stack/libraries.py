@@ -42,10 +42,10 @@ def stem(name):
 
 def wheel(name, cuda_major):
     """The pip wheel that carries a library, or None."""
-    if stem(name).startswith("cudnn"):
-        return f"nvidia-cudnn-cu{cuda_major}"
-    known = _WHEELS.get(stem(name))
-    return known.format(cu=f"cu{cuda_major}") if known else None
+    known = "nvidia-cudnn-{cu}" if stem(name).startswith("cudnn") else _WHEELS.get(stem(name))
+    if known is None or ("{cu}" in known and cuda_major is None):
+        return None
+    return known.format(cu=f"cu{cuda_major}")
 
 
 def needed(tensorflow):

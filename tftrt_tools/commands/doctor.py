@@ -1,0 +1,118 @@
+"""tftrt doctor [--require=convert,build,run]
+
+What this machine can do with TF-TRT, and for each "no" the one line that mends it:
+  convert  rewrite a SavedModel (no GPU needed)
+  build    make TensorRT engines for it
+  run      execute them
+
+TensorFlow and the libraries are loaded in processes of their own, so a broken one cannot end this command.
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _output
+
+_CAPABILITIES = ("convert", "build", "run")
+
+
+def define(flag_values):
+    flags.DEFINE_list("require", [], "exit with 3 unless all of these can be done here: convert, build, run",
+                      flag_values=flag_values)
+    flags.DEFINE_integer("timeout", 30, "seconds that importing TensorFlow, and loading the libraries, may take",
+                         lower_bound=1, flag_values=flag_values)
+
+
+def run(values, positional):
+    if positional:
+        raise errors.UsageError(f"tftrt doctor takes no argument: {positional[0]}", "`tftrt doctor --help` lists the flags")
+    required = [name.strip() for name in values.require]
+    unknown = [name for name in required if name not in _CAPABILITIES]
+    if unknown:
+        raise errors.UsageError(f"--require={unknown[0]}: no such capability", "choose from convert, build, run")
+    from tftrt_tools import stack
+
+    with progress.on_terminal():
+        diagnosis = stack.diagnose(values.timeout)
+    _print(diagnosis, _output.console(values.json))
+    _output.write_json(diagnosis, values.json)
+    return errors.EXIT_DONE if all(diagnosis.can(name).can for name in required) else errors.EXIT_CHECK
+
+
+def _print(diagnosis, console):
+    for name, text in _summary(diagnosis):
+        _line(console, (f"{name:<12}", "bold"), (text, ""))
+    folders = _Folders(diagnosis)
+    rows = [[library.name, library.needed_for, library.version, folders.of(library)] for library in diagnosis.libraries]
+    if rows:
+        console.print()
+        console.print(_output.table(None, ["library", "needed to", "version", "found in"], rows))
+    for note in diagnosis.notes:
+        _line(console, ("note  ", "bold yellow"), (note, ""))
+    if diagnosis.notes:
+        console.print()
+    for names, capability in _grouped(diagnosis.capabilities):
+        answer = ("yes", "bold green") if capability.can else ("no ", "bold red")
+        _line(console, (f"{', '.join(names):<12}", "bold"), answer, (f"  {capability.cause}" if capability.cause else "", ""))
+        if capability.mend:
+            _line(console, (f"{'':<12}mend: ", "dim"), (capability.mend, "cyan"))
+
+
+def _line(console, *parts):
+    from rich.text import Text
+
+    # Never wrapped: a mend is a command to copy.
+    console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+def _summary(diagnosis):
+    built = [f"{name} {version}" for name, version in (("CUDA", diagnosis.cuda), ("cuDNN", diagnosis.cudnn)) if version]
+    tensorflow = diagnosis.tensorflow or "not installed"
+    if diagnosis.distribution not in (None, "tensorflow"):
+        tensorflow += f" ({diagnosis.distribution})"
+    yield "Python", diagnosis.python
+    yield "TensorFlow", tensorflow + (f", built for {' and '.join(built)}" if built else "")
+    if diagnosis.tensorrt_linked or diagnosis.tensorrt_loaded:
+        yield "TensorRT", f"{diagnosis.tensorrt_linked or 'unknown'} linked, {diagnosis.tensorrt_loaded or 'none'} loaded"
+    yield "driver", (f"{diagnosis.driver}, for CUDA {diagnosis.driver_cuda} and older" if diagnosis.driver
+                     else f"none ({diagnosis.driver_error})" if diagnosis.driver_error else "none")
+    for gpu in diagnosis.gpus:
+        yield f"GPU {gpu.index}", f"{gpu.name}, {gpu.memory_mib / 1024:.0f} GiB, compute capability {gpu.compute_capability}"
+    if not diagnosis.gpus:
+        yield "GPUs", "none"
+
+
+class _Folders:
+    """Shortens the directories that libraries were found in."""
+
+    def __init__(self, diagnosis):
+        # TensorFlow's directory lies in site-packages, and so do the wheels of the CUDA libraries.
+        self._site = diagnosis.folder.rpartition("/")[0] + "/" if diagnosis.folder else None
+
+    def of(self, library):
+        from rich.markup import escape
+
+        if library.path is None:
+            return f"[red]{escape(_reason(library.error))}[/red]"
+        folder = library.path.rpartition("/")[0]
+        if self._site and folder.startswith(self._site):
+            folder = "site-packages/" + folder.removeprefix(self._site)
+        return escape(folder)
+
+
+def _reason(error):
+    """The loader's words without what the row says already."""
+    import re
+
+    absent = re.search(r"([\w.+-]+): cannot open shared object file", error)
+    if error.startswith("loading it ends the process"):
+        return error.partition(": ")[0] + (f": {absent[1]} not found" if absent else "")
+    return f"not found: {absent[1]}" if absent else error
+
+
+def _grouped(capabilities):
+    """Capabilities that share an answer, a cause and a mend, together."""
+    groups = {}
+    for capability in capabilities:
+        groups.setdefault((capability.can, capability.cause, capability.mend), []).append(capability)
+    return [([capability.name for capability in group], group[0]) for group in groups.values()]

@@ -1,0 +1,32 @@
+"""Is each declared shape served by a saved engine? Answered by running it in a fresh process."""
+
+import tempfile
+
+from tftrt_tools import errors
+from tftrt_tools.execution import inputs, run
+
+
+def check(model, signatures):
+    """Run each declared call of a model on the GPU.
+
+    Args: model: SavedModel directory. signatures: {name: SignatureResult with `calls`}.
+    Returns: ({"signature", "shapes", "engines": {engine: times}}, …), one for each call.
+    Raises: CheckFailed where an engine fell back or was built inside a call.
+    """
+    calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
+    with tempfile.TemporaryDirectory(prefix="tftrt-coverage-") as folder:
+        done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True)
+    missed = [text for call, trace in zip(calls, done.traces) for text in misses(call, trace)]
+    if missed:
+        raise errors.CheckFailed(f"{len(missed)} declared shapes are not served by a saved engine: {missed[0]}",
+                                 "choose another --dynamic_shape_profile_strategy, or look at the other shapes with --log_file")
+    return tuple({"signature": call.signature, "shapes": {name: list(shape) for name, shape in call.shapes.items()}, "engines": trace.engine}
+                 for call, trace in zip(calls, done.traces))
+
+
+def misses(call, trace):
+    """One line for each engine that fell back, calibrated or was built inside `call`."""
+    said = (("fallback", "ran natively"), ("build", "was built inside the call"), ("calibration", "is still in calibration mode"))
+    reason = f" ({trace.reasons[0]})" if trace.reasons else ""
+    return [f"{name} {verb} in {call.text()}{reason if kind == 'fallback' else ''}"
+            for kind, verb in said for name in getattr(trace, kind)]

@@ -1,0 +1,13 @@
+"""The GPU that TensorFlow sees in this process."""
+
+
+def seen():
+    """{"name", "compute_capability"} of the first GPU that TensorFlow sees, or None."""
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices("GPU")
+    if not devices:
+        return None
+    details = tf.config.experimental.get_device_details(devices[0])
+    return {"name": details.get("device_name", "unknown"),
+            "compute_capability": ".".join(map(str, details.get("compute_capability", ())))}

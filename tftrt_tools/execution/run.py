@@ -1,0 +1,76 @@
+"""Runs calls on a SavedModel in a child process; the parent's side. No TensorFlow here."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from tftrt_tools import child
+from tftrt_tools.execution.trace import CallTrace
+
+# Every engine execution writes its engine's name to the log.
+_ENV = {"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call. inputs: {name: np.ndarray}."""
+
+    signature: str
+    inputs: dict
+
+    @property
+    def shapes(self):
+        """{input: shape}."""
+        return {name: tuple(value.shape) for name, value in self.inputs.items()}
+
+    def text(self):
+        """For people: serving_default(x 1x8x8x1)."""
+        return f"{self.signature}({', '.join(f'{name} ' + ('x'.join(map(str, shape)) or 'scalar') for name, shape in self.shapes.items())})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a model answered. answers: .npz path for each call; mode: "gpu" (engines may run), "cpu" (no engine op in the model) or
+    "native segments" (engine ops replaced, no engine arithmetic); seconds: of each call; traces: CallTrace of each call, or None."""
+
+    answers: tuple
+    mode: str
+    gpu: dict | None
+    replaced: tuple
+    seconds: tuple
+    traces: tuple
+
+    def answer(self, index):
+        """{output: np.ndarray} of call `index`."""
+        with np.load(self.answers[index], allow_pickle=True) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+
+def save_calls(calls, folder):
+    """Write the inputs of `calls` (iterable of Call) to `folder`. Returns: [(signature, path)]."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = []
+    for number, call in enumerate(calls):
+        path = folder / f"{number}.npz"
+        np.savez(path, **call.inputs)
+        saved.append((call.signature, str(path)))
+    return saved
+
+
+def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None):
+    """Run `saved_calls` (of `save_calls`) on SavedModel `model`, the answers in `folder`.
+
+    Args: trace: record what each engine op did (GPU only). tf32: allow TF32 in matrix products (Ampere and later). env: for the child.
+    Returns: Run. Raises: TftrtError; child.ChildDied where native code aborted.
+    """
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    calls = [{"signature": signature, "inputs": path, "output": str(folder / f"{number}.npz")}
+             for number, (signature, path) in enumerate(saved_calls)]
+    request = {"model": str(model), "tags": [], "calls": calls, "trace": trace, "tf32": tf32, "label": label}
+    done = child.run("tftrt_tools.execution.runner:job", request, env={**_ENV, **(env or {})}, log_file=log_file).result
+    traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
+    return Run(tuple(call["output"] for call in calls), done["mode"], done["gpu"], tuple(done["replaced"]),
+               tuple(one["seconds"] for one in done["calls"]), traces)

@@ -1,0 +1,88 @@
+"""Runs calls on a SavedModel and keeps the answers; the child's side of `run`."""
+
+import contextlib
+import os
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+from tftrt_tools import errors, native_log, progress
+from tftrt_tools.execution import gpu as gpu_module
+from tftrt_tools.execution import trace
+
+
+def job(request):
+    """Run calls.
+
+    Args:
+      request: {"model": directory, "tags": […], "calls": [{"signature", "inputs": .npz path, "output": .npz path}], "trace": bool,
+        "tf32": bool, "label": text for the progress line}.
+
+    Returns: {"calls": [{"seconds", "trace": CallTrace dict or None}], "mode": "native segments" | "gpu" | "cpu", "gpu": {…} or None,
+      "replaced": engines that ran through native segments}.
+    """
+    import tensorflow as tf
+
+    gpu = gpu_module.seen()
+    tf.config.experimental.enable_tensor_float_32_execution(request["tf32"])
+    with contextlib.ExitStack() as stack:
+        model, replaced, mode = request["model"], [], "gpu" if gpu else "cpu"
+        if not gpu:
+            from tftrt_tools.execution import native_copy
+
+            copy = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-native-"))) / "model"
+            replaced = native_copy.write(model, copy)
+            if replaced:
+                model, mode = copy, "native segments"
+        results = _run_calls(model, request, bool(gpu) and request["trace"])
+    return {"calls": results, "mode": mode, "gpu": gpu, "replaced": replaced}
+
+
+def _run_calls(model, request, traced):
+    import tensorflow as tf
+
+    from tftrt_tools.savedmodel import loading
+
+    progress.say(f"loading {request['label']}")
+    # The loaded object owns the engines; dropping it would destroy them before the first call.
+    loaded = loading.load(model, tuple(request["tags"]))
+    results = []
+    for number, call in enumerate(request["calls"]):
+        progress.say(f"running {request['label']}", number, len(request["calls"]))
+        function = loaded.root.signatures[call["signature"]]
+        with np.load(call["inputs"], allow_pickle=True) as arrays:
+            feed = {name: tf.constant(_strings(arrays[name])) for name in arrays.files}
+        outputs, seconds, done = _one_call(function, feed, traced, call["signature"])
+        np.savez(call["output"], **outputs)
+        results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
+    return results
+
+
+def _strings(array):
+    return array.astype(object) if array.dtype.kind in "SU" else array
+
+
+def _one_call(function, feed, traced, signature):
+    import tensorflow as tf
+
+    from tftrt_tools.savedmodel import loading
+
+    def call():
+        start = time.perf_counter()
+        answers = {name: tensor.numpy() for name, tensor in function(**feed).items()}
+        return answers, time.perf_counter() - start
+
+    try:
+        if not traced:
+            return *call(), None
+        with native_log.captured() as log:
+            (outputs, seconds), counts = trace.profiled(call)
+        return outputs, seconds, trace.combine(counts, log[0])
+    except tf.errors.OpError as error:
+        shapes = ", ".join(f"{name} {'x'.join(map(str, value.shape)) or 'scalar'}" for name, value in feed.items())
+        gate = os.environ.get("TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "")
+        mend = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION forbids native segments here" if gate.lower() in ("0", "false") else \
+            "check the inputs: values and shapes must be what the model expects"
+        raise errors.TftrtError(f"signature {signature!r} fails for {shapes}: {loading.first_line(error)}", mend) from None

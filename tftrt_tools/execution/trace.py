@@ -1,0 +1,80 @@
+"""Which engines ran, fell back or were built inside a call, from the profiler's trace and the op's log.
+
+TF-TRT answers a request natively without telling the caller, and its warnings stop after five. Each execution leaves two traces
+that do not stop: profiler events `TRTEngineOp::…` (the count), and, with TF_CPP_VMODULE=trt_engine_op=1, a line with the engine's
+name. Seen with TF 2.14.1 on an H100; see BUILD_NOTES.md.
+"""
+
+import collections
+import dataclasses
+import pathlib
+import re
+import shutil
+import tempfile
+
+EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
+          "TRTEngineOp::ExecuteCalibration": "calibration"}
+_LINES = (("engine", re.compile(r"Executing TRT engine: (\S+)")), ("fallback", re.compile(r"Executing native segment: (\S+)")),
+          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")), ("calibration", re.compile(r"Executing TRT calibration: (\S+)")))
+_REASON = re.compile(r"(failure in verifying input shapes|Found no engine in cache matching input shapes|Engine creation for \S+ failed|"
+                     r"Failed to execute engine|Engine retrieval for input shapes: .* failed)")
+
+
+@dataclasses.dataclass(frozen=True)
+class CallTrace:
+    """What the engine ops of one call did. Each field: {engine name: times}; "?" stands for an engine the log did not name.
+    reasons: lines in which TF-TRT explained itself."""
+
+    engine: dict
+    fallback: dict
+    build: dict
+    calibration: dict
+    reasons: tuple = ()
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**{**data, "reasons": tuple(data["reasons"])})
+
+
+def profiled(function):
+    """Call `function` under the profiler. Returns: (its result, {kind: count of profiler events})."""
+    import tensorflow as tf
+
+    folder = tempfile.mkdtemp(prefix="tftrt-trace-")
+    try:
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=0)
+        tf.profiler.experimental.start(folder, options)
+        try:
+            result = function()
+        finally:
+            tf.profiler.experimental.stop()
+        return result, _count(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _count(folder):
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    counts = collections.Counter()
+    for path in pathlib.Path(folder).rglob("*.xplane.pb"):
+        space = xplane_pb2.XSpace()
+        space.ParseFromString(path.read_bytes())
+        for plane in space.planes:
+            kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
+            counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
+    return dict(counts)
+
+
+def combine(counts, log):
+    """A CallTrace from the profiler's counts and the log's names; where they differ, the larger count is kept."""
+    named = {kind: collections.Counter(name.rstrip(",:;.") for name in pattern.findall(log)) for kind, pattern in _LINES}
+    for kind, total in counts.items():
+        missing = total - sum(named[kind].values())
+        if missing > 0:
+            named[kind]["?"] += missing
+    reasons = tuple(dict.fromkeys(line.split("] ", 1)[-1].strip()[:300] for line in log.splitlines() if _REASON.search(line)))
+    return CallTrace(**{kind: dict(found) for kind, found in named.items()}, reasons=reasons)

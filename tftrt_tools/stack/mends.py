@@ -1,0 +1,78 @@
+"""The one line that mends a problem: as far as possible a command to copy."""
+
+import os
+import sysconfig
+
+from tftrt_tools.stack import libraries, versions
+
+
+def install():
+    """Install the recommended stack."""
+    return versions.install_command()
+
+
+def replace(tensorflow):
+    """Put the recommended stack in place of a TensorFlow that can never do it."""
+    if tensorflow.distribution in (None, "tensorflow"):
+        return install()
+    return f"pip uninstall -y {tensorflow.distribution} && {install()}"
+
+
+def reinstall(tensorflow):
+    """Write the same TensorFlow and what it depends on anew."""
+    extra = "[and-cuda]" if tensorflow.pins else ""
+    version = f"=={tensorflow.version}" if tensorflow.version else ""
+    return f'pip install --force-reinstall "{tensorflow.distribution or "tensorflow"}{extra}{version}"'
+
+
+def missing(name, tensorflow):
+    """Make a library findable that the loader does not find."""
+    if libraries.stem(name) == "nvrtc":
+        return _link_nvrtc(tensorflow)
+    elsewhere = libraries.find_elsewhere(name)
+    if elsewhere:
+        return f'export LD_LIBRARY_PATH="{os.path.dirname(elsewhere)}:$LD_LIBRARY_PATH"'
+    other = _same_library_under_its_major_name(name)
+    if other:
+        folder = os.path.dirname(other)
+        return f'ln -s {os.path.basename(other)} {folder}/{name} && export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"'
+    return _install_wheel(name, tensorflow) or install()
+
+
+def wrong(name, path, tensorflow):
+    """Get rid of a library that the loader finds but that is broken or of the wrong version."""
+    shadowing = _shadowing(path)
+    if shadowing:
+        rest = [folder for folder in libraries.from_environment() if folder not in shadowing]
+        return f'export LD_LIBRARY_PATH="{":".join(rest)}"' if rest else "unset LD_LIBRARY_PATH"
+    return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()
+
+
+def _shadowing(path):
+    """The entries of LD_LIBRARY_PATH that `path` was found through."""
+    folder = os.path.dirname(path or "")
+    return [entry for entry in libraries.from_environment() if os.path.realpath(entry) == os.path.realpath(folder)]
+
+
+def _install_wheel(name, tensorflow, options=""):
+    """The wheel at the version that TensorFlow's own `and-cuda` extra pins."""
+    wheel = libraries.wheel(name, tensorflow.cuda_major)
+    pin = tensorflow.pins.get(wheel)
+    return f"pip install {options}{wheel}=={pin}" if pin else None
+
+
+def _same_library_under_its_major_name(name):
+    """TensorFlow 2.15 to 2.17 ask for libnvinfer.so.8.6.1; TensorRT's wheels and packages carry it as libnvinfer.so.8."""
+    base, _, suffix = name.partition(".so.")
+    major = f"{base}.so.{suffix.split('.')[0]}"
+    return libraries.find_elsewhere(major) if "nvinfer" in base and major != name else None
+
+
+def _link_nvrtc(tensorflow):
+    """cuDNN 8 looks for the bare libnvrtc.so, which NVIDIA's wheel does not carry: link it beside cuDNN."""
+    major = tensorflow.cuda_major
+    site = sysconfig.get_paths()["purelib"]
+    cudnn = libraries.find("libcudnn.so.8", libraries.loader_path(tensorflow))
+    target = os.path.dirname(cudnn) if cudnn else f"{site}/nvidia/cudnn/lib"
+    source = f"{site}/nvidia/cuda_nvrtc/lib/libnvrtc.so.{versions.NVRTC.get(major, major)}"
+    return f"pip install nvidia-cuda-nvrtc-cu{major} && ln -s {source} {target}/libnvrtc.so"

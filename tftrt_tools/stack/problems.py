@@ -1,0 +1,180 @@
+"""Why something cannot be done here: each check returns the first Problem it finds, or None."""
+
+import dataclasses
+import os
+import re
+
+from tftrt_tools.stack import libraries, mends, versions
+
+_CPU_ONLY = ("tensorflow-cpu", "tf-nightly-cpu", "intel-tensorflow", "tensorflow-intel", "tensorflow-macos")
+_ABSENT = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+# cuBLAS and cuDNN are needed for libnvinfer_plugin to load, with or without a GPU.
+_OF_PLUGIN = ("cublasLt", "cublas", "cudnn")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """cause: what is wrong, one line. mend: what to do about it, one line."""
+
+    cause: str
+    mend: str
+
+
+def in_installation(tensorflow):
+    """What installed files alone tell (an installed.TensorFlow or None); takes milliseconds."""
+    if tensorflow is None:
+        return Problem("TensorFlow is not installed for this Python", mends.install())
+    if tensorflow.folder is None:
+        return Problem(f"{tensorflow.name} is registered, but its files are gone", mends.reinstall(tensorflow))
+    minor = versions.minor(tensorflow.version)
+    if minor and minor > versions.NEWEST:
+        last = versions.text(versions.NEWEST)
+        return Problem(f"{tensorflow.name} has no TF-TRT: {last} was the last release with it", mends.replace(tensorflow))
+    if minor and minor < versions.OLDEST:
+        return Problem(f"{tensorflow.name} is older than {versions.text(versions.OLDEST)}, the oldest supported here",
+                       mends.replace(tensorflow))
+    if tensorflow.build.get("is_cuda_build") is False or tensorflow.distribution in _CPU_ONLY:
+        return Problem(f"{tensorflow.name} is a CPU-only build, without CUDA and TensorRT", mends.replace(tensorflow))
+    if tensorflow.build.get("is_tensorrt_build") is False:
+        return Problem(f"{tensorflow.name} was built without TensorRT", mends.replace(tensorflow))
+    return None
+
+
+def in_files(tensorflow):
+    """A library that conversion needs and that no directory of the loader has; takes milliseconds."""
+    folders = libraries.loader_path(tensorflow)
+    for name, needed_for in libraries.needed(tensorflow):
+        if needed_for == "convert" and libraries.find(name, folders) is None:
+            return Problem(f"{name} (TensorRT) is not found", mends.missing(name, tensorflow))
+    return None
+
+
+def in_conversion(facts):
+    """Why convert() cannot work. Args: facts: facts.Facts."""
+    return in_installation(facts.tensorflow) or _in_convert_libraries(facts) or _in_import(facts) or _in_tensorrt(facts)
+
+
+def in_gpu(facts):
+    """Why no engine can run: the driver, the GPUs, CUDA and cuDNN."""
+    return _in_driver(facts) or _in_run_libraries(facts) or _in_cudnn(facts) or _in_visible_gpus(facts)
+
+
+def in_builder(facts):
+    """Why no engine can be built, where engines can run."""
+    return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "build" and library.error),
+                None)
+
+
+def _in_import(facts):
+    name, asked = facts.tensorflow.name, facts.asked
+    if facts.died == "SIGKILL":
+        return Problem(f"{asked.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
+    if facts.died == "SIGILL":
+        return Problem(f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX")
+    if facts.died:
+        return Problem(f"{asked.get('step') or 'starting Python'} ends the process ({facts.died})",
+                       mends.reinstall(facts.tensorflow))
+    if "error" in asked:
+        return Problem(f"import tensorflow fails: {_short(asked['error'])}", mends.reinstall(facts.tensorflow))
+    return None
+
+
+def _in_convert_libraries(facts):
+    broken = {libraries.stem(library.name): library for library in facts.libraries if library.error}
+    if "nvinfer_plugin" in broken:
+        # Where a library that it depends on ends the process, so does it: name the culprit.
+        culprits = [broken[stem] for stem in (*_OF_PLUGIN, "nvinfer") if stem in broken and broken[stem].died]
+        if culprits and broken["nvinfer_plugin"].died:
+            return _in_library(facts, culprits[0])
+    for stem in ("nvinfer", "nvinfer_plugin"):
+        if stem in broken:
+            return _in_library(facts, broken[stem])
+    return None
+
+
+def _in_tensorrt(facts):
+    answer = facts.asked.get("tensorrt", {})
+    name = facts.tensorflow.name
+    if not answer.get("built"):
+        return Problem(f"{name} was built without TensorRT", mends.replace(facts.tensorflow))
+    if not answer.get("loads"):
+        return Problem(f"{name} cannot load TensorRT",
+                       'see why: TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow"')
+    linked, nvinfer = tuple(facts.asked["linked"]), _library(facts, "nvinfer")
+    loaded = _numbers(nvinfer.version) if nvinfer and nvinfer.version else tuple(answer["loaded"])
+    if loaded[0] == linked[0] and loaded >= linked:
+        return None
+    rule = "the major versions must be equal" if loaded[0] != linked[0] else "it must not be older"
+    where = nvinfer.path if nvinfer else "the loader's path"
+    return Problem(f"TensorRT {versions.text(loaded)} is loaded ({where}) but {name} is linked with "
+                   f"{versions.text(linked)}: {rule}", mends.wrong("libnvinfer.so", nvinfer and nvinfer.path, facts.tensorflow))
+
+
+def _in_driver(facts):
+    driver = _library(facts, "cuda")
+    if driver is None or driver.error:
+        return Problem("no NVIDIA driver here (libcuda.so.1 is not found)",
+                       "use a machine with an NVIDIA GPU and its driver; in Docker: docker run --gpus=all")
+    if facts.driver.get("driver") and not facts.gpus:
+        return Problem("the NVIDIA driver lists no GPU", "use a machine with an NVIDIA GPU; in Docker: docker run --gpus=all")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+        return Problem(f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
+    newest, major = facts.driver.get("cuda") or driver.version, facts.tensorflow.cuda_major
+    if newest and major and int(newest.split(".")[0]) < major:
+        return Problem(f"the driver runs CUDA {newest} and older, {facts.tensorflow.name} needs CUDA {major}",
+                       f"install NVIDIA driver {versions.OLDEST_DRIVER.get(major, 'of this year')} or newer")
+    return None
+
+
+def _in_run_libraries(facts):
+    return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "run" and library.error),
+                None)
+
+
+def _in_cudnn(facts):
+    release, cudnn = versions.release(facts.tensorflow.version), _library(facts, "cudnn")
+    if release is None or cudnn is None or cudnn.version is None:
+        return None
+    loaded = _numbers(cudnn.version)
+    if loaded[0] == release.cudnn[0] and loaded[:2] >= release.cudnn:
+        return None
+    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {facts.tensorflow.name} needs {release.cudnn[0]}.x, "
+                   f"{versions.text(release.cudnn)} or newer", mends.wrong(cudnn.name, cudnn.path, facts.tensorflow))
+
+
+def _in_visible_gpus(facts):
+    seen = facts.asked.get("gpus", [])
+    if not seen:
+        reason = re.search(r"CUDA_ERROR_\w+", facts.log)
+        return Problem(f"TensorFlow sees no GPU{f' ({reason[0]})' if reason else ''}, though the driver is there",
+                       "`nvidia-smi` must work for this user; after an upgrade of the driver, restart the machine")
+    newest = versions.NEWEST_COMPUTE_CAPABILITY.get(facts.asked["linked"][0])
+    capabilities = [gpu["compute_capability"] for gpu in seen if gpu["compute_capability"]]
+    if newest and capabilities and all(_numbers(capability) > newest for capability in capabilities):
+        return Problem(f"TensorRT {facts.asked['linked'][0]} builds for compute capabilities up to {versions.text(newest)}, "
+                       f"this GPU has {capabilities[0]}", "use an NVIDIA GPU of the Hopper generation (H100, H200) or an older one")
+    return None
+
+
+def _in_library(facts, library):
+    """The Problem with a library that could not be loaded."""
+    tensorflow, absent = facts.tensorflow, _ABSENT.search(library.error)
+    if absent and absent[1] == library.name:
+        return Problem(f"{library.name} is not found", mends.missing(library.name, tensorflow))
+    if absent:
+        return Problem(f"{library.name} needs {absent[1]}, which is not found", mends.missing(absent[1], tensorflow))
+    path = library.path or libraries.find(library.name, libraries.loader_path(tensorflow))
+    return Problem(f"{path or library.name}: {_short(library.error)}", mends.wrong(library.name, path, tensorflow))
+
+
+def _library(facts, stem):
+    return next((library for library in facts.libraries if libraries.stem(library.name) == stem), None)
+
+
+def _numbers(version):
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _short(text, limit=160):
+    return text if len(text) <= limit else text[:limit - 1] + "…"
