@@ -45,17 +45,18 @@ def _print(diagnosis, console):
     folders = _Folders(diagnosis)
     rows = [[library.name, library.needed_for, library.version, folders.of(library)] for library in diagnosis.libraries]
     if rows:
-        console.print()
         console.print(_output.table(None, ["library", "needed to", "version", "found in"], rows))
     for note in diagnosis.notes:
         _line(console, ("note  ", "bold yellow"), (note, ""))
     if diagnosis.notes:
         console.print()
-    for names, capability in _grouped(diagnosis.capabilities):
+    groups = _grouped(diagnosis.capabilities)
+    width = max(len(names) for names, _ in groups) + 2
+    for names, capability in groups:
         answer = ("yes", "bold green") if capability.can else ("no ", "bold red")
-        _line(console, (f"{', '.join(names):<12}", "bold"), answer, (f"  {capability.cause}" if capability.cause else "", ""))
+        _line(console, (names.ljust(width), "bold"), answer, (f"  {capability.cause}" if capability.cause else "", ""))
         if capability.mend:
-            _line(console, (f"{'':<12}mend: ", "dim"), (capability.mend, "cyan"))
+            _line(console, (" " * width + "mend ", "dim"), (capability.mend, "cyan"))
 
 
 def _line(console, *parts):
@@ -74,12 +75,14 @@ def _summary(diagnosis):
     yield "TensorFlow", tensorflow + (f", built for {' and '.join(built)}" if built else "")
     if diagnosis.tensorrt_linked or diagnosis.tensorrt_loaded:
         yield "TensorRT", f"{diagnosis.tensorrt_linked or 'unknown'} linked, {diagnosis.tensorrt_loaded or 'none'} loaded"
-    yield "driver", (f"{diagnosis.driver}, for CUDA {diagnosis.driver_cuda} and older" if diagnosis.driver
-                     else f"none ({diagnosis.driver_error})" if diagnosis.driver_error else "none")
+    if diagnosis.driver:
+        yield "driver", f"{diagnosis.driver}, runs CUDA {diagnosis.driver_cuda} and older"
+    elif any(library.name == "libcuda.so.1" and library.path for library in diagnosis.libraries):
+        yield "driver", f"not known ({diagnosis.driver_error})"
     for gpu in diagnosis.gpus:
         yield f"GPU {gpu.index}", f"{gpu.name}, {gpu.memory_mib / 1024:.0f} GiB, compute capability {gpu.compute_capability}"
     if not diagnosis.gpus:
-        yield "GPUs", "none"
+        yield "GPU", "none"
 
 
 class _Folders:
@@ -93,21 +96,21 @@ class _Folders:
         from rich.markup import escape
 
         if library.path is None:
-            return f"[red]{escape(_reason(library.error))}[/red]"
+            return f"[red]{escape(_reason(library.name, library.error))}[/red]"
         folder = library.path.rpartition("/")[0]
         if self._site and folder.startswith(self._site):
             folder = "site-packages/" + folder.removeprefix(self._site)
         return escape(folder)
 
 
-def _reason(error):
+def _reason(name, error):
     """The loader's words without what the row says already."""
     import re
 
     absent = re.search(r"([\w.+-]+): cannot open shared object file", error)
     if error.startswith("loading it ends the process"):
         return error.partition(": ")[0] + (f": {absent[1]} not found" if absent else "")
-    return f"not found: {absent[1]}" if absent else error
+    return error if absent is None else "not found" if absent[1] == name else f"it needs {absent[1]}, which is not found"
 
 
 def _grouped(capabilities):
@@ -115,4 +118,4 @@ def _grouped(capabilities):
     groups = {}
     for capability in capabilities:
         groups.setdefault((capability.can, capability.cause, capability.mend), []).append(capability)
-    return [([capability.name for capability in group], group[0]) for group in groups.values()]
+    return [(", ".join(capability.name for capability in group), group[0]) for group in groups.values()]

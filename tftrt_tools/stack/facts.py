@@ -43,7 +43,8 @@ def collect(seconds):
     loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, probe.failures_in(log)), found.cuda_major if found else None)
     driver = dict(machine["gpus"])
     listed = tuple(gpus.Gpu(**gpu) for gpu in driver.pop("gpus", []))
-    return Facts(found, asked, died, log, tuple(loaded) + _builder(loaded), driver, listed)
+    everything = sorted((*loaded, *_builder(loaded)), key=lambda library: ("convert", "build", "run").index(library.needed_for))
+    return Facts(found, asked, died, log, tuple(everything), driver, listed)
 
 
 def _machine(found, wanted, seconds):

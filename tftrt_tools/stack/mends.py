@@ -69,10 +69,13 @@ def _same_library_under_its_major_name(name):
 
 
 def _link_nvrtc(tensorflow):
-    """cuDNN 8 looks for the bare libnvrtc.so, which NVIDIA's wheel does not carry: link it beside cuDNN."""
+    """cuDNN 8 looks for the bare libnvrtc.so, which NVIDIA's wheel does not carry: give it that name."""
     major = tensorflow.cuda_major
-    site = sysconfig.get_paths()["purelib"]
-    cudnn = libraries.find("libcudnn.so.8", libraries.loader_path(tensorflow))
-    target = os.path.dirname(cudnn) if cudnn else f"{site}/nvidia/cudnn/lib"
-    source = f"{site}/nvidia/cuda_nvrtc/lib/libnvrtc.so.{versions.NVRTC.get(major, major)}"
-    return f"pip install nvidia-cuda-nvrtc-cu{major} && ln -s {source} {target}/libnvrtc.so"
+    folder = f"{sysconfig.get_paths()['purelib']}/nvidia/cuda_nvrtc/lib"
+    file = f"libnvrtc.so.{versions.NVRTC.get(major, major)}"
+    steps = [f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"']
+    if not os.path.exists(f"{folder}/libnvrtc.so"):
+        steps.insert(0, f"ln -s {file} {folder}/libnvrtc.so")
+    if not os.path.exists(f"{folder}/{file}"):
+        steps.insert(0, f"pip install nvidia-cuda-nvrtc-cu{major}")
+    return " && ".join(steps)

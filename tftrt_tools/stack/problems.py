@@ -80,6 +80,8 @@ def _in_import(facts):
 
 
 def _in_convert_libraries(facts):
+    if facts.asked.get("tensorrt", {}).get("loads"):
+        return None
     broken = {libraries.stem(library.name): library for library in facts.libraries if library.error}
     if "nvinfer_plugin" in broken:
         # Where a library that it depends on ends the process, so does it: name the culprit.
