@@ -18,7 +18,7 @@ _DESCRIPTIONS = {
     "resnet50": "ResNet-50, seeded random weights with matching batch statistics; logits",
     "mobilenet_v2": "MobileNetV2 (depthwise convolutions), seeded random weights with matching batch statistics; logits",
     "bert_encoder": "a BERT-like encoder: int32 ids and mask, dynamic batch and length; two outputs",
-    "lstm_tagger": "a bidirectional LSTM tagger: loops that TF-TRT leaves native, between convertible layers",
+    "lstm_tagger": "a bidirectional LSTM tagger: native loops between convertible layers, dynamic batch and length",
     "dynamic_segmenter": "a segmenter of images of any height and width, split by an op without a converter",
     "ranker": "a two-tower ranker: string inputs, vocabulary tables, large integers, three signatures, a helper function",
     "tf1_export": "a TF1 graph with reference variables, a hash table, an asset and an initialising main op",

@@ -1,6 +1,6 @@
 """A fully convolutional segmenter for images of any height and width, with seeded random weights.
 
-Signature serving_default, N, H and W dynamic, H and W at least 8:
+Signature serving_default, N, H and W dynamic, H and W at least 9:
     image float32 (N, H, W, 3) in [-1, 1] -> class_logits float32 (N, H, W, classes).
 
 Between encoder and decoder the features are padded by reflection (MirrorPad), which TF-TRT 2.14 has no converter for:

@@ -1,4 +1,5 @@
-"""A bidirectional LSTM tagger with seeded random weights. The recurrence is a loop, which TF-TRT leaves native.
+"""A bidirectional LSTM tagger with seeded random weights. The recurrence is a loop: its control
+flow stays native, while matrix products inside it, and the layers before and after it, convert.
 
 Signature serving_default, batch N and length L dynamic: tokens int32 (N, L) -> tag_logits float32 (N, L, tags).
 """

@@ -10,7 +10,9 @@ N rows each; strings are trimmed and lower-cased, and looked up in a vocabulary 
         -> score float32 (N), expected_revenue float32 (N), total_visits int64 (N), item_index int64 (N)
 
 visits and price_cents are cast to float32 and matter digit for digit: expected_revenue is a probability times
-price_cents, and float16 knows neither 2049 nor 100000.
+price_cents, and float16 knows neither 2049 nor 100000. The cast amounts only meet ops that TF-TRT 2.14 has no converter
+for (Log1p, MulNoNan), so they never enter an engine, where float16 would have no room for them: only a conversion that
+rewrites the casts themselves makes these outputs wrong.
 
 The loaded object also keeps `prep`: string (N) -> trimmed, lower-case string (N).
 """
@@ -98,14 +100,14 @@ def _ranker(folder, dimension, seed):
         @tf.function(input_signature=[user, features, visits])
         def embed_user(self, user, user_features, visits):
             index = self.user_table.lookup(self.prep(user))
-            amounts = tf.math.log(1.0 + tf.cast(visits, tf.float32)) / 5.0
+            amounts = tf.math.log1p(tf.cast(visits, tf.float32)) / 5.0
             x = tf.concat([tf.gather(self.user_rows, index), user_features, amounts], axis=1)
             return {"user_embedding": _tower(x, self.user_tower), "user_index": index}
 
         @tf.function(input_signature=[item, price])
         def embed_item(self, item, price_cents):
             index = self.item_table.lookup(self.prep(item))
-            amount = tf.math.log(1.0 + tf.cast(price_cents, tf.float32))[:, tf.newaxis] / 5.0
+            amount = tf.math.log1p(tf.cast(price_cents, tf.float32))[:, tf.newaxis] / 5.0
             x = tf.concat([tf.gather(self.item_rows, index), amount], axis=1)
             return {"item_embedding": _tower(x, self.item_tower), "item_index": index}
 
@@ -116,7 +118,7 @@ def _ranker(folder, dimension, seed):
             score = tf.reduce_sum(users * items["item_embedding"], axis=1) * 4.0
             return {
                 "score": score,
-                "expected_revenue": tf.sigmoid(score) * tf.cast(price_cents, tf.float32),
+                "expected_revenue": tf.math.multiply_no_nan(tf.cast(price_cents, tf.float32), tf.sigmoid(score)),
                 "total_visits": tf.reduce_sum(tf.cast(visits, tf.int64), axis=1),
                 "item_index": items["item_index"],
             }

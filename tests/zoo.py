@@ -1,0 +1,72 @@
+"""Sample models for tests, each built once a test session, in small sizes.
+
+A test takes the fixture `zoo_model` (a conftest or the test file imports it from here) and asks it for a folder:
+
+    def test_something(zoo_model):
+        path = zoo_model("ranker")                # a SavedModel; read it, or copy it before changing it
+        inputs = zoo_inputs("ranker", batch=4)    # {signature: {input name: array}}
+"""
+
+import contextlib
+import fcntl
+import inspect
+import os
+import pathlib
+import shutil
+
+import pytest
+
+import saved_models
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# Smaller than the builders' own defaults: what a test sees is the kind of graph, not its size.
+SMALL = {
+    "resnet50": {"size": 64, "classes": 100},
+    "mobilenet_v2": {"size": 64, "classes": 100},
+    "bert_encoder": {"layers": 2, "hidden": 64},
+}
+
+
+@pytest.fixture(scope="session")
+def zoo_model(tmp_path_factory):
+    """A function (name, **options) -> path of the SavedModel. `options` go to the builder, over those of SMALL."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # one folder for the workers of this session, so that each model is built once
+    folder = folder / "zoo"
+
+    def get(name, **options):
+        return built(folder, name, **{**SMALL.get(name, {}), **options})
+
+    return get
+
+
+def zoo_inputs(name, batch=4, seed=0, **options):
+    """Sample inputs that fit `zoo_model(name, **options)`. Returns: {signature: {input name: array of `batch` rows}}."""
+    import numpy as np
+
+    known = inspect.signature(saved_models.builder(name).sample_inputs).parameters
+    options = {key: value for key, value in {**SMALL.get(name, {}), **options}.items() if key in known}
+    return saved_models.sample_inputs(name, np.random.default_rng(seed), batch, **options)
+
+
+def built(folder, name, **options):
+    """The path of the model in `folder`; builds it when it is missing. Safe between processes."""
+    label = "-".join([name, *(f"{key}_{value}" for key, value in sorted(options.items()))])
+    target = pathlib.Path(folder) / label
+    with _lock(target.with_name(f".{label}.lock")):
+        if not target.exists():
+            partial = target.with_name(f".{label}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            saved_models.build(name, partial, **options)
+            partial.rename(target)
+    return target
+
+
+@contextlib.contextmanager
+def _lock(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
