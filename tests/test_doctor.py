@@ -200,6 +200,7 @@ def test_wrong_usage(arguments):
 def test_a_release_without_tf_trt(fake):
     ran = doctor(python=fake("tensorflow", "2.18.0", "__version__ = '2.18.0'"))
     assert_refuses(ran, "convert", "TensorFlow 2.18.0 has no TF-TRT: 2.17 was the last", RECOMMENDED)
+    assert [library["name"] for library in ran.result["libraries"]] == [libraries.DRIVER]
 
 
 def test_a_release_that_is_too_old(fake):
@@ -338,13 +339,30 @@ def test_a_cudnn_that_ends_the_process_without_nvrtc(driver):
     assert_refuses(ran, "run", "libcudnn_cnn_infer.so.8 needs libnvrtc.so", "pip install nvidia-cuda-nvrtc-cu11 && ln -s")
 
 
+_NVML = """
+#include <string.h>
+int nvmlInitWithFlags(unsigned flags) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { strcpy(text, "535.1"); return 0; }
+int nvmlSystemGetCudaDriverVersion(int *version) { *version = 12020; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)1; return 0; }
+int nvmlDeviceGetName(void *device, char *text, unsigned size) { strcpy(text, "Stub [GPU]"); return 0; }
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { *major = 8; *minor = 6; return 0; }
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) { memory[0] = 24ULL << 30; return 0; }
+"""
+
+
 @needs_tensorflow
 @without_gpu
-def test_a_driver_without_a_gpu(driver, stub):
+def test_a_gpu_that_the_driver_lists_and_tensorflow_does_not_see(driver, stub):
     names = ("Version GetErrorString CreateProgram DestroyProgram CompileProgram GetPTXSize GetPTX GetCUBINSize GetCUBIN "
              "GetProgramLogSize GetProgramLog AddNameExpression GetLoweredName GetNumSupportedArchs GetSupportedArchs").split()
     nvrtc = stub("libnvrtc.so", "".join(f"int nvrtc{name}(void) {{ return 0; }}\n" for name in names))
-    ran = doctor(LD_LIBRARY_PATH=f"{driver}:{nvrtc}")
+    ran = doctor(LD_LIBRARY_PATH=f"{driver}:{nvrtc}:{stub('libnvidia-ml.so.1', _NVML)}")
+    assert ran.result["gpus"] == [{"index": 0, "name": "Stub [GPU]", "memory_mib": 24576, "compute_capability": "8.6"}]
+    assert "535.1, runs CUDA 12.2 and older" in ran.text
+    assert "Stub [GPU], 24 GiB, compute capability 8.6" in ran.text
     assert_refuses(ran, "run", "TensorFlow sees no GPU", "nvidia-smi")
 
 
@@ -384,6 +402,20 @@ def test_a_gpu_newer_than_tensorrt(on_a_gpu):
 def test_hidden_gpus(on_a_gpu, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert problems.in_gpu(on_a_gpu).mend == "unset CUDA_VISIBLE_DEVICES"
+
+
+def test_a_build_with_another_cudnn_of_its_own(on_a_gpu):
+    on_a_gpu.tensorflow.build["cudnn_version"] = "9"
+    assert "needs 9.x" in problems.in_gpu(on_a_gpu).cause
+
+
+def test_names_that_tensorflow_asked_for_replace_those_of_the_matrix():
+    log = ("I tsl/dso_loader.cc:55] Successfully opened dynamic library libnvinfer.so.10\n"
+           "I tsl/dso_loader.cc:66] Could not load dynamic library 'libcurand.so.10'; dlerror: libcurand.so.10: no; LD_LIBRARY_PATH: /x\n")
+    wanted = [("libnvinfer.so.8.6.1", "convert"), ("libcuda.so.1", "run")]
+    assert libraries.as_asked_for(wanted, log) == [("libnvinfer.so.10", "convert"), ("libcuda.so.1", "run"),
+                                                   ("libcurand.so.10", "run")]
+    assert libraries.failures_in(log) == {"libcurand.so.10": "libcurand.so.10: no"}
 
 
 def test_building_needs_more_than_running(on_a_gpu):

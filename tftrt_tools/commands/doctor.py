@@ -56,7 +56,7 @@ def _print(diagnosis, console):
         answer = ("yes", "bold green") if capability.can else ("no ", "bold red")
         _line(console, (names.ljust(width), "bold"), answer, (f"  {capability.cause}" if capability.cause else "", ""))
         if capability.mend:
-            _line(console, (" " * width + "mend ", "dim"), (capability.mend, "cyan"))
+            _line(console, (" " * width + "mend: ", "dim"), (capability.mend, "cyan"))
 
 
 def _line(console, *parts):

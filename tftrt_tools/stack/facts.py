@@ -7,7 +7,7 @@ import sysconfig
 import tempfile
 
 from tftrt_tools import child, errors, progress
-from tftrt_tools.stack import gpus, installed, libraries, probe
+from tftrt_tools.stack import gpus, installed, libraries
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +33,18 @@ class Facts:
 def collect(seconds):
     """Probe this machine. Args: seconds: what each of the two child processes may take."""
     found = installed.tensorflow()
-    progress.say("loading the libraries")
-    wanted = libraries.needed(found)
-    machine = _machine(found, wanted, seconds)
     progress.say("asking TensorFlow")
     asked, died, log = _ask_tensorflow(seconds) if found and found.folder else ({}, None, "")
+    progress.say("loading the libraries")
+    wanted = libraries.as_asked_for(libraries.needed(found), log)
+    machine = _machine(found, wanted, seconds)
     loaded = [libraries.Library(name, needed_for, **answer)
               for (name, needed_for), answer in zip(wanted, machine["libraries"], strict=True)]
-    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, probe.failures_in(log)), found.cuda_major if found else None)
+    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, log), found.cuda_major if found else None)
+    order = ("convert", "build", "run")
+    everything = sorted((*loaded, *_builder(loaded)), key=lambda library: order.index(library.needed_for))
     driver = dict(machine["gpus"])
     listed = tuple(gpus.Gpu(**gpu) for gpu in driver.pop("gpus", []))
-    everything = sorted((*loaded, *_builder(loaded)), key=lambda library: ("convert", "build", "run").index(library.needed_for))
     return Facts(found, asked, died, log, tuple(everything), driver, listed)
 
 
@@ -82,12 +83,11 @@ def _read(path):
         return {}
 
 
-def _as_tensorflow_saw(loaded, failures):
+def _as_tensorflow_saw(loaded, log):
     """Where TensorFlow's own loader failed, its word counts, not the probe's."""
-    result = [dataclasses.replace(library, path=None, version=None, error=library.error or failures[library.name])
-              if library.name in failures else library for library in loaded]
-    known = {library.name for library in loaded}
-    return result + [libraries.Library(name, "run", error=words) for name, words in failures.items() if name not in known]
+    failures = libraries.failures_in(log)
+    return [dataclasses.replace(library, path=None, version=None, error=library.error or failures[library.name])
+            if library.name in failures else library for library in loaded]
 
 
 def _with_wheel_versions(loaded, cuda_major):

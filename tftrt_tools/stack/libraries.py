@@ -9,6 +9,8 @@ import sysconfig
 from tftrt_tools.stack import versions
 
 DRIVER = "libcuda.so.1"
+# TensorFlow asks for these too, and does without: profiling, several GPUs.
+_OPTIONAL = ("cupti", "nccl", "nvToolsExt")
 # The wheel that carries each library; `{cu}` is cu11 or cu12.
 _WHEELS = {
     "nvinfer": "tensorrt", "nvinfer_plugin": "tensorrt", "nvinfer_builder_resource": "tensorrt",
@@ -51,9 +53,8 @@ def wheel(name, cuda_major):
 def needed(tensorflow):
     """[(library name, "convert" or "run"), …] for an installed TensorFlow with CUDA; the driver alone for any other."""
     release = versions.release(tensorflow.version) if tensorflow else None
-    if tensorflow is None or tensorflow.build.get("is_cuda_build") is False or not (release or tensorflow.cuda):
+    if release is None or tensorflow.build.get("is_cuda_build") is False:
         return [(DRIVER, "run")]
-    release = release or versions.RELEASES[versions.NEWEST]
     cuda = tensorflow.cuda or versions.CUDA_LIBRARIES[int(release.cuda.split(".")[0])]
     cudnn = cuda.get("CUDNN", str(release.cudnn[0]))
     names = [(f"libnvinfer.so.{release.nvinfer}", "convert"), (f"libnvinfer_plugin.so.{release.nvinfer}", "convert")]
@@ -65,6 +66,22 @@ def needed(tensorflow):
         # libcudnn.so.8 opens these at the first convolution and ends the process where it cannot.
         names += [(f"libcudnn_{part}_infer.so.{cudnn}", "run") for part in ("ops", "cnn")]
     return names + [(DRIVER, "run")]
+
+
+def as_asked_for(wanted, log):
+    """`wanted` with the names that TensorFlow's log shows it asked for: vendors' builds use others, and more of them.
+
+    Args: log: TensorFlow's, with TF_CPP_VMODULE=dso_loader=1.
+    """
+    opened = re.findall(r"Successfully opened dynamic library (\S+)", log)
+    asked = {stem(name): name for name in (*opened, *failures_in(log))}
+    renamed = [(asked.pop(stem(name), name), needed_for) for name, needed_for in wanted]
+    return renamed + [(name, "run") for name in asked.values() if stem(name) not in _OPTIONAL]
+
+
+def failures_in(log):
+    """{library name: the loader's words} from TensorFlow's log."""
+    return dict(re.findall(r"Could not load dynamic library '([^']+)'; dlerror: ([^;\n]+)", log))
 
 
 def from_environment():

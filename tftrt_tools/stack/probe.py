@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import json
 import os
-import re
 import resource
 import signal
 import tempfile
@@ -201,11 +200,6 @@ def _cuda(function):
 
 
 _VERSIONS = {"nvinfer": _tensorrt, "cudnn": _cudnn, "cudart": _cuda("cudaRuntimeGetVersion"), "cuda": _cuda("cuDriverGetVersion")}
-
-
-def failures_in(log):
-    """{library name: the loader's words} from TensorFlow's log (with TF_CPP_VMODULE=dso_loader=1)."""
-    return dict(re.findall(r"Could not load dynamic library '([^']+)'; dlerror: ([^;\n]+)", log))
 
 
 def _no_core_dump():

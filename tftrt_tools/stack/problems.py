@@ -42,6 +42,9 @@ def in_installation(tensorflow):
 
 def in_files(tensorflow):
     """A library that conversion needs and that no directory of the loader has; takes milliseconds."""
+    if tensorflow.distribution != "tensorflow" or "+" in tensorflow.version:
+        # A vendor's build may ask for other names.
+        return None
     folders = libraries.loader_path(tensorflow)
     for name, needed_for in libraries.needed(tensorflow):
         if needed_for == "convert" and libraries.find(name, folders) is None:
@@ -125,7 +128,8 @@ def _in_driver(facts):
     newest, major = facts.driver.get("cuda") or driver.version, facts.tensorflow.cuda_major
     if newest and major and int(newest.split(".")[0]) < major:
         return Problem(f"the driver runs CUDA {newest} and older, {facts.tensorflow.name} needs CUDA {major}",
-                       f"install NVIDIA driver {versions.OLDEST_DRIVER.get(major, 'of this year')} or newer")
+                       f"install NVIDIA driver {versions.OLDEST_DRIVER[major]} or newer" if major in versions.OLDEST_DRIVER
+                       else "install a newer NVIDIA driver")
     return None
 
 
@@ -138,11 +142,15 @@ def _in_cudnn(facts):
     release, cudnn = versions.release(facts.tensorflow.version), _library(facts, "cudnn")
     if release is None or cudnn is None or cudnn.version is None:
         return None
-    loaded = _numbers(cudnn.version)
-    if loaded[0] == release.cudnn[0] and loaded[:2] >= release.cudnn:
+    loaded, wanted = _numbers(cudnn.version), release.cudnn
+    stated = _numbers(facts.tensorflow.build.get("cudnn_version") or "")
+    if stated and stated[0] != wanted[0]:
+        # A vendor's build with a cuDNN of its own.
+        wanted = stated[:2]
+    if loaded[0] == wanted[0] and loaded >= wanted:
         return None
-    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {facts.tensorflow.name} needs {release.cudnn[0]}.x, "
-                   f"{versions.text(release.cudnn)} or newer", mends.wrong(cudnn.name, cudnn.path, facts.tensorflow))
+    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {facts.tensorflow.name} needs {wanted[0]}.x, "
+                   f"{versions.text(wanted)} or newer", mends.wrong(cudnn.name, cudnn.path, facts.tensorflow))
 
 
 def _in_visible_gpus(facts):
