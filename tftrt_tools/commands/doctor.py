@@ -67,11 +67,13 @@ def _line(console, *parts):
 
 
 def _summary(diagnosis):
+    yield "Python", diagnosis.python
+    if diagnosis.folder:
+        yield "packages", f"{_site(diagnosis)} (… below)"
     built = [f"{name} {version}" for name, version in (("CUDA", diagnosis.cuda), ("cuDNN", diagnosis.cudnn)) if version]
     tensorflow = diagnosis.tensorflow or "not installed"
     if diagnosis.distribution not in (None, "tensorflow"):
         tensorflow += f" ({diagnosis.distribution})"
-    yield "Python", diagnosis.python
     yield "TensorFlow", tensorflow + (f", built for {' and '.join(built)}" if built else "")
     if diagnosis.tensorrt_linked or diagnosis.tensorrt_loaded:
         yield "TensorRT", f"{diagnosis.tensorrt_linked or 'unknown'} linked, {diagnosis.tensorrt_loaded or 'none'} loaded"
@@ -89,8 +91,7 @@ class _Folders:
     """Shortens the directories that libraries were found in."""
 
     def __init__(self, diagnosis):
-        # TensorFlow's directory lies in site-packages, and so do the wheels of the CUDA libraries.
-        self._site = diagnosis.folder.rpartition("/")[0] + "/" if diagnosis.folder else None
+        self._site = f"{_site(diagnosis)}/"
 
     def of(self, library):
         from rich.markup import escape
@@ -98,9 +99,12 @@ class _Folders:
         if library.path is None:
             return f"[red]{escape(_reason(library.name, library.error))}[/red]"
         folder = library.path.rpartition("/")[0]
-        if self._site and folder.startswith(self._site):
-            folder = "site-packages/" + folder.removeprefix(self._site)
-        return escape(folder)
+        return escape("…/" + folder.removeprefix(self._site) if folder.startswith(self._site) else folder)
+
+
+def _site(diagnosis):
+    """The directory of TensorFlow, where the wheels of the CUDA libraries lie too."""
+    return diagnosis.folder.rpartition("/")[0] if diagnosis.folder else None
 
 
 def _reason(name, error):
