@@ -45,12 +45,13 @@ def define_settings(values):
     """The flags that decide the graph pass; `inspect` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
-    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later) or FP16", **text)
+    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later) or FP16",
+                        **text)
     flags.DEFINE_list("signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text)
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
     flags.DEFINE_integer("minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text)
-    flags.DEFINE_integer("max_workspace_size_bytes", default.max_workspace_size_bytes, "scratch GPU memory of an engine; by default no limit",
-                         **text)
+    flags.DEFINE_integer("max_workspace_size_bytes", default.max_workspace_size_bytes, "scratch GPU memory of an engine; by default "
+                         "no limit", **text)
     flags.DEFINE_integer("maximum_cached_engines", default.maximum_cached_engines, "engines kept for one segment in implicit batch mode; "
                          "raised to the number of --shapes", **text)
     flags.DEFINE_boolean("use_dynamic_shape", None, "explicit batch mode with optimization profiles; by default only with --shapes", **text)
@@ -68,8 +69,8 @@ def define_settings(values):
 
 def define_keras(values):
     """The flags of loading a Keras file."""
-    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files you trust",
-                         flag_values=values)
+    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
+                         "you trust", flag_values=values)
     flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", flag_values=values)
 
 
@@ -83,7 +84,8 @@ def read_settings(values):
 def run(values, positional):
     """Convert. Returns: the exit code."""
     if positional:
-        raise errors.UsageError(f"unexpected argument {positional[0]!r}", "paths are given by --input_saved_model_dir and --output_saved_model_dir")
+        raise errors.UsageError(f"unexpected argument {positional[0]!r}",
+                                "paths are given by --input_saved_model_dir and --output_saved_model_dir")
     if not values.input_saved_model_dir:
         raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
     if not values.output_saved_model_dir and not values.dry_run:

@@ -45,7 +45,8 @@ def job(request):
     with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
-            result, function, built = _signature(name, model.root.signatures[name], settings, f"{prefix}_{index}", calls.get(name, []), folder)
+            function = model.root.signatures[name]
+            result, function, built = _signature(name, function, settings, f"{prefix}_{index}", calls.get(name, []), folder)
             results.append(result)
             if result.engines:
                 functions[name] = function

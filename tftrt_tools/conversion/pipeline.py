@@ -140,7 +140,8 @@ def _check_engines(done):
         return
     left = sum(len(signature.left_out) for signature in done.signatures)
     raise errors.CheckFailed(f"no segment is worth an engine: all {left} computing ops would stay in TensorFlow",
-                             "`tftrt inspect` names each op and the reason; lower --minimum_segment_size, or accept with --allow_no_engines")
+                             "`tftrt inspect` names each op and the reason; try --use_dynamic_shape or a lower "
+                             "--minimum_segment_size, or accept with --allow_no_engines")
 
 
 def _check_shapes(stage, done):

@@ -3,8 +3,8 @@
 import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
-from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,7 +89,7 @@ def meta_graph(graph_def, preserved):
 def rebuild(graph_def, original, inputs, outputs, captures):
     """A ConcreteFunction over `graph_def` with the signature, names and static output shapes of `original`."""
     function = wrap_function.function_from_graph_def(graph_def, inputs, outputs, captures)
-    for tensor, before in zip(function.outputs, original.outputs):
+    for tensor, before in zip(function.outputs, original.outputs, strict=True):
         tensor.set_shape(before.shape)
     function.graph.structured_outputs = nest.pack_sequence_as(original.graph.structured_outputs, function.graph.structured_outputs)
     function.graph.structured_input_signature = original.structured_input_signature

@@ -16,12 +16,13 @@ def check(model, signatures):
     calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
     with tempfile.TemporaryDirectory(prefix="tftrt-coverage-") as folder:
         done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True)
-    missed = [text for call, trace in zip(calls, done.traces) for text in misses(call, trace)]
+    missed = [text for call, trace in zip(calls, done.traces, strict=True) for text in misses(call, trace)]
     if missed:
         raise errors.CheckFailed(f"{len(missed)} declared shapes are not served by a saved engine: {missed[0]}",
                                  "choose another --dynamic_shape_profile_strategy, or look at the other shapes with --log_file")
-    return tuple({"signature": call.signature, "shapes": {name: list(shape) for name, shape in call.shapes.items()}, "engines": trace.engine}
-                 for call, trace in zip(calls, done.traces))
+    return tuple({"signature": call.signature, "shapes": {name: list(shape) for name, shape in call.shapes.items()},
+                  "engines": trace.engine}
+                 for call, trace in zip(calls, done.traces, strict=True))
 
 
 def misses(call, trace):

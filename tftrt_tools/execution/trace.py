@@ -15,7 +15,8 @@ import tempfile
 EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
           "TRTEngineOp::ExecuteCalibration": "calibration"}
 _LINES = (("engine", re.compile(r"Executing TRT engine: (\S+)")), ("fallback", re.compile(r"Executing native segment: (\S+)")),
-          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")), ("calibration", re.compile(r"Executing TRT calibration: (\S+)")))
+          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")), 
+          ("calibration", re.compile(r"Executing TRT calibration: (\S+)")))
 _REASON = re.compile(r"(failure in verifying input shapes|Found no engine in cache matching input shapes|Engine creation for \S+ failed|"
                      r"Failed to execute engine|Engine retrieval for input shapes: .* failed)")
 
@@ -69,9 +70,14 @@ def _count(folder):
     return dict(counts)
 
 
+def _engine(logged):
+    """The engine's own name: the log adds the scopes of the calling functions."""
+    return logged.rstrip(",:;.").rsplit("/", 1)[-1]
+
+
 def combine(counts, log):
     """A CallTrace from the profiler's counts and the log's names; where they differ, the larger count is kept."""
-    named = {kind: collections.Counter(name.rstrip(",:;.") for name in pattern.findall(log)) for kind, pattern in _LINES}
+    named = {kind: collections.Counter(_engine(name) for name in pattern.findall(log)) for kind, pattern in _LINES}
     for kind, total in counts.items():
         missing = total - sum(named[kind].values())
         if missing > 0:

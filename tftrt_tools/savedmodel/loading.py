@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel import files
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,8 @@ def read_proto(path):
     try:
         proto.ParseFromString(file.read_bytes())
     except Exception as error:  # protobuf's DecodeError class differs between its implementations
-        raise errors.TftrtError(f"{file} is truncated or damaged ({' '.join(str(error).split())})", "export or copy the model again") from None
+        text = " ".join(str(error).split())
+        raise errors.TftrtError(f"{file} is truncated or damaged ({text})", "export or copy the model again") from None
     if not proto.meta_graphs:
         raise errors.TftrtError(f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again")
     return proto

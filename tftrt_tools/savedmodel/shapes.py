@@ -20,7 +20,8 @@ _DIMENSION = re.compile(r"[0-9]+$")
 
 @dataclasses.dataclass(frozen=True)
 class InputSpec:
-    """An input of a signature. shape: None for an unknown rank, else a tuple with None for unknown dimensions. dtype: NumPy's or "string"."""
+    """An input of a signature. dtype: as NumPy names it, or "string"; shape: None for an unknown rank, else a tuple with None for
+    unknown dimensions."""
 
     name: str
     dtype: str
@@ -37,7 +38,7 @@ class InputSpec:
         """Whether a concrete shape fits."""
         if self.shape is None:
             return True
-        return len(shape) == len(self.shape) and all(want in (None, got) for want, got in zip(self.shape, shape))
+        return len(shape) == len(self.shape) and all(want in (None, got) for want, got in zip(self.shape, shape, strict=True))
 
     def text(self):
         """Such as float32[?,224,224,3]."""
