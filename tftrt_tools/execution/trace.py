@@ -15,7 +15,7 @@ import tempfile
 EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
           "TRTEngineOp::ExecuteCalibration": "calibration"}
 _LINES = (("engine", re.compile(r"Executing TRT engine: (\S+)")), ("fallback", re.compile(r"Executing native segment: (\S+)")),
-          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")), 
+          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")),
           ("calibration", re.compile(r"Executing TRT calibration: (\S+)")))
 _REASON = re.compile(r"(failure in verifying input shapes|Found no engine in cache matching input shapes|Engine creation for \S+ failed|"
                      r"Failed to execute engine|Engine retrieval for input shapes: .* failed)")
