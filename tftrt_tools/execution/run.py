@@ -43,8 +43,13 @@ class Run:
 
     def answer(self, index):
         """{output: np.ndarray} of call `index`."""
-        with np.load(self.answers[index], allow_pickle=True) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        return load(self.answers[index])
+
+
+def load(path):
+    """Arrays of an .npz that this package wrote to a folder of its own (strings are pickled objects there). Returns: {name: array}."""
+    with np.load(path, allow_pickle=True) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def save_calls(calls, folder):

@@ -1,0 +1,294 @@
+"""The verification: the same inputs through the original and the converted model, the answers compared, the engines watched."""
+
+import dataclasses
+import datetime
+import pathlib
+import tempfile
+
+import numpy as np
+
+from tftrt_tools import __version__, child, errors, progress
+from tftrt_tools.accuracy import data, metrics, thresholds
+from tftrt_tools.execution import coverage, run
+from tftrt_tools.savedmodel import describe, files, passport
+
+REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """data: path or module:function or ""; shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the
+    declared ones; labels: path of an .npy with class numbers or ""; label_output: "signature/output" or ""; allow_builds: accept
+    engines that are built inside a call; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
+
+    data: str = ""
+    shapes: str = ""
+    thresholds: str = ""
+    ranges: str = ""
+    seed: int = 0
+    batch_size: int = 0
+    labels: str = ""
+    label_output: str = ""
+    allow_builds: bool = False
+    allow_matching_nonfinite: bool = False
+    signature_keys: tuple = ()
+    epsilon: float = 1e-3
+    log_file: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """A finished verification. arithmetic: whose thresholds were used; evidence: what the answers show, in words; problems: everything
+    that makes it fail, in words; engine_runs: {engine: calls in which it ran}."""
+
+    original: str
+    converted: str
+    original_digest: str
+    converted_digest: str
+    mode: str
+    arithmetic: str
+    evidence: str
+    gpu: dict | None
+    comparisons: tuple
+    bounds: dict
+    misses: tuple
+    engine_problems: tuple
+    structure_problems: tuple
+    engine_runs: dict
+    builds: dict
+    calls: int
+    shapes: tuple
+    sources: dict
+    samples: dict
+    dropped: int
+    seed: int
+    accuracy: dict | None
+
+    @property
+    def problems(self):
+        """Everything that makes the verification fail, a line each."""
+        return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses))
+
+    @property
+    def passed(self):
+        """Whether nothing was found."""
+        return not self.problems
+
+    def to_dict(self):
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
+                  "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
+                  "shapes": list(self.shapes)}
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        return {"kind": "verification", "tool": f"tftrt-tools {__version__}", "created": now, "passed": self.passed,
+                "problems": list(self.problems), **plain}
+
+
+def verify(original, converted, options):
+    """Compare two SavedModels.
+
+    Args: original, converted: directories. options: Options.
+    Returns: Verification, also for a failed check. Raises: UsageError, TftrtError where it cannot be carried out.
+    """
+    files.check(original)
+    files.check(converted)
+    wanted = thresholds.parse(options.thresholds)
+    first, second = describe.describe(original, converted)
+    if first.engines:
+        raise errors.UsageError(f"the original {original} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
+    names = _signatures(first, options)
+    structure = _structure(first, second, names)
+    names = [name for name in names if name in second.inputs]
+    manifest = passport.read(converted, passport.MANIFEST) or {}
+    with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
+        calls = _calls(first, names, manifest, options, folder)
+        saved = run.save_calls(calls.calls, folder + "/in")
+        # TF32 is off for the original: the reference should be the best float32 answer, not another approximation.
+        reference = run.run(original, saved, folder + "/original", "the original", tf32=False)
+        answers = _run_converted(converted, saved, folder, options)
+        progress.say("comparing")
+        comparisons, broken = _compare(calls.calls, reference, answers, options.epsilon)
+        accuracy = _accuracy(calls, reference, answers, comparisons, options)
+    arithmetic = _arithmetic(answers, second, manifest)
+    bounds = {one.name: thresholds.bounds(one, arithmetic, calls.sources[one.signature] == "data", wanted) for one in comparisons}
+    unknown = [name for name in wanted if name and name not in bounds]
+    if unknown:
+        raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
+    misses = [miss for one in comparisons for miss in thresholds.misses(one, bounds[one.name], options.allow_matching_nonfinite)]
+    return Verification(
+        str(pathlib.Path(original).absolute()), str(pathlib.Path(converted).absolute()), files.digest(original), files.digest(converted),
+        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, tuple(comparisons), bounds, tuple(misses),
+        tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *broken), _totals(answers, "engine"),
+        _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
+        options.seed, accuracy)
+
+
+def _signatures(first, options):
+    for key in options.signature_keys:
+        if key not in first.inputs:
+            raise errors.UsageError(f"no signature {key!r} in the original", "signatures here: " + ", ".join(first.inputs))
+    return [name for name in first.inputs if not options.signature_keys or name in options.signature_keys]
+
+
+def _structure(first, second, names):
+    """What the converted model lacks or names otherwise."""
+    problems = []
+    for name in names:
+        if name not in second.inputs:
+            problems.append(f"signature {name!r} is missing in the converted model")
+            continue
+        for kind in ("inputs", "outputs"):
+            before, after = ({spec.name for spec in getattr(model, kind)[name]} for model in (first, second))
+            problems += [f"{name!r} lost its {kind[:-1]} {lost!r}" for lost in sorted(before - after)]
+            problems += [f"{name!r} has a new {kind[:-1]} {new!r}" for new in sorted(after - before)]
+    return problems
+
+
+def _calls(first, names, manifest, options, folder):
+    specs = {name: first.inputs[name] for name in names}
+    found, dropped = {}, 0
+    if ":" in options.data and not pathlib.Path(options.data).exists():
+        found = _calls_of_function(options.data, specs, folder)
+    elif options.data:
+        sizes = _batch_sizes(manifest, options)
+        found, dropped = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
+    sources = {name: "data" if name in found else "random" for name in names}
+    missing = {name: specs[name] for name in names if name not in found}
+    declared = _shapes(manifest, missing, options)
+    ranges = data.parse_ranges(options.ranges)
+    for name, inputs_of in missing.items():
+        shapes = declared.get(name) or data.default_shapes(name, inputs_of)
+        found[name] = data.random_calls(name, inputs_of, shapes, options.seed, ranges)
+    empty = [name for name, calls in found.items() if not calls]
+    if empty:
+        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}", "give more rows, or --batch_size")
+    calls = tuple(call for name in names for call in found[name])
+    samples = {name: sum(_rows(call) for call in found[name]) for name in names}
+    return data.Calls(calls, sources, samples, dropped)
+
+
+def _calls_of_function(reference, specs, folder):
+    default = "serving_default" if "serving_default" in specs else next(iter(specs))
+    found = {}
+    for signature, path in data.from_function(reference, pathlib.Path(folder) / "user"):
+        name = signature or default
+        if name not in specs:
+            raise errors.UsageError(f"--data={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
+        arrays = run.load(path)
+        rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
+        one, _ = data.calls_of_arrays({f"{name}/{key}": value for key, value in arrays.items()}, {name: specs[name]}, (rows,))
+        found.setdefault(name, []).extend(one[name])
+    return found
+
+
+def _rows(call):
+    return max((array.shape[0] for array in call.inputs.values() if array.ndim), default=1)
+
+
+def _batch_sizes(manifest, options):
+    """Rows of a call, largest first: those that engines were built for, so that data of any length is served by them."""
+    if options.batch_size:
+        return (options.batch_size, *(range(options.batch_size - 1, 0, -1) if not _declared(manifest) else ()))
+    declared = {shape[0] for signature in _declared(manifest) for call in signature["calls"] for shape in call.values() if shape}
+    return tuple(sorted(declared, reverse=True)) or tuple(range(data.DEFAULT_BATCH, 0, -1))
+
+
+def _declared(manifest):
+    return [signature for signature in manifest.get("signatures", []) if signature.get("calls")]
+
+
+def _shapes(manifest, specs, options):
+    """Shapes for random inputs: --shapes, else those the engines were built for."""
+    if options.shapes:
+        return data.declared_shapes(options.shapes, specs) if specs else {}
+    return {one["name"]: [{name: tuple(shape) for name, shape in call.items()} for call in one["calls"]]
+            for one in _declared(manifest) if one["name"] in specs}
+
+
+def _run_converted(converted, saved, folder, options):
+    try:
+        return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file)
+    except child.ChildDied as death:
+        raise errors.TftrtError(f"the converted model aborts: {death.cause}",
+                                "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
+
+
+def _compare(calls, reference, answers, epsilon):
+    found, broken = {}, []
+    for index, call in enumerate(calls):
+        before, after = reference.answer(index), answers.answer(index)
+        for output in before:
+            if output not in after:
+                continue
+            key = (call.signature, output)
+            entry = found.setdefault(key, metrics.Accumulator(*key, epsilon))
+            try:
+                entry.add(before[output], after[output])
+            except ValueError as error:
+                broken.append(f"{call.signature}/{output}: {error}, in {call.text()}")
+    return [entry.result() for entry in found.values()], list(dict.fromkeys(broken))
+
+
+def _arithmetic(answers, second, manifest):
+    if answers.mode != "gpu" or not second.engines:
+        return "rewrite"
+    precisions = {engine.precision for engine in second.engines}
+    return next(one for one in ("INT8", "FP16", "FP32") if one in precisions)
+
+
+def _evidence(answers, second):
+    if not second.engines:
+        return "the model holds no engine ops: TensorFlow on both sides"
+    if answers.mode == "gpu":
+        return "engines watched on " + answers.gpu["name"]
+    return REWRITE_ONLY
+
+
+def _engine_problems(calls, answers, second, options):
+    if answers.mode != "gpu" or not second.engines:
+        return []
+    problems = []
+    for call, trace in zip(calls, answers.traces, strict=True):
+        problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace)
+    ran = {name for trace in answers.traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
+    if not options.signature_keys:
+        problems += [f"{engine.name} ran in no call" for engine in second.engines if engine.name not in ran]
+    return problems
+
+
+def _totals(answers, kind):
+    totals = {}
+    for trace in answers.traces:
+        for name, times in (getattr(trace, kind) if trace else {}).items():
+            totals[name] = totals.get(name, 0) + times
+    return totals
+
+
+def _distinct_shapes(calls):
+    return tuple(dict.fromkeys(call.text() for call in calls))
+
+
+def _accuracy(calls, reference, answers, comparisons, options):
+    """{"output", "labels", "original", "converted"}: shares of right answers; None without labels."""
+    if not options.labels:
+        return None
+    output = options.label_output or _only_class_output(comparisons, calls)
+    signature, _, name = output.rpartition("/")
+    picked = [index for index, call in enumerate(calls.calls) if call.signature == signature]
+    if not picked or calls.sources.get(signature) != "data" or name not in reference.answer(picked[0]):
+        raise errors.UsageError(f"--labels: no output {output!r} with --data", "name one with --label_output=SIGNATURE/OUTPUT")
+    labels = next(iter(data.load_arrays(options.labels).values()))
+    shares = {}
+    for which, outcome in (("original", reference), ("converted", answers)):
+        rows = np.concatenate([outcome.answer(index)[name] for index in picked])
+        if len(labels) < len(rows) or labels.dtype.kind not in "iu":
+            raise errors.UsageError(f"--labels holds {len(labels)} {labels.dtype} values for {len(rows)} rows", "give one integer for each row")
+        shares[which] = metrics.accuracy(labels[:len(rows)], rows)
+    return {"output": output, "labels": int(len(rows)), **shares}
+
+
+def _only_class_output(comparisons, calls):
+    classes = [one.name for one in comparisons if one.top1 is not None and calls.sources[one.signature] == "data"]
+    if len(classes) != 1:
+        raise errors.UsageError("--labels: which output holds the classes is not clear", "name it with --label_output=SIGNATURE/OUTPUT")
+    return classes[0]

@@ -1,0 +1,101 @@
+"""usage: tftrt verify ORIGINAL CONVERTED [--flags]
+
+Sends the same inputs through both models, compares every output of every signature, and, on a GPU, watches which engines ran:
+an engine that fell back to TensorFlow, or that was built inside a call, is named with its shape and fails the check (exit 3).
+Without a GPU the engine ops run through their native segments; that shows what the rewriting of the graph did, and nothing of
+the engines' arithmetic, and the result says so.
+
+Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
+The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models.
+
+examples:
+  tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
+  tftrt verify encoder encoder_fp16 --shapes='ids:1x128,8x128;mask:1x128,8x128' --ranges='ids:0:30522;mask:0:2'
+  tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _flags, _output
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("data", "", "inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a signature's "
+                        "only input), or module:function that yields {input: array} or (signature, {input: array})", **text)
+    flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt convert`", **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers "
+                        "0 or 1", **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs", **text)
+    flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
+                         lower_bound=0, **text)
+    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data: reports the accuracy of both models", **text)
+    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
+    flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
+                        "defaults of the same metric (README.md lists them)", **text)
+    flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to verify, by default all", **text)
+    flags.DEFINE_boolean("allow_builds", False, "accept engines that are built inside a call (a model without saved engines)", **text)
+    flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
+    flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
+    flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def run(values, positional):
+    """Verify. Returns: the exit code."""
+    original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
+    from tftrt_tools.accuracy import verify
+    from tftrt_tools.savedmodel import passport
+
+    options = verify.Options(
+        data=values.data, shapes=values.shapes, thresholds=values.thresholds, ranges=values.ranges, seed=values.seed,
+        batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, allow_builds=values.allow_builds,
+        allow_matching_nonfinite=values.allow_matching_nonfinite, signature_keys=tuple(filter(None, values.signature_keys)),
+        epsilon=values.epsilon, log_file=values.log_file)
+    with progress.on_terminal():
+        done = verify.verify(original, converted, options)
+    _print(done, values.json)
+    if values.write:
+        passport.write(converted, passport.VERIFY, done.to_dict())
+    _output.write_json(done, values.json)
+    if values.html:
+        from tftrt_tools.report import html
+
+        html.write_verification(done, passport.read(converted, passport.MANIFEST), values.html)
+    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _print(done, json_path):
+    console = _output.console(json_path)
+    missed = {miss.output for miss in done.misses}
+    rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.max_rel), _number(one.rmse),
+             _number(one.cosine, 6), _number(one.snr_db, 1), _share(one.top1 if one.classes else None),
+             _share(None if one.mismatches is None else 1 - one.mismatches), "NO" if one.name in missed else "yes")
+            for one in done.comparisons]
+    columns = ["output", "type", ">max abs", ">max rel", ">RMSE", ">cosine", ">SNR dB", ">top-1 same", ">equal", "within bounds"]
+    console.print(_output.table("Answers of the converted model against the original", columns, rows))
+    inputs = ", ".join(f"{name}: {done.samples[name]} rows of {done.sources[name]}" for name in done.sources)
+    console.print(f"{done.calls} calls ({inputs}); evidence: {done.evidence}", markup=False)
+    if done.dropped:
+        console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
+    if done.accuracy:
+        console.print("accuracy on {labels} labels ({output}): original {original:.2%}, converted {converted:.2%}".format(**done.accuracy))
+    if done.mode == "gpu" and done.engine_runs:
+        built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
+        console.print(f"{sum(done.engine_runs.values())} engine runs of {len(done.engine_runs)} engines{built}", markup=False)
+    for problem in done.problems:
+        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+
+
+def _number(value, digits=None):
+    if value is None:
+        return ""
+    return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
+
+
+def _share(value):
+    return "" if value is None else f"{value:.2%}"

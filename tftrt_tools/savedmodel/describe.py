@@ -1,0 +1,52 @@
+"""Signatures and engine ops of SavedModels, read from their protos in a child process (`job`); nothing is loaded or run."""
+
+import dataclasses
+
+from tftrt_tools import child
+from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+_INIT = "__saved_model_init_op"
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """inputs, outputs: {signature: (InputSpec, …)}; engines: EngineOps of the whole model; tags: of the MetaGraph."""
+
+    inputs: dict
+    outputs: dict
+    engines: tuple
+    tags: tuple
+
+    @classmethod
+    def from_dict(cls, data):
+        inputs, outputs = ({name: tuple(map(InputSpec.from_dict, specs)) for name, specs in data[key].items()} for key in ("inputs", "outputs"))
+        return cls(inputs, outputs, tuple(map(EngineOp.from_dict, data["engines"])), tuple(data["tags"]))
+
+
+def describe(*models):
+    """Descriptions of SavedModel directories. Raises: TftrtError, UsageError."""
+    found = child.run("tftrt_tools.savedmodel.describe:job", {"models": [str(model) for model in models]}).result
+    return [Description.from_dict(one) for one in found]
+
+
+def job(request):
+    """Args: request: {"models": directories}. Returns: a Description's fields for each, in JSON values."""
+    from tftrt_tools.savedmodel import graph, loading
+
+    found = []
+    for model in request["models"]:
+        meta = loading.meta_graph(loading.read_proto(model))
+        signatures = {name: one for name, one in sorted(meta.signature_def.items()) if name != _INIT}
+        found.append({"inputs": {name: _specs(one.inputs) for name, one in signatures.items()},
+                      "outputs": {name: _specs(one.outputs) for name, one in signatures.items()},
+                      "engines": [engine.to_dict() for engine in graph.engine_ops(meta.graph_def)],
+                      "tags": list(meta.meta_info_def.tags)})
+    return found
+
+
+def _specs(tensors):
+    from tftrt_tools.savedmodel import graph
+
+    return [InputSpec(name, graph.dtype_name(info.dtype), graph.shape_of(info.tensor_shape)).to_dict()
+            for name, info in sorted(tensors.items())]
