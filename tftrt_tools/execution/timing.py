@@ -1,0 +1,55 @@
+"""Latency of two models side by side, in one child process, call by call in turn, so that what disturbs one disturbs both."""
+
+import statistics
+import time
+
+from tftrt_tools import child, progress
+
+WARM_UP_CALLS = 20
+
+
+def compare(original, converted, signature, calls, repeats=200):
+    """Time two SavedModels on the same inputs.
+
+    Args: signature: its name in both. calls: [(label, {input: shape}, [InputSpec])]. repeats: timed calls of each model.
+    Returns: {"device", "rows": [{"batch": label, "native_ms", "converted_ms"}]}: medians of one call at a time, input already on the
+      device, answer copied to the host.
+    """
+    request = {"original": str(original), "converted": str(converted), "signature": signature, "repeats": repeats,
+               "calls": [[label, {name: list(shape) for name, shape in shapes.items()}, [spec.to_dict() for spec in specs]]
+                         for label, shapes, specs in calls]}
+    return child.run("tftrt_tools.execution.timing:job", request, env={"TF_CPP_MIN_LOG_LEVEL": "1"}).result
+
+
+def job(request):
+    """The child's side of `compare`."""
+    import tensorflow as tf
+
+    from tftrt_tools.execution import gpu, inputs
+    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel.shapes import InputSpec
+
+    # Both loaded objects stay alive: engines die with theirs.
+    models = [loading.load(request[which]) for which in ("original", "converted")]
+    functions = [model.root.signatures[request["signature"]] for model in models]
+    rows = []
+    for number, (label, shapes, specs) in enumerate(request["calls"]):
+        progress.say(f"timing batch {label}", number, len(request["calls"]))
+        arrays = inputs.random([InputSpec.from_dict(spec) for spec in specs], {name: tuple(shape) for name, shape in shapes.items()}, 0)
+        feed = {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
+        native, converted = _medians(functions, feed, request["repeats"])
+        rows.append({"batch": label, "native_ms": 1e3 * native, "converted_ms": 1e3 * converted})
+    seen = gpu.seen()
+    return {"device": seen["name"] if seen else "CPU", "rows": rows}
+
+
+def _medians(functions, feed, repeats):
+    seconds = [[], []]
+    for turn in range(WARM_UP_CALLS + repeats):
+        for function, found in zip(functions, seconds, strict=True):
+            start = time.perf_counter()
+            for tensor in function(**feed).values():
+                tensor.numpy()
+            if turn >= WARM_UP_CALLS:
+                found.append(time.perf_counter() - start)
+    return [statistics.median(found) for found in seconds]
