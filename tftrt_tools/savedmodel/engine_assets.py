@@ -10,10 +10,8 @@ import pathlib
 import struct
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tensorflow.core.framework import tensor_shape_pb2
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import graph
 
 PREFIX = "trt-serialized-engine."
 
@@ -44,6 +42,8 @@ def read(model):
 
 def read_file(path):
     """The EngineAssets of one asset file."""
+    from tftrt_tools.savedmodel import graph
+
     engine = pathlib.Path(path).name.removeprefix(PREFIX)
     found = []
     for record in _records(path):
@@ -67,6 +67,9 @@ def _records(path):
 
 @functools.cache
 def _message_class():
+    # Not above: it imports TensorFlow, and EngineAsset is wanted in processes without it.
+    from tensorflow.core.framework import tensor_shape_pb2
+
     file = descriptor_pb2.FileDescriptorProto(name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3")
     file.dependency.append("tensorflow/core/framework/tensor_shape.proto")
     message = file.message_type.add(name="TRTEngineInstance")

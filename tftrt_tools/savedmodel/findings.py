@@ -1,0 +1,163 @@
+"""What does not fit together in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
+
+from tftrt_tools.savedmodel import shapes
+from tftrt_tools.savedmodel.inspection import Finding, bytes_text
+
+_AGAIN = "convert again"
+_BUILD = "build the engines again on the GPU that will run them (`tftrt convert --shapes`)"
+_VERIFY = "run `tftrt verify` again"
+# Of an engine op, what the manifest knows and nothing changes later.
+_COMPARED = {"precision": "precision", "implicit_batch": "implicit batch", "use_calibration": "calibration", "inputs": "input shapes",
+             "ops": "ops"}
+
+
+def find(seen, tensorrt=None, capabilities=()):
+    """Args: seen: Inspection. tensorrt: version on this machine, None where there is none. capabilities: compute capabilities of its
+    GPUs, such as "9.0". Returns: (Finding, …), the gravest first."""
+    checks = (_of_files, _of_loading, _of_engines, _of_manifest, _of_built, _of_verification)
+    found = [finding for check in checks for finding in check(seen)]
+    return (*seen.findings, *found, *_of_machine(seen, tensorrt, capabilities))
+
+
+def _of_files(seen):
+    """Engine files that are broken, or that belong to nothing."""
+    engines = {one.name: one for one in seen.engines}
+    for file in seen.engine_files:
+        if file.problem:
+            yield Finding(file.engine, f"its engine file is {file.problem}; loading the model can hang or end the process", _BUILD)
+        elif not file.assets:
+            yield Finding(file.engine, "its engine file holds no engine: the first request builds one", _BUILD)
+        if file.engine not in engines:
+            yield Finding(file.engine, "an engine file is named after it, and no engine op has this name", _AGAIN)
+            continue
+        for asset in file.assets:
+            if not _fits(asset, engines[file.engine]):
+                given = "; ".join(shapes.text(shape) for shape in asset.input_shapes)
+                wanted = "; ".join(shapes.text(one.shape) for one in engines[file.engine].inputs)
+                yield Finding(file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD)
+
+
+def _fits(asset, engine):
+    if len(asset.input_shapes) != len(engine.inputs):
+        return False
+    pairs = zip(asset.input_shapes, engine.inputs, strict=True)
+    return all(one.shape is None or shape is None or _shape_fits(shape, one.shape) for shape, one in pairs)
+
+
+def _shape_fits(shape, wanted):
+    return len(shape) == len(wanted) and all(want in (None, got) for got, want in zip(shape, wanted, strict=True))
+
+
+def _of_loading(seen):
+    """Engine files that the graph reads, against those that are there."""
+    files = {file.engine for file in seen.engine_files}
+    for engine, kept in seen.loads.items():
+        count = len(seen.assets(engine))
+        if engine not in files:
+            yield Finding(engine, "the model loads its engine file, and the file is missing", "copy the whole SavedModel again")
+        implicit = any(one.name == engine and one.implicit_batch for one in seen.engines)
+        if implicit and count > kept:
+            yield Finding(engine, f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
+                          "convert again with --maximum_cached_engines=" + str(count))
+    for engine in sorted(files - set(seen.loads)):
+        yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", _AGAIN)
+
+
+def _of_engines(seen):
+    """Engine ops that cannot work as they are."""
+    for name in seen.ambiguous:
+        yield Finding(name, "several different segments share this name, so one would get the engine of another", _AGAIN)
+    for engine in seen.engines:
+        built = bool(seen.assets(engine.name))
+        if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
+            yield Finding(engine.name, "INT8 without a calibration table: it would calibrate in production, for ever, and run natively",
+                          "calibrate it, or convert again with --precision_mode=FP16")
+        if not engine.native_segment:
+            lost = "a shape without an engine is an error, and no engine can be built" if built else "no engine can ever be built for it"
+            yield Finding(engine.name, f"its native segment was removed: {lost}", _AGAIN)
+        if not engine.allow_build_at_runtime and not built:
+            yield Finding(engine.name, "it has no engine and must not build one: it runs natively, always", _BUILD)
+        if not seen.signatures_of(engine.name):
+            yield Finding(engine.name, "no signature reaches it", _AGAIN)
+
+
+def _of_manifest(seen):
+    """What the conversion wrote down, against the graph."""
+    if seen.manifest is None:
+        return
+    listed = {one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())}
+    there = {one.name: one for one in seen.engines}
+    for name in sorted(listed.keys() - there.keys()):
+        yield Finding(name, "the manifest lists it, and the graph has no such engine op", _AGAIN)
+    for name in sorted(there.keys() - listed.keys()):
+        yield Finding(name, "the graph has it, and the manifest does not list it", _AGAIN)
+    for name in sorted(there.keys() & listed.keys()):
+        now = there[name].to_dict()
+        for field, words in _COMPARED.items():
+            if field in listed[name] and listed[name][field] != now[field]:
+                yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", _AGAIN)
+    yield from _of_signatures(seen)
+
+
+def _brief(value):
+    return str(value) if len(str(value)) < 40 else "something else"
+
+
+def _of_signatures(seen):
+    listed = {one["name"] for one in seen.manifest.get("signatures", ())}
+    there = {one.name for one in seen.signatures}
+    for name in sorted(listed - there):
+        yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", _AGAIN)
+    for name in sorted(there - listed):
+        yield Finding(f"signature {name}", "the graph has it, and the manifest does not list it", _AGAIN)
+
+
+def _of_built(seen):
+    """Engines that the conversion built, against those that are saved."""
+    if seen.manifest is None:
+        return
+    settings, sizes = seen.manifest.get("settings", {}), {}
+    for signature in seen.manifest.get("signatures", ()):
+        for one in signature.get("built", ()):
+            sizes.setdefault(one["name"], []).append(one["bytes"])
+    if not settings.get("save_engines", True):
+        sizes = {}
+    sound = {file.engine for file in seen.engine_files if not file.problem}
+    broken = {file.engine for file in seen.engine_files if file.problem}
+    for name in sorted((sizes.keys() | sound) - broken):
+        saved = [asset.bytes for asset in seen.assets(name)]
+        if sorted(saved) != sorted(sizes.get(name, [])):
+            told = _engines(sizes.get(name, []))
+            yield Finding(name, f"the manifest says {told} built and saved, the model holds {_engines(saved)}", _BUILD)
+
+
+def _engines(sizes):
+    return f"{len(sizes)} engine{'' if len(sizes) == 1 else 's'} ({bytes_text(sum(sizes))})" if sizes else "no engine"
+
+
+def _of_verification(seen):
+    if seen.verification is None:
+        return
+    if seen.verification.get("converted_digest") not in (None, seen.digest):
+        yield Finding("verify.json", "the model's files have changed since they were verified", _VERIFY)
+    if seen.verification.get("passed") is False:
+        problems = seen.verification.get("problems") or ["no reason given"]
+        yield Finding("verify.json", f"the verification failed: {problems[0]}", "its verify.json lists all that failed")
+
+
+def _of_machine(seen, tensorrt, capabilities):
+    """Saved engines against what would load them here."""
+    if seen.manifest is None or not any(file.assets for file in seen.engine_files):
+        return
+    built = (seen.manifest.get("versions") or {}).get("tensorrt")
+    if built and tensorrt and _release(built) != _release(tensorrt):
+        yield Finding("engine files", f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process", _BUILD)
+    gpu = seen.manifest.get("gpu") or {}
+    if gpu.get("compute_capability") and capabilities and gpu["compute_capability"] not in capabilities:
+        yield Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {gpu['compute_capability']}); the GPU "
+                      f"here has {capabilities[0]}, where they do not run", _BUILD)
+
+
+def _release(version):
+    """TensorRT promises engines for one release only: the first three numbers."""
+    return version.split(".")[:3]

@@ -1,0 +1,153 @@
+"""Reads a converted SavedModel from its protos and files. Nothing is loaded or run: loading engines that were built for another
+TensorRT or GPU ends the process."""
+
+import pathlib
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import engine_assets, files, graph, passport, signatures
+from tftrt_tools.savedmodel.inspection import EngineFile, Finding, Inspection, Node, SignatureGraph
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
+
+
+def is_converted(path, meta_graph):
+    """Whether TF-TRT was at this SavedModel: it has engine ops, engine files or our manifest."""
+    carries = any((pathlib.Path(path) / "assets").glob(engine_assets.PREFIX + "*"))
+    return carries or (passport.folder(path) / passport.MANIFEST).is_file() or any(True for _ in graph.engine_nodes(meta_graph.graph_def))
+
+
+def inspect(path, meta_graph):
+    """Read a SavedModel. Args: path: its directory. meta_graph: its MetaGraphDef.
+
+    Returns: Inspection, with what is damaged in its passport as findings.
+    """
+    graph_def = meta_graph.graph_def
+    engines = graph.engine_ops(graph_def)
+    manifest, verification, damaged = _passport(path)
+    walked = tuple(_signature(name, one, meta_graph, engines) for name, one in signatures.definitions(meta_graph).items())
+    return Inspection(
+        str(pathlib.Path(path).absolute()), tuple(meta_graph.meta_info_def.tags), meta_graph.meta_info_def.tensorflow_version,
+        (pathlib.Path(path) / "saved_model.pb").stat().st_size, walked,
+        tuple(engines), _ambiguous(graph_def), _engine_files(path), _loads(graph_def),
+        manifest, verification, files.digest(path) if verification else None, damaged)
+
+
+def _passport(path):
+    """Returns: (manifest or None, verification or None, Findings about those that cannot be read)."""
+    documents, damaged = [], []
+    for name in (passport.MANIFEST, passport.VERIFY):
+        document = None
+        try:
+            document = passport.read(path, name)
+        except errors.TftrtError as error:
+            damaged.append(Finding(name, error.cause, error.mend))
+        documents.append(document)
+    return *documents, tuple(damaged)
+
+
+def _signature(name, signature, meta_graph, engines):
+    walk = _Walk(meta_graph)
+    walk.from_outputs([info.name for info in signature.outputs.values()])
+    inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
+    inputs, outputs = _specs(signature.inputs), _specs(signature.outputs)
+    return SignatureGraph(name, inputs, outputs, tuple(walk.engines), tuple(walk.native), inside)
+
+
+def _specs(tensors):
+    return tuple(InputSpec(name, graph.dtype_name(info.dtype), graph.shape_of(info.tensor_shape))
+                 for name, info in sorted(tensors.items()))
+
+
+class _Walk:
+    """What a signature's outputs need: nodes of the main graph, and of every function that they call, each once."""
+
+    def __init__(self, meta_graph):
+        self._main = {node.name: node for node in meta_graph.graph_def.node}
+        self._functions = {function.signature.name: function for function in meta_graph.graph_def.library.function}
+        # In a TF2 export a signature is one call; what feeds it are placeholders, variables, and calls that make tables.
+        self._is_call = bool(meta_graph.object_graph_def.nodes)
+        self._seen = set()
+        self.engines = {}
+        self.native = []
+
+    def from_outputs(self, tensors):
+        """Collect `engines` (names, in the order met) and `native` (Nodes) behind main-graph tensors."""
+        waiting, met = [_node_name(tensor) for tensor in tensors], set()
+        while waiting:
+            name = waiting.pop()
+            if name in met or name not in self._main:
+                continue
+            met.add(name)
+            node = self._main[name]
+            self._visit(node, "")
+            if not (self._is_call and node.op in _CALLS):
+                waiting += [_node_name(source) for source in node.input]
+
+    def _visit(self, node, function):
+        if node.op == graph.ENGINE_OP:
+            self.engines[graph.engine_name(node.name)] = True
+            return
+        if node.op in self._functions:
+            self._enter(node.op)
+        elif node.op not in graph.PASSIVE_OPS and node.op not in _CALLS:
+            self.native.append(Node(node.name, node.op, function))
+        for value in node.attr.values():
+            for called in [value.func.name] if value.WhichOneof("value") == "func" else [one.name for one in value.list.func]:
+                self._enter(called)
+
+    def _enter(self, name):
+        if name in self._functions and name not in self._seen:
+            self._seen.add(name)
+            for node in self._functions[name].node_def:
+                self._visit(node, name)
+
+
+def _node_name(tensor):
+    return tensor.removeprefix("^").split(":")[0]
+
+
+def _ambiguous(graph_def):
+    """Engine names that stand for different segments. TF-TRT caches engines by name, so that one gets the engine of the other."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    found = {}
+    for node in graph.engine_nodes(graph_def):
+        segment = functions.get(node.attr["segment_func"].func.name)
+        body = [inner.SerializeToString(deterministic=True) for inner in segment.node_def] if segment is not None else []
+        types = (tuple(node.attr["InT"].list.type), tuple(node.attr["OutT"].list.type), tuple(sorted(body)))
+        found.setdefault(graph.engine_name(node.name), set()).add(types)
+    return tuple(name for name, segments in found.items() if len(segments) > 1)
+
+
+def _engine_files(path):
+    return tuple(map(_engine_file, sorted((pathlib.Path(path) / "assets").glob(engine_assets.PREFIX + "*"))))
+
+
+def _engine_file(file):
+    assets, problem = (), ""
+    try:
+        # TensorFlow's own reader checks the records' checksums.
+        for _ in tf.data.TFRecordDataset([str(file)]):
+            pass
+        assets = tuple(engine_assets.read_file(file))
+    except tf.errors.DataLossError as error:
+        problem = "truncated" if "truncated" in str(error) else "damaged: a checksum is wrong"
+    except DecodeError as error:
+        problem = f"damaged: {' '.join(str(error).split())}"
+    return EngineFile(file.name.removeprefix(engine_assets.PREFIX), assets, file.stat().st_size, problem)
+
+
+def _loads(graph_def):
+    """{engine: engines kept} of the engine files that the model's initializers read."""
+    found = {}
+    for function in graph_def.library.function:
+        nodes = {node.op: node for node in function.node_def}
+        handle, initialize = nodes.get("CreateTRTResourceHandle"), nodes.get("InitializeTRTResource")
+        if handle is not None and initialize is not None:
+            # A SavedModel drops attributes that have their default value, here 1.
+            kept = initialize.attr["max_cached_engines_count"].i if "max_cached_engines_count" in initialize.attr else 1
+            found[handle.attr["resource_name"].s.decode(errors="replace")] = kept
+    return found
