@@ -1,0 +1,297 @@
+"""usage: tftrt inspect MODEL [--flags]
+
+Before conversion: what TF-TRT would do with each signature of a SavedModel, from the real graph pass; no GPU is needed. The share of
+its ops that would run in TensorRT, each segment, each op that stays in TensorFlow by node name with TF-TRT's reason, and what other
+values of --minimum_segment_size and the other batch mode would give. The flags are those of `tftrt convert`.
+
+After conversion, by `tftrt convert` or by TensorFlow's own converter: engine ops, saved engines, ops left in TensorFlow, manifest, and
+what disagrees between them. Files are read, nothing is loaded: a model whose engines fit another GPU can be inspected too.
+
+"ops" are those that compute something: constants, Identity and the like are not counted, except that --minimum_segment_size counts
+constants too.
+
+examples:
+  tftrt inspect resnet
+  tftrt inspect encoder --use_dynamic_shape --all
+  tftrt inspect resnet_fp16 --check --json=inspection.json
+"""
+
+import collections
+import itertools
+
+from absl import flags
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.conversion import keras_export, pass_log
+from tftrt_tools.conversion.plan import Plan, grouped
+from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
+from tftrt_tools.savedmodel import files
+from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
+from tftrt_tools.savedmodel.inspection import Inspection, bytes_text
+
+# What is printed without --all: rows of a table, and characters of node names beneath a reason.
+_ROWS = 6
+_NAMES_WIDTH = 100
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    convert_command.define_settings(values)
+    flags.DEFINE_boolean("all", False, "print every segment, node and engine; --json always has them all", flag_values=values)
+    flags.DEFINE_boolean("check", False, "exit with 3 where something disagrees in a converted model, or where nothing of another would "
+                         "run in TensorRT", flag_values=values)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TF-TRT log in this file", flag_values=values)
+
+
+def run(values, positional):
+    """Inspect. Returns: the exit code."""
+    model = _flags.one_argument("inspect", positional, "MODEL")
+    settings = convert_command.read_settings(values)
+    if keras_export.is_keras_file(model):
+        raise errors.UsageError(f"{model} is a Keras file, and inspect reads SavedModels",
+                                "export it with Keras's model.export(DIR), or give the file to `tftrt convert --dry_run`")
+    files.check(model)
+    request = {"model": str(model), "settings": settings.to_dict()}
+    with progress.on_terminal():
+        answer = _ask(request, values.log_file)
+    console = _output.console(values.json)
+    if answer["kind"] == "plan":
+        seen, passed = Plan.from_dict(answer), any(one["segments"] for one in answer["signatures"])
+        _print_plan(seen, console, values.all)
+    else:
+        seen, passed = Inspection.from_dict(answer), not answer["disagreements"]
+        _print_inspection(seen, console, values.all)
+    _output.write_json(seen, values.json)
+    return errors.EXIT_DONE if passed or not values.check else errors.EXIT_CHECK
+
+
+def _ask(request, log_file):
+    env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    try:
+        return child.run("tftrt_tools.conversion.inspect:job", request, env=env, log_file=log_file).result
+    except (child.ChildDied, child.ChildBug):
+        from tftrt_tools import stack
+
+        stack.check_can_convert()  # a missing library has a better explanation than the abort it caused
+        raise
+
+
+def _print_plan(plan, console, everything):
+    settings = plan.settings
+    mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
+    _say(console, f"{plan.model}: not converted yet. With {settings.precision_mode}, {mode} and "
+                  f"--minimum_segment_size={settings.minimum_segment_size}, TF-TRT would take:")
+    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}", len(one.segments))
+            for one in plan.signatures if not one.problem]
+    if rows:
+        _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines"], rows)
+    _print_segments(plan, console, everything)
+    _print_left_out(plan, console, everything)
+    _print_sizes(plan, console)
+    _say(console, "Advice", "bold")
+    for one in plan.signatures:
+        label = f"{one.name}: " if len(plan.signatures) > 1 else ""
+        if one.problem:
+            _label(console, label, f"it cannot be converted: {one.problem['cause']}; {one.problem['mend']}")
+        else:
+            _label(console, label, " ".join(one.advice.reasons))
+
+
+def _print_segments(plan, console, everything):
+    found = [(signature.name, segment) for signature in plan.signatures for segment in signature.segments]
+    shown = _largest(found, lambda pair: pair[1].engine.compute_ops, everything)
+    rows = [(name, segment.number, segment.engine.precision, segment.engine.compute_ops, _ops(segment.engine.ops, everything),
+             *_borders(segment.engine)) for name, segment in shown]
+    if rows:
+        columns = ["signature", ">segment", "type", ">ops", "of which", "inputs", "outputs"]
+        _signature_table(console, plan, "Segments", columns, rows, len(found) - len(shown), "smaller segments")
+
+
+def _print_left_out(plan, console, everything):
+    if everything:
+        for one in plan.signatures:
+            title = "Stays in TensorFlow" + (f", {one.name}" if len(plan.signatures) > 1 else "")
+            _reason_table(console, title, grouped(one.left_out), "\n".join)
+        return
+    groups = grouped([one for signature in plan.signatures for one in signature.left_out])
+    _reason_table(console, "Stays in TensorFlow", groups[:_ROWS], _some)
+    _more(console, sum(len(nodes) for _, _, nodes in groups[_ROWS:]), "nodes, for other reasons")
+
+
+def _reason_table(console, title, groups, join):
+    from rich.markup import escape
+
+    if not groups:
+        return
+    shown = _output.table(title, [">nodes", "op", "TF-TRT's reason, and the nodes' names"], [])
+    for op, reason, nodes in groups:
+        shown.add_row(str(len(nodes)), escape(op), f"{escape(reason)}\n[dim]{escape(join(nodes))}[/dim]")
+    console.print(shown)
+
+
+def _some(nodes):
+    """As many node names as fit into a line, the rest as a number. Signatures may share names: each is shown once."""
+    shown, width = [], 0
+    for name in dict.fromkeys(nodes):
+        width += len(name) + 2
+        if shown and width > _NAMES_WIDTH:
+            return ", ".join(shown) + f", and {len(nodes) - len(shown)} more"
+        shown.append(name)
+    return ", ".join(shown)
+
+
+def _print_sizes(plan, console):
+    rows = []
+    for signature in plan.signatures:
+        for row in signature.sizes:
+            given = "  (given)" if row.holds(plan.settings.minimum_segment_size) else ""
+            full = " (max_engines)" if row.engines and row.engines == plan.settings.max_engines else ""
+            rows.append((signature.name, row.text() + given, f"{row.engines}{full}", f"{row.coverage:.0%}", row.smallest))
+    if rows:
+        columns = ["signature", "--minimum_segment_size", ">engines", ">share", ">ops of the smallest engine"]
+        _signature_table(console, plan, "Other segment sizes", columns, rows)
+
+
+def _print_inspection(seen, console, everything):
+    saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
+    engines = f"{_count(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
+    _say(console, f"{seen.model}: converted. {_count(len(seen.engines), 'engine op')}, {engines}; saved_model.pb "
+                  f"{bytes_text(seen.graph_bytes)}, written by TensorFlow {seen.tensorflow}")
+    for line in _passport(seen):
+        _say(console, line)
+    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}", len(one.engines),
+             _ops(collections.Counter(node.op for node in one.native), everything)) for one in seen.signatures]
+    _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines", "stays in TensorFlow"], rows)
+    _print_engines(seen, console, everything)
+    _print_files(seen, console, everything)
+    if everything:
+        for one in seen.signatures:
+            _print_native(one, console)
+    _print_findings(seen, console)
+
+
+def _passport(seen):
+    manifest, verified = seen.manifest, seen.verification
+    if manifest is None:
+        yield "no manifest: `tftrt convert` did not make it, so what it was made from, and with what, is not known"
+    else:
+        precision, gpu = (manifest.get("settings") or {}).get("precision_mode"), manifest.get("gpu")
+        tensorrt = (manifest.get("versions") or {}).get("tensorrt")
+        yield (f"made from {manifest.get('source')} by {manifest.get('tool')} on {manifest.get('created')}: {precision}, "
+               f"TensorRT {tensorrt}, {'on ' + gpu['name'] if gpu else 'without a GPU'}")
+    if verified is None:
+        yield "not verified yet (`tftrt verify`)"
+    else:
+        yield f"verified on {verified.get('created')}: {'passed' if verified.get('passed') else 'FAILED'} ({verified.get('mode')})"
+
+
+def _print_engines(seen, console, everything):
+    shown = _largest(seen.engines, lambda one: one.compute_ops, everything)
+    if not shown:
+        return
+    rows = [(", ".join(seen.signatures_of(one.name)), one.name, one.precision, "implicit" if one.implicit_batch else one.profile_strategy,
+             one.compute_ops, *_borders(one), _workspace(one.workspace_size_bytes), "yes" if one.native_segment else "removed",
+             len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never"))
+            for one in shown]
+    columns = ["signature", "engine op", "type", "batch", ">ops", "inputs", "outputs", ">workspace", "native", ">built"]
+    _signature_table(console, seen, "Engine ops", columns, rows, len(seen.engines) - len(shown), "engine ops")
+
+
+def _print_files(seen, console, everything):
+    found = [(file.engine, bytes_text(asset.bytes), "; ".join(shape_grammar.text(shape) for shape in asset.input_shapes))
+             for file in seen.engine_files for asset in file.assets]
+    found += [(file.engine, bytes_text(file.bytes), file.problem or "no engine in it") for file in seen.engine_files if not file.assets]
+    shown = found if everything else found[:_ROWS]
+    if shown:
+        _table(console, "Saved engines", ["engine op", ">size", "input shapes it was built for"], shown, len(found) - len(shown),
+               "saved engines")
+
+
+def _print_native(signature, console):
+    rows = [(node.op, node.name, node.function) for node in signature.native]
+    if rows:
+        _table(console, f"Stays in TensorFlow, {signature.name}", ["op", "node", "in function"], rows)
+
+
+def _print_findings(seen, console):
+    if not seen.findings:
+        _say(console, "nothing disagrees", "green")
+        return
+    _say(console, f"{_count(len(seen.findings), 'thing')} that {'does' if len(seen.findings) == 1 else 'do'} not fit", "bold red")
+    for one in seen.findings:
+        _label(console, f"  {one.about}: ", one.text)
+        _say(console, f"    mend: {one.mend}", "cyan")
+
+
+def _largest(items, size, everything):
+    """The largest few, in their own order; all with --all."""
+    kept = sorted(range(len(items)), key=lambda index: -size(items[index]))[:None if everything else _ROWS]
+    return [items[index] for index in sorted(kept)]
+
+
+def _workspace(size):
+    return "no limit" if size >= MAX_WORKSPACE_BYTES else bytes_text(size)
+
+
+def _borders(engine):
+    """Its inputs and its outputs, equal neighbours once: "4x float32[?,8]"."""
+    cells = []
+    for border in (engine.inputs, engine.outputs):
+        texts = [f"{one.dtype}[{shape_grammar.text(one.shape)}]" for one in border]
+        runs = [(text, len(list(same))) for text, same in itertools.groupby(texts)]
+        cells.append("\n".join(text if count == 1 else f"{count}x {text}" for text, count in runs))
+    return cells
+
+
+def _specs(specs):
+    return "\n".join(f"{one.name} {one.text()}" for one in specs)
+
+
+def _ops(counts, everything):
+    """Such as "3 Relu, 2 Conv2D, …": computing ops, the most frequent first."""
+    found = sorted(((count, op) for op, count in counts.items() if op not in PASSIVE_OPS), key=lambda item: (-item[0], item[1]))
+    shown = found if everything else found[:4]
+    return ", ".join(f"{count} {op}" for count, op in shown) + (", …" if len(shown) < len(found) else "")
+
+
+def _count(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _signature_table(console, seen, title, columns, rows, more=0, what=""):
+    """A table whose first column is the signature: left out where there is only one, blank where it repeats."""
+    if len(seen.signatures) == 1:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    else:
+        before = [None, *(row[0] for row in rows)]
+        rows = [("" if row[0] == last else row[0], *row[1:]) for row, last in zip(rows, before, strict=False)]
+    _table(console, title, columns, rows, more, what)
+
+
+def _table(console, title, columns, rows, more=0, what=""):
+    from rich.markup import escape
+
+    shown = _output.table(title, columns, [["" if cell is None else escape(str(cell)) for cell in row] for row in rows])
+    for column in shown.columns:
+        # A name is something to copy; what can be long without harm is folded instead.
+        column.no_wrap = column.header in ("engine op", "signature", "type", "batch", "native", "workspace")
+    console.print(shown)
+    _more(console, more, what)
+
+
+def _more(console, count, what):
+    if count:
+        _say(console, f"  and {count} more {what}: --all lists them\n", "dim")
+
+
+def _label(console, label, text):
+    from rich.text import Text
+
+    console.print(Text.assemble((label, "bold"), text))
+
+
+def _say(console, text, style=None):
+    console.print(text, style=style, markup=False, soft_wrap=True)

@@ -1,0 +1,96 @@
+"""Advice on --minimum_segment_size and the batch mode, from what each would give. Pure functions; no TensorFlow here.
+
+TF-TRT has no cost model: every segment that is large enough becomes an engine. Each engine costs copies and a launch at its border,
+so an engine of a few ops seldom repays itself. The rules below are this package's own and say only where to look; a benchmark decides.
+"""
+
+import collections
+
+from tftrt_tools.conversion.plan import Advice
+from tftrt_tools.conversion.settings import Settings
+
+# An engine of fewer computing ops than this is thought to cost more at its border than it saves.
+SMALL_ENGINE_OPS = 5
+# Coverage that may be given up for fewer engines, and that another batch mode must bring to be named.
+NEARLY = 0.05
+_DEFAULT = Settings().minimum_segment_size
+
+
+def advise(sizes, settings, coverage, engines, other, left_out):
+    """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: Outcome of the other batch
+    mode. left_out: LeftOut nodes. Returns: Advice."""
+    best = recommended(sizes)
+    reasons = [_about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)]
+    better = _clearly_better(other, coverage, engines)
+    if better:
+        flag = "--use_dynamic_shape (or --shapes, which implies it)" if other.dynamic else "--nouse_dynamic_shape"
+        instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
+        reasons.append(f"{flag} would cover {other.coverage:.0%} in {_engines(other.engines)}{instead}.")
+    if settings.max_engines and engines >= settings.max_engines:
+        reasons.append(f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow.")
+    return Advice(_size_of(best), other.dynamic if better else None, tuple(reasons))
+
+
+def recommended(sizes):
+    """The largest size, from TF-TRT's default upwards, that drops small engines only and gives up little coverage."""
+    best = base = _holding(sizes, _DEFAULT)
+    for row in sizes[sizes.index(base) + 1:]:
+        dropped = base.engines - row.engines
+        fewer = 0 < row.engines < best.engines
+        if fewer and row.coverage >= base.coverage - NEARLY and base.inside - row.inside < SMALL_ENGINE_OPS * dropped:
+            best = row
+    return best
+
+
+def _size_of(row):
+    return max(row.low, _DEFAULT) if row.high is None or row.high >= _DEFAULT else row.low
+
+
+def _engines(count):
+    return f"{count} engine{'' if count == 1 else 's'}"
+
+
+def _about_size(sizes, best, current):
+    size, base = _size_of(best), _holding(sizes, _DEFAULT)
+    if best is not base and best.inside >= base.inside:
+        return f"--minimum_segment_size={size} covers as much as {_DEFAULT} in {best.engines} instead of {_engines(base.engines)}."
+    if best is not base:
+        return (f"--minimum_segment_size={size} keeps {best.coverage:.0%} of the {base.coverage:.0%} that {_DEFAULT} covers, in "
+                f"{best.engines} instead of {_engines(base.engines)}: {_dropped(base, best)}.")
+    row = _holding(sizes, current)
+    if not best.engines:
+        return (f"--minimum_segment_size={current} gives {_engines(row.engines)} of {row.inside / row.engines:.1f} ops on average, which "
+                f"seldom pay for their copies; {_DEFAULT}, TF-TRT's default, gives none.")
+    if row is not best:
+        return f"--minimum_segment_size={size} covers {best.coverage:.0%} in {_engines(best.engines)}; {current} covers {row.coverage:.0%}."
+    following = sizes[sizes.index(best) + 1] if best is not sizes[-1] else None
+    if following is None or not following.engines:
+        upper = f": every size up to {best.high} gives the same" if best.high and best.high > current else ""
+        return f"--minimum_segment_size={current} is right{upper}."
+    return (f"--minimum_segment_size={current} is right: from {following.low} on, {best.coverage - following.coverage:.0%} less would be "
+            f"covered, in {_engines(following.engines)} instead of {best.engines}.")
+
+
+def _holding(sizes, size):
+    return next((row for row in sizes if row.holds(size)), sizes[-1])
+
+
+def _dropped(base, best):
+    engines, ops = base.engines - best.engines, base.inside - best.inside
+    if engines == 1:
+        return f"the one dropped holds {ops} ops, which seldom pay for its copies"
+    return f"those dropped hold {ops / engines:.1f} ops on average, which seldom pay for their copies"
+
+
+def _nothing(left_out):
+    counts = collections.Counter(one.reason for one in left_out)
+    top = "; ".join(f"{count}x {reason.rstrip('.')}" for reason, count in counts.most_common(3))
+    return "Nothing would run in TensorRT" + (f"; the reasons met most: {top}." if top else ": no node computes anything.")
+
+
+def _clearly_better(other, coverage, engines):
+    if other is None or not other.engines:
+        return False
+    much_more = other.coverage >= coverage + NEARLY
+    as_much_in_fewer = other.coverage >= coverage and 2 * other.engines <= engines
+    return much_more or as_much_in_fewer

@@ -1,0 +1,32 @@
+"""`tftrt inspect` in its child process: a plan of a SavedModel, or, where TF-TRT was there already, what it holds."""
+
+import dataclasses
+
+from tftrt_tools import progress
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import findings, inspector, loading, signatures
+
+
+def job(request):
+    """Args: request: {"model": SavedModel directory, "settings": Settings.to_dict()}.
+
+    Returns: Plan.to_dict() or Inspection.to_dict(); their "kind" tells. Raises: UsageError, TftrtError.
+    """
+    settings = Settings.from_dict(request["settings"])
+    progress.say("reading the model")
+    meta_graph = loading.meta_graph(loading.read_proto(request["model"]), settings.tags)
+    if inspector.is_converted(request["model"], meta_graph):
+        return _converted(request["model"], meta_graph, settings).to_dict()
+    from tftrt_tools.conversion import planner
+
+    return planner.plan(request["model"], settings).to_dict()
+
+
+def _converted(model, meta_graph, settings):
+    from tftrt_tools.stack import gpus, installed
+
+    keys = signatures.chosen(list(signatures.definitions(meta_graph)), settings.signature_keys)
+    seen = inspector.inspect(model, meta_graph)
+    capabilities = [gpu["compute_capability"] for gpu in gpus.query().get("gpus", ())]
+    found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
+    return dataclasses.replace(seen, findings=found).only(keys)

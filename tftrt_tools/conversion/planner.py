@@ -1,0 +1,98 @@
+"""Tries the TF-TRT graph pass on a SavedModel's signatures, at several segment sizes and in both batch modes. Needs no GPU."""
+
+import dataclasses
+import pathlib
+
+import tensorflow as tf
+
+from tftrt_tools import errors, progress
+from tftrt_tools.conversion import advice, graph_pass
+from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
+from tftrt_tools.savedmodel import graph, loading, signatures
+
+# Sizes to look at where a model has more different ones, or where they cannot be told beforehand.
+_SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def plan(path, settings):
+    """Args: path: SavedModel directory. settings: Settings. Returns: Plan. Raises: UsageError, TftrtError."""
+    progress.say("loading the model")
+    model = loading.load(path, settings.tags)
+    names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
+    planned = tuple(_signature(name, model.root.signatures[name], settings) for name in names)
+    return Plan(str(pathlib.Path(path).absolute()), model.tags, settings, tf.__version__, planned)
+
+
+def _signature(name, function, settings):
+    specs = tuple(loading.input_specs(function))
+    progress.say(f"trying signature {name}")
+    try:
+        frozen = graph_pass.freeze(name, function)
+    except errors.UsageError:
+        raise
+    except errors.TftrtError as error:
+        # One signature that cannot be converted says nothing about the others.
+        return SignaturePlan(name, specs, problem=error.to_dict())
+    passed = graph_pass.run(frozen, settings)
+    segments = _segments(passed.graph_def, passed.engines)
+    sizes = _sizes(name, frozen, settings, passed)
+    other = _other_mode(frozen, settings)
+    told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
+    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told)
+
+
+def _segments(graph_def, engines):
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    nodes = list(graph.engine_nodes(graph_def))
+    numbers = {graph.engine_name(node.name): number for number, node in enumerate(nodes)}
+    return tuple(_segment(numbers, node, engine, functions[engine.native_segment]) for node, engine in zip(nodes, engines, strict=True))
+
+
+def _segment(numbers, node, engine, function):
+    feeds = [_tensor(source, numbers) for source in node.input if not source.startswith("^")]
+    results = [function.ret[argument.name].split(":")[0] for argument in function.signature.output_arg]
+    number = numbers[engine.name]
+    return Segment(number, engine, tuple(inner.name for inner in function.node_def), tuple(feeds), tuple(results))
+
+
+def _tensor(source, numbers):
+    """A tensor's name; another segment's as "segment 2:0", because engines get their names later."""
+    name, _, port = source.partition(":")
+    return f"segment {numbers[name]}:{port or 0}" if name in numbers else source
+
+
+def _sizes(signature, frozen, settings, passed):
+    """SizeResults, each from a pass of its own; between two sizes at which segments drop out nothing changes."""
+    if settings.fp32_nodes:
+        # What the second precision's pass gets depends on what the first left, so nothing is known beforehand.
+        rows = [(size, size) for size in sorted({*_SIZES, settings.minimum_segment_size})]
+    else:
+        rows = _ranges(graph_pass.clusters(frozen, settings), settings.minimum_segment_size)
+    results = []
+    for index, (low, high) in enumerate(rows):
+        progress.say(f"trying segment sizes of {signature}", index, len(rows))
+        given = low <= settings.minimum_segment_size <= (high or settings.minimum_segment_size)
+        tried = passed if given else graph_pass.run(frozen, dataclasses.replace(settings, minimum_segment_size=low))
+        results.append(_result(low, high, tried))
+    return tuple(results)
+
+
+def _ranges(log, current):
+    """[(low, high)] of sizes that keep the same segments; the last has no high and keeps none. At most about ten."""
+    ends = sorted({cluster.effective for cluster in log.clusters if cluster.effective})
+    ranges = [(before + 1, end) for before, end in zip([0, *ends], ends, strict=False)]
+    if len(ranges) > len(_SIZES):
+        wanted = {next((end for end in ends if end >= size), None) for size in (*_SIZES, current, ends[-1])}
+        ranges = [(low, high) for low, high in ranges if high in wanted]
+    return [*ranges, (ends[-1] + 1 if ends else 1, None)]
+
+
+def _result(low, high, passed):
+    ops = [engine.compute_ops for engine in passed.engines]
+    return SizeResult(low, high, len(ops), sum(ops), passed.coverage, min(ops, default=None))
+
+
+def _other_mode(frozen, settings):
+    other = dataclasses.replace(settings, use_dynamic_shape=not settings.dynamic, dynamic_shape_profile_strategy=None)
+    passed = graph_pass.run(frozen, other)
+    return Outcome(other.dynamic, len(passed.engines), passed.coverage)
