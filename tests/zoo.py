@@ -55,7 +55,7 @@ def built(folder, name, **options):
     """The path of the model in `folder`; builds it when it is missing. Safe between processes."""
     label = "-".join([name, *(f"{key}_{value}" for key, value in sorted(options.items()))])
     target = pathlib.Path(folder) / label
-    with _lock(target.with_name(f".{label}.lock")):
+    with lock(target.with_name(f".{label}.lock")):
         if not target.exists():
             partial = target.with_name(f".{label}.partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -65,7 +65,7 @@ def built(folder, name, **options):
 
 
 @contextlib.contextmanager
-def _lock(path):
+def lock(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

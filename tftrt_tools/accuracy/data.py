@@ -90,8 +90,9 @@ def _prepared(array, spec):
         return np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
     wanted = np.dtype(spec.dtype)
     if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, wanted, "same_kind") and not _lossless(array, wanted):
-        raise errors.UsageError(f"the data of input {spec.name!r} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
-    if not np.all(np.isfinite(array)) if array.dtype.kind == "f" else False:
+        raise errors.UsageError(f"the data of input {spec.name!r} is {array.dtype}, and the signature takes {spec.dtype}",
+                                "convert it first")
+    if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
         raise errors.UsageError(f"the data of input {spec.name!r} holds NaN or Inf", "clean the data first")
     return array.astype(wanted)
 

@@ -13,7 +13,8 @@ import re
 from tftrt_tools import errors
 
 # metric: direction. Bounds with >= must be reached, those with <= kept.
-METRICS = {"max_abs": "<=", "max_rel": "<=", "mean_abs": "<=", "rmse": "<=", "cosine": ">=", "snr_db": ">=", "top1": ">=", "mismatches": "<="}
+METRICS = {"max_abs": "<=", "max_rel": "<=", "mean_abs": "<=", "rmse": "<=", "cosine": ">=", "snr_db": ">=", "top1": ">=",
+           "mismatches": "<="}
 # By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
 # FP32 engines use TF32 on Ampere and later (10 bits of mantissa, about 60 dB an operation); FP16 has as many and a smaller range.
 # INT8 is near 30 dB where calibration went well.

@@ -161,7 +161,8 @@ def _calls(first, names, manifest, options, folder):
         found[name] = data.random_calls(name, inputs_of, shapes, options.seed, ranges)
     empty = [name for name, calls in found.items() if not calls]
     if empty:
-        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}", "give more rows, or --batch_size")
+        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}",
+                                "give more rows, or --batch_size")
     calls = tuple(call for name in names for call in found[name])
     samples = {name: sum(_rows(call) for call in found[name]) for name in names}
     return data.Calls(calls, sources, samples, dropped)
@@ -282,7 +283,8 @@ def _accuracy(calls, reference, answers, comparisons, options):
     for which, outcome in (("original", reference), ("converted", answers)):
         rows = np.concatenate([outcome.answer(index)[name] for index in picked])
         if len(labels) < len(rows) or labels.dtype.kind not in "iu":
-            raise errors.UsageError(f"--labels holds {len(labels)} {labels.dtype} values for {len(rows)} rows", "give one integer for each row")
+            raise errors.UsageError(f"--labels holds {len(labels)} {labels.dtype} values for {len(rows)} rows",
+                                    "give one integer for each row")
         shares[which] = metrics.accuracy(labels[:len(rows)], rows)
     return {"output": output, "labels": int(len(rows)), **shares}
 

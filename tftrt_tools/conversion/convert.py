@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import shutil
 import tempfile
 
 import tensorflow as tf
@@ -45,8 +46,8 @@ def job(request):
     with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
-            function = model.root.signatures[name]
-            result, function, built = _signature(name, function, settings, f"{prefix}_{index}", calls.get(name, []), folder)
+            frozen = graph_pass.freeze(name, model.root.signatures[name])
+            result, function, built = _signature(name, frozen, settings, f"{prefix}_{index}", calls.get(name, []), folder)
             results.append(result)
             if result.engines:
                 functions[name] = function
@@ -77,12 +78,11 @@ def _prefix(source, settings):
     return "TRTEngineOp_" + digest.hexdigest()[:10]
 
 
-def _signature(name, function, settings, prefix, calls, folder):
+def _signature(name, frozen, settings, prefix, calls, folder):
     """Returns: (SignatureResult, converted ConcreteFunction or None, {engine name: engine resource})."""
-    frozen = graph_pass.freeze(name, function)
     _refuse_converted(frozen.graph_def)
     passed = graph_pass.run(frozen, settings)
-    result = SignatureResult.of(name, loading.input_specs(function), passed)
+    result = SignatureResult.of(name, loading.input_specs(frozen.original), passed)
     if not passed.engines:
         return result, None, {}
     graph_def = passed.graph_def
@@ -93,7 +93,7 @@ def _signature(name, function, settings, prefix, calls, folder):
     if calls:
         result, built = engines.build(frozen, graph_def, result, settings, calls, folder)
     graph.set_on_engines(graph_def, _allow_build_at_runtime=settings.allow_build_at_runtime)
-    converted = tf_private.rebuild(graph_def, function, frozen.inputs, frozen.outputs, frozen.captures)
+    converted = tf_private.rebuild(graph_def, frozen)
     return result, converted, built
 
 
@@ -118,9 +118,20 @@ def _save(model, functions, resources, source, output):
     if resources:
         root.trt_engine_resources = resources
     signatures = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
-    tf.saved_model.save(root, str(output), signatures=signatures)
-    loading.write_tags(output, model.tags)
+    try:
+        tf.saved_model.save(root, str(output), signatures=signatures)
+    except (tf.errors.OpError, OSError) as error:
+        raise _save_error(error, output) from None
+    loading.restore_declarations(output, model)
     loading.copy_extras(source, output)
+
+
+def _save_error(error, output):
+    """TensorFlow reports a full disk in words of its own, or, of the checkpoint, only as a failed write."""
+    text = loading.first_line(error)
+    if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):
+        return errors.TftrtError(f"no space left on the disk of {output.parent}", "free space there, or choose another output directory")
+    return errors.TftrtError(f"TensorFlow cannot save the model: {text}", "check the output directory; the log has more (--log_file)")
 
 
 def _versions():

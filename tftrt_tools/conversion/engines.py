@@ -32,7 +32,7 @@ def build(frozen, graph_def, result, settings, calls, folder):
         max_workspace_size_bytes=settings.max_workspace_size_bytes, use_calibration=False, use_dynamic_shape=settings.dynamic,
         dynamic_shape_profile_strategy=settings.strategy)
     _set_cache_size(graph_def, cached)
-    converter.adopt(graph_def, tf_private.rebuild(graph_def, frozen.original, frozen.inputs, frozen.outputs, frozen.captures))
+    converter.adopt(graph_def, tf_private.rebuild(graph_def, frozen))
 
     def feed():
         for number, call in enumerate(ordered):

@@ -52,8 +52,8 @@ def freeze(name, function):
         raise errors.TftrtError(f"signature {name!r} holds {weights / 2**30:.2f} GiB of weights; TF-TRT freezes a signature into one "
                                 "protobuf, which ends at 2 GiB",
                                 "split the model into signatures of less than 2 GiB, or name the others in --signature_keys")
+    _check_no_writes(name, function.graph.as_graph_def())
     graph_def, inputs, outputs, captures = tf_private.freeze(function)
-    _check_no_writes(name, graph_def)
     return Frozen(graph_def, inputs, outputs, captures, function)
 
 

@@ -69,7 +69,10 @@ def _code_layers(path):
 
 def _find_lambdas(config):
     if isinstance(config, dict):
-        here = [str((config.get("config") or {}).get("name", "?"))] if config.get("class_name") == "Lambda" else []
+        # "Lambda" is the layer; "__lambda__" is byte code in any other layer's configuration.
+        inner = config.get("config")
+        name = inner.get("name", "lambda") if isinstance(inner, dict) else "lambda"
+        here = [str(name)] if config.get("class_name") in ("Lambda", "__lambda__") else []
         return here + [name for value in config.values() for name in _find_lambdas(value)]
     if isinstance(config, list):
         return [name for value in config for name in _find_lambdas(value)]

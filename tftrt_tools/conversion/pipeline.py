@@ -10,6 +10,7 @@ import threading
 import time
 
 from tftrt_tools import __version__, child, errors
+from tftrt_tools import stack as stack_room
 from tftrt_tools.conversion import keras_export, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult
@@ -83,6 +84,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       The output is then as it was.
     """
     start = time.monotonic()
+    stack_room.check_can_convert()
     keras = keras_export.is_keras_file(source.path)
     if not keras:
         files.check(source.path)

@@ -9,9 +9,6 @@ PRECISIONS = ("FP32", "FP16")
 STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
-# A change of any of these makes an engine that was built before the wrong one.
-ENGINE_FIELDS = ("precision_mode", "max_workspace_size_bytes", "use_dynamic_shape", "dynamic_shape_profile_strategy",
-                 "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "fp32_nodes")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,11 +86,10 @@ def meta_graph(graph_def, preserved):
     return meta
 
 
-def rebuild(graph_def, original, inputs, outputs, captures):
-    """A ConcreteFunction over `graph_def` with the signature, names and static output shapes of `original`."""
-    function = wrap_function.function_from_graph_def(graph_def, inputs, outputs, captures)
-    for tensor, before in zip(function.outputs, original.outputs, strict=True):
-        tensor.set_shape(before.shape)
+def rebuild(graph_def, frozen):
+    """A ConcreteFunction over `graph_def` with the signature and names of graph_pass.Frozen `frozen`."""
+    original = frozen.original
+    function = wrap_function.function_from_graph_def(graph_def, frozen.inputs, frozen.outputs, frozen.captures)
     function.graph.structured_outputs = nest.pack_sequence_as(original.graph.structured_outputs, function.graph.structured_outputs)
     function.graph.structured_input_signature = original.structured_input_signature
     function._function_type = original.function_type

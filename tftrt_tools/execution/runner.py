@@ -10,7 +10,7 @@ import numpy as np
 
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import trace
+from tftrt_tools.execution import guard, trace
 
 
 def job(request):
@@ -45,6 +45,8 @@ def _run_calls(model, request, traced):
 
     from tftrt_tools.savedmodel import loading
 
+    if request["trace"]:
+        guard.refuse_foreign_engines(model)
     progress.say(f"loading {request['label']}")
     # The loaded object owns the engines; dropping it would destroy them before the first call.
     loaded = loading.load(model, tuple(request["tags"]))

@@ -20,7 +20,8 @@ class Description:
 
     @classmethod
     def from_dict(cls, data):
-        inputs, outputs = ({name: tuple(map(InputSpec.from_dict, specs)) for name, specs in data[key].items()} for key in ("inputs", "outputs"))
+        inputs, outputs = ({name: tuple(map(InputSpec.from_dict, specs)) for name, specs in data[key].items()}
+                           for key in ("inputs", "outputs"))
         return cls(inputs, outputs, tuple(map(EngineOp.from_dict, data["engines"])), tuple(data["tags"]))
 
 

@@ -8,16 +8,20 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import files
+from tftrt_tools.savedmodel import files, graph
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it."""
+    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it.
+
+    output_shapes: {signature: {output: shape, as in graph.shape_of}}, as declared.
+    """
 
     root: object
     tags: tuple
+    output_shapes: dict
 
 
 def read_proto(path):
@@ -53,10 +57,13 @@ def meta_graph(proto, tags=()):
 
 def load(path, tags=()):
     """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
-    chosen = tuple(meta_graph(read_proto(path), tags).meta_info_def.tags)
+    meta = meta_graph(read_proto(path), tags)
+    chosen = tuple(meta.meta_info_def.tags)
+    shapes = {name: {output: graph.shape_of(info.tensor_shape) for output, info in signature.outputs.items()}
+              for name, signature in meta.signature_def.items()}
     try:
-        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen)
-    except (tf.errors.OpError, OSError, ValueError, KeyError, FileNotFoundError) as error:
+        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, shapes)
+    except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
 
 
@@ -71,7 +78,7 @@ def _mend(error):
     text = str(error)
     if "Op type not registered" in text or "No OpKernel" in text:
         return "the model needs an op that this TensorFlow build or machine lacks"
-    if "variables" in text or "checkpoint" in text.lower() or "data loss" in text.lower() or "DATA_LOSS" in text:
+    if "variables" in text or "checkpoint" in text.lower() or "data loss" in text.lower() or "DATA_LOSS" in text or "Read less bytes" in text:
         return "its variables are missing or damaged: copy the whole SavedModel again"
     return "check that TensorFlow's own tf.saved_model.load accepts it"
 
@@ -83,15 +90,26 @@ def input_specs(function):
             for name, spec in keywords.items()]
 
 
-def write_tags(path, tags):
-    """Give the SavedModel `path` the `tags`; TensorFlow's save knows "serve" only."""
+def restore_declarations(path, model):
+    """Give the SavedModel `path` the tags and the signatures' output shapes of `model`.
+
+    TensorFlow's save knows the tag "serve" only, and infers shapes anew: of lookups and loops it knows less than the export did.
+    """
     proto = read_proto(path)
-    meta = proto.meta_graphs[0].meta_info_def
-    if tuple(meta.tags) == tuple(tags):
-        return
-    del meta.tags[:]
-    meta.tags.extend(tags)
-    (pathlib.Path(path) / "saved_model.pb").write_bytes(proto.SerializeToString(deterministic=True))
+    meta = proto.meta_graphs[0]
+    before = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
+    del meta.meta_info_def.tags[:]
+    meta.meta_info_def.tags.extend(model.tags)
+    for name, shapes in model.output_shapes.items():
+        for output, shape in shapes.items():
+            if name in meta.signature_def and output in meta.signature_def[name].outputs and shape is not None:
+                info = meta.signature_def[name].outputs[output].tensor_shape
+                info.Clear()
+                for dim in shape:
+                    info.dim.add(size=-1 if dim is None else dim)
+    after = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
+    if after != before:
+        (pathlib.Path(path) / "saved_model.pb").write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def copy_extras(source, output):

@@ -74,7 +74,7 @@ def _shape(name, given):
     if not all(map(_DIMENSION.match, dims)):
         raise errors.UsageError(f"--shapes: {given!r} of input {name!r} is no shape", _EXAMPLE)
     if "0" in (dim.lstrip("0") or "0" for dim in dims):
-        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} has a dimension of 0", "every dimension is 1 or more")
+        raise errors.UsageError(f"--shapes: {given!r} of input {name!r} has a dimension of 0", f"every dimension is 1 or more: {_EXAMPLE}")
     return tuple(map(int, dims))
 
 

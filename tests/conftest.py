@@ -1,0 +1,64 @@
+"""Fixtures and helpers of all tests."""
+
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.zoo import zoo_model  # noqa: F401
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
+    """Run the command as a user would. Returns: CompletedProcess with text output."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    return subprocess.run([sys.executable, "-m", "tftrt_tools", *map(str, arguments)], capture_output=True, text=True,
+                          env=environment, cwd=cwd or ROOT, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="session")
+def tftrt():
+    """The function run_tftrt."""
+    return run_tftrt
+
+
+@functools.cache
+def _no_gpu():
+    from tftrt_tools import stack
+
+    capability = stack.diagnose(60).can("build")
+    return "" if capability.can else f"no usable GPU: {capability.cause}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip the tests that need a GPU where there is none, with the doctor's reason."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked or config.getoption("-m") == "not gpu":
+        return
+    reason = _no_gpu()
+    for item in marked if reason else ():
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def converted(zoo_model, tmp_path_factory):  # noqa: F811
+    """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session."""
+    from tests import zoo
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "converted"
+
+    def get(name, *flags):
+        label = name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)
+        target = folder / label
+        with zoo.lock(folder / f".{label}.lock"):
+            if not target.exists():
+                done = run_tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={target}", *flags)
+                assert done.returncode == 0, done.stderr
+        return target
+
+    return get

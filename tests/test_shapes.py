@@ -1,0 +1,101 @@
+"""The grammar of --shapes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import shapes
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+IMAGE = InputSpec("x", "float32", (None, 224, 224, 3))
+IDS, MASK = InputSpec("ids", "int32", (None, None)), InputSpec("mask", "int32", (None, None))
+
+
+def calls(flag, signatures):
+    return shapes.calls(shapes.parse(flag), signatures)
+
+
+def test_two_shapes_of_one_input_are_two_calls():
+    assert calls("x:1x224x224x3,8x224x224x3", {"s": [IMAGE]}) == {"s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}]}
+
+
+def test_shapes_of_several_inputs_go_together_in_order():
+    got = calls("ids:1x16,8x32;mask:1x16,8x32", {"s": [IDS, MASK]})
+    assert got == {"s": [{"ids": (1, 16), "mask": (1, 16)}, {"ids": (8, 32), "mask": (8, 32)}]}
+
+
+def test_an_unnamed_input_takes_its_static_shape_or_the_batch_size():
+    got = calls("x:4x224x224x3", {"s": [IMAGE, InputSpec("w", "float32", (3,)), InputSpec("y", "float32", (None, 2))]})
+    assert got == {"s": [{"x": (4, 224, 224, 3), "w": (3,), "y": (4, 2)}]}
+
+
+def test_a_name_without_signature_speaks_of_every_signature_that_has_it():
+    got = calls("x:1x224x224x3", {"a": [IMAGE], "b": [IMAGE], "c": [IDS]})
+    assert list(got) == ["a", "b"]
+
+
+def test_a_signature_picks_one():
+    assert list(calls("b/x:1x224x224x3", {"a": [IMAGE], "b": [IMAGE]})) == ["b"]
+
+
+def test_a_signature_with_slashes_in_its_name():
+    assert list(calls("a/b/x:1x224x224x3", {"a/b": [IMAGE]})) == ["a/b"]
+
+
+def test_scalar():
+    assert calls("n:scalar", {"s": [InputSpec("n", "int32", ())]}) == {"s": [{"n": ()}]}
+
+
+@pytest.mark.parametrize(("flag", "says"), [
+    ("", "empty"),
+    ("1x2x3", "names no input"),
+    (":1x2", "names no input"),
+    ("x:1x2;x:3x4", "twice"),
+    ("x:", "no shape"),
+    ("x:1xtwo", "no shape"),
+    ("x:1x-2", "no shape"),
+    ("x:0x224x224x3", "dimension of 0"),
+    ("x:1x00x224x3", "dimension of 0"),
+    ("x:1x2,,3x4", "no shape"),
+])
+def test_what_is_no_shape_is_refused_with_an_example(flag, says):
+    with pytest.raises(errors.UsageError, match=says) as caught:
+        shapes.parse(flag)
+    assert "INPUT:1x224x224x3" in caught.value.mend
+
+
+@pytest.mark.parametrize(("flag", "says"), [
+    ("q:1x2", "no input 'q'"),
+    ("t/x:1x224x224x3", "no signature 't'"),
+    ("x:1x224x224", "refuses x:1x224x224"),
+    ("x:1x224x224x4", "refuses"),
+])
+def test_what_the_signature_refuses_names_what_it_takes(flag, says):
+    with pytest.raises(errors.UsageError, match=says):
+        calls(flag, {"s": [IMAGE]})
+
+
+def test_lists_of_different_lengths_are_refused():
+    with pytest.raises(errors.UsageError, match="equally many"):
+        calls("ids:1x16,8x32,2x2;mask:1x16,8x32", {"s": [IDS, MASK]})
+
+
+def test_an_input_of_unknown_shape_must_be_named():
+    with pytest.raises(errors.UsageError, match="unknown dimensions"):
+        calls("ids:1x16", {"s": [IDS, MASK]})
+
+
+@given(st.lists(st.lists(st.integers(1, 4096), min_size=1, max_size=6), min_size=1, max_size=5))
+def test_what_is_written_is_read_back(given_shapes):
+    flag = "in_put:" + ",".join("x".join(map(str, shape)) for shape in given_shapes)
+    assert shapes.parse(flag) == {("", "in_put"): [tuple(shape) for shape in given_shapes]}
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_parsed_or_refused_with_a_usage_error(flag):
+    try:
+        parsed = shapes.parse(flag)
+    except errors.UsageError:
+        return
+    assert all(dim > 0 for found in parsed.values() for shape in found for dim in shape)
