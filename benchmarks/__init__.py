@@ -1,0 +1,1 @@
+"""Benchmarks of this project. `python -m benchmarks` lists them and runs those that this machine can run."""

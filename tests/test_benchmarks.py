@@ -1,0 +1,212 @@
+"""The benchmarks' arithmetic and tables, and their TensorRT side against a stand-in for the GPU. Nothing here asserts a time."""
+
+import json
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+from benchmarks import _loop, _report, _stats, engine_efficiency, latency
+
+
+def test_quantile_is_a_measured_value():
+    assert _stats.quantile([4, 1, 3, 2], 0.5) == 2
+    assert _stats.quantile(range(1, 101), 0.99) == 99
+    assert _stats.quantile([7], 0.01) == 7
+
+
+def test_summary_is_in_milliseconds_and_leaves_p99_out_of_few_samples():
+    few = _stats.summary([0.001, 0.003, 0.002])
+    assert few["p50_ms"] == pytest.approx(2) and few["p99_ms"] is None and few["n"] == 3
+    assert _stats.summary([0.001] * 99 + [1.0])["p99_ms"] == pytest.approx(1)
+
+
+def test_ratios_pair_the_rounds():
+    found = _stats.ratios([2, 6, 4], [1, 2, 4])
+    assert (found["median"], found["min"], found["max"], found["of_medians"], found["n"]) == (2, 1, 3, 2, 3)
+
+
+def test_union_of_spans_counts_overlap_once():
+    assert _stats.union_seconds([(0, 2), (1, 3), (5, 6), (5.2, 5.8)]) == pytest.approx(4)
+    assert _stats.union_seconds([]) == 0
+
+
+def test_results_are_whole_on_disk_after_each_row(tmp_path, capsys):
+    results = _report.Results(tmp_path / "deep" / "r.json", "x")
+    results.add(section="a", p50_ms=1.5, error=None)
+    results.note("built", {"s": 3})
+    again = _report.Results(tmp_path / "deep" / "r.json", "x", resume=True)
+    assert again.rows == [{"section": "a", "p50_ms": 1.5, "error": None}] and again.data["built"] == {"s": 3}
+    assert again.data["machine"]["cpus"] and "p50_ms 1.5" in capsys.readouterr().out
+
+
+def test_table_aligns_numbers_and_leaves_missing_cells_empty():
+    text = _report.table([("way", "way"), ("ms", "ms")], [{"way": "long name", "ms": 12345.6}, {"way": "b", "ms": None}])
+    assert text.splitlines() == ["way           ms", "---------  -----", "long name  12346", "b"]
+
+
+def test_closed_loop_counts_every_call_of_every_caller():
+    calls, lock = [0, 0], threading.Lock()
+
+    def caller(index):
+        def call():
+            with lock:
+                calls[index] += 1
+        return call
+
+    measured = _loop.measure([caller(0), caller(1)], batch=8, seconds=0.01, least=120)
+    assert measured["workers"] == 2 and measured["n"] >= 240 and measured["images_s"] > 0
+    assert sum(calls) >= measured["n"] + 2 * _loop.WARM_CALLS
+
+
+def test_closed_loop_raises_what_a_caller_raises():
+    def fail():
+        raise ValueError("no engine")
+
+    with pytest.raises(ValueError, match="no engine"):
+        _loop.measure([lambda: None, fail], 1, 0.01)
+
+
+def test_efficiency_compares_equal_ways_only():
+    one = {"batch": 1, "way": "NumPy to NumPy", "workers": 1}
+    rows = [{**one, "section": "trt", "model": "TensorRT alone", "p50_ms": 0.5, "images_s": 2000},
+            {**one, "section": "tftrt", "model": "TF-TRT FP16", "p50_ms": 1.0, "images_s": 1000},
+            {**one, "section": "tftrt", "model": "TF-TRT FP16", "workers": 2, "p50_ms": 1.0, "images_s": 9},
+            {"batch": 1, "section": "tftrt", "model": "TF-TRT FP16", "way": "refused", "error": "no"}]
+    assert engine_efficiency.efficiency(rows) == [{**one, "latency": 0.5, "throughput": 0.5}]
+
+
+def test_latency_table_has_one_line_a_batch_size():
+    rows = [{"model": label, "batch": batch, "n": 100, "p50_ms": ms, "speedup": 6 / ms, "largest_difference": 0.0}
+            for batch in (1, 8) for label, ms in (("TensorFlow", 6.0), ("TF-TRT FP16", 1.0))]
+    lines = latency.summary(rows).splitlines()
+    assert len(lines) == 4 and "TF-TRT FP16 x" in lines[0] and lines[2].split()[:3] == ["1", "6", "1"]
+
+
+def _varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def test_engines_are_read_out_of_a_saved_model(tmp_path):
+    tensorrt_side = pytest.importorskip("benchmarks._tensorrt")
+    engine, shape = b"plan" * 100, b"\x12\x02\x08\x01"
+    message = b"\x0a" + _varint(len(shape)) + shape + b"\x12" + _varint(len(engine)) + engine
+    record = struct.pack("<Q", len(message)) + b"crc_" + message + b"crc_"
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "trt-serialized-engine.TRTEngineOp_0").write_bytes(record * 2)
+    assert tensorrt_side.saved_engines(tmp_path) == [engine, engine]
+
+
+class FakeCuda:
+    """Pointers are numbers; copies and waits do nothing; a call takes a millisecond by the events."""
+
+    def __init__(self):
+        self.made = 0
+
+    def malloc(self, size):
+        self.made += 1
+        return self.made
+
+    def stream(self):
+        return self.malloc(0)
+
+    event = stream
+
+    def pinned(self, shape, dtype):
+        return np.zeros(shape, dtype)
+
+    def wait(self, stream):
+        pass
+
+    record = to_device = to_host = lambda self, *_: None
+
+    def seconds_between(self, first, last):
+        return 1e-3
+
+    def captured(self, enqueue, stream):
+        raise RuntimeError("no capture here")
+
+
+class FakeContext:
+    device_memory = 0
+
+    def __init__(self, engine):
+        self._engine, self.calls = engine, 0
+
+    def set_optimization_profile_async(self, profile, stream):
+        return True
+
+    def set_input_shape(self, name, shape):
+        return True
+
+    def set_tensor_address(self, name, address):
+        return address > 0
+
+    def get_tensor_shape(self, name):
+        return (1, 10)
+
+    def execute_async_v3(self, stream):
+        self.calls += 1
+        return True
+
+
+class FakeEngine:
+    """One input, one output; two profiles where `dynamic`."""
+
+    num_io_tensors, num_optimization_profiles, device_memory_size = 2, 2, 64
+
+    def __init__(self, trt, dynamic):
+        self._trt, self._dynamic = trt, dynamic
+
+    def get_tensor_name(self, index):
+        return ("in", "out")[index]
+
+    def get_tensor_mode(self, name):
+        return self._trt.TensorIOMode.INPUT if name == "in" else self._trt.TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name):
+        return self._trt.float32
+
+    def get_tensor_shape(self, name):
+        return (-1 if self._dynamic else 1, 4, 4, 3)
+
+    def get_tensor_profile_shape(self, name, profile):
+        batch = (8, 1)[profile]
+        return [(batch, 4, 4, 3)] * 3
+
+    def create_execution_context(self):
+        return FakeContext(self)
+
+    create_execution_context_without_device_memory = create_execution_context
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_tensorrt_section_writes_every_row(tmp_path, monkeypatch, converted):
+    side = pytest.importorskip("benchmarks._tensorrt")
+    from benchmarks import _trt_worker
+
+    monkeypatch.setattr(side, "cuda", FakeCuda)
+    monkeypatch.setattr(side, "load", lambda data: FakeEngine(side.trt, data == b"saved"))
+    monkeypatch.setattr(side, "saved_engines", lambda model: [b"saved"])
+    (tmp_path / "alone-fp16-1.plan").write_bytes(b"alone")
+    request = {"json": str(tmp_path / "r.json"), "benchmark": "engine_efficiency", "workdir": str(tmp_path), "precision": "FP16",
+               "batches": [1], "seconds": 0.01, "workers": [1, 2], "size": 4, "onnx": "", "converted": "model" if converted else ""}
+    _trt_worker.main(request)
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert {row["model"] for row in rows} == ({_trt_worker.ALONE} if not converted else {
+        _trt_worker.ALONE, _trt_worker.TAKEN_OUT, _trt_worker.TAKEN_OUT + ", shape and scratch set in each call"})
+    assert [row for row in rows if "error" in row and "capture" in row["error"]]
+    assert {row["way"] for row in rows if row.get("workers") == 2} >= {"NumPy to NumPy"}
+    assert np.load(tmp_path / "answer-trt.npy").shape == (1, 10)
+
+
+def test_a_shape_without_a_profile_is_refused():
+    side = pytest.importorskip("benchmarks._tensorrt")
+    with pytest.raises(RuntimeError, match="no profile"):
+        side.Context(FakeCuda(), FakeEngine(side.trt, True), (2, 4, 4, 3))
+    with pytest.raises(RuntimeError, match="takes"):
+        side.Context(FakeCuda(), FakeEngine(side.trt, False), (2, 4, 4, 3))
