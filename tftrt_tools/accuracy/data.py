@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import zipfile
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def load_arrays(path):
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         hint = "save strings as a fixed-width array (np.array(values, 'S')), not as objects" if "pickle" in str(error).lower() else \
             "write it with np.savez(path, input_name=array)"
         raise errors.UsageError(f"{path} is no readable .npz or .npy file", hint) from None

@@ -1,0 +1,211 @@
+"""`tftrt verify` without a GPU: every sample model, every way to fail, what it writes."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import saved_models
+from tests.test_convert import FLAGS, assert_clear
+from tests.zoo import zoo_inputs
+from tftrt_tools.savedmodel import files, loading, passport
+
+
+def saved_inputs(path, name, batch=6):
+    """Sample inputs of all signatures as an .npz with SIGNATURE/INPUT names."""
+    arrays = {f"{signature}/{key}": value.astype("S") if value.dtype == object else value
+              for signature, inputs in zoo_inputs(name, batch).items() for key, value in inputs.items()}
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A function that copies a model, so that a test may change it."""
+
+    def make(source, name="copy"):
+        return shutil.copytree(source, tmp_path / name, symlinks=True)
+
+    return make
+
+
+@pytest.mark.parametrize("name", saved_models.NAMES)
+def test_every_sample_model_answers_like_its_original(name, tftrt, zoo_model, converted, tmp_path):
+    target = converted(name, "--precision_mode=FP16", *FLAGS[name])
+    data = saved_inputs(tmp_path / "data.npz", name)
+    done = tftrt("verify", zoo_model(name), target, f"--data={data}", "--json=-", "--nowrite")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout)
+    assert said["passed"] and said["mode"] == "native segments"
+    assert said["evidence"] == "graph rewrite only, no engine arithmetic" and said["arithmetic"] == "rewrite"
+    assert set(said["sources"].values()) == {"data"} and set(said["samples"].values()) == {6}
+
+
+def test_the_result_goes_into_the_model_with_both_digests(tftrt, zoo_model, converted, copy):
+    target = copy(converted("ranker", "--precision_mode=FP16"))
+    assert tftrt("verify", zoo_model("ranker"), target).returncode == 0
+    said = passport.read(target, passport.VERIFY)
+    assert said["passed"] and said["original_digest"] == files.digest(zoo_model("ranker")) and said["converted_digest"] == files.digest(target)
+
+
+def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converted, tmp_path):
+    def metrics(seed):
+        done = tftrt("verify", zoo_model("tf1_export"), converted("tf1_export", "--precision_mode=FP16"), f"--seed={seed}",
+                     f"--json={tmp_path / 'out.json'}", "--nowrite")
+        assert done.returncode == 0, done.stderr
+        return json.loads((tmp_path / "out.json").read_text())["comparisons"]
+
+    assert metrics(1) == metrics(1) != metrics(2)
+
+
+def test_accuracy_of_both_models_on_labels(tftrt, zoo_model, converted, tmp_path):
+    images, labels = saved_models.builder("digits_cnn").held_back()
+    np.savez(tmp_path / "images.npz", image=images)
+    np.save(tmp_path / "labels.npy", labels)
+    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), f"--data={tmp_path / 'images.npz'}",
+                 f"--labels={tmp_path / 'labels.npy'}", "--json=-", "--nowrite", f"--html={tmp_path / 'report.html'}")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["accuracy"]
+    assert said["labels"] == 400 and said["original"] == said["converted"] > 0.97
+    page = (tmp_path / "report.html").read_text()
+    assert "graph rewrite only, no engine arithmetic" in page and page.count("<svg") == 2 and "http://" not in page.replace(
+        "http://www.w3.org", "").replace("http://purl.org", "").replace("http://creativecommons.org", "").replace("http://matplotlib", "")
+
+
+def _scale_weights(path, factor):
+    """Damage a converted model: multiply the weights of its last layer, a constant inside a native segment."""
+    from tensorflow.python.framework import tensor_util
+
+    proto = loading.read_proto(path)
+    segments = [one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name]
+    matrices = [node for segment in segments for node in segment.node_def
+                if node.op == "Const" and [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim][1:] == [10]]
+    tensor = matrices[0].attr["value"].tensor
+    tensor.CopyFrom(tensor_util.make_tensor_proto(tensor_util.MakeNdarray(tensor) * np.float32(factor)))
+    (path / "saved_model.pb").write_bytes(proto.SerializeToString())
+
+
+def test_a_model_that_answers_otherwise_fails_and_names_the_output(tftrt, zoo_model, converted, copy):
+    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    _scale_weights(target, 1.05)
+    done = tftrt("verify", zoo_model("digits_cnn"), target)
+    assert done.returncode == 3 and "FAILED" in done.stdout
+    assert "serving_default/probabilities: snr_db is" in done.stdout and "wanted >= 80" in done.stdout
+    assert passport.read(target, passport.VERIFY)["passed"] is False
+
+
+def test_nan_fails(tftrt, zoo_model, converted, copy):
+    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    _scale_weights(target, float("nan"))
+    done = tftrt("verify", zoo_model("digits_cnn"), target, "--thresholds=snr_db>=0,cosine>=0")
+    assert done.returncode == 3 and "NaN or Inf" in done.stdout
+
+
+def test_bounds_can_be_set_per_output(tftrt, zoo_model, converted, copy):
+    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    _scale_weights(target, 1.001)
+    loose = "--thresholds=serving_default/probabilities:snr_db>=10,cosine>=0.5"
+    assert tftrt("verify", zoo_model("digits_cnn"), target).returncode == 3
+    assert tftrt("verify", zoo_model("digits_cnn"), target, loose).returncode == 0
+    assert tftrt("verify", zoo_model("digits_cnn"), target, loose + ",max_abs<=1e-30").returncode == 3
+
+
+def test_a_lost_signature_fails(tftrt, zoo_model, converted, copy):
+    target = copy(converted("ranker", "--precision_mode=FP16"))
+    proto = loading.read_proto(target)
+    del proto.meta_graphs[0].signature_def["item_embedding"]
+    (target / "saved_model.pb").write_bytes(proto.SerializeToString())
+    done = tftrt("verify", zoo_model("ranker"), target)
+    assert done.returncode == 3 and "signature 'item_embedding' is missing" in done.stdout
+
+
+def test_a_model_without_its_native_segments_cannot_be_run_here(tftrt, zoo_model, converted, copy):
+    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    proto = loading.read_proto(target)
+    library = proto.meta_graphs[0].graph_def.library
+    kept = [function for function in library.function if "native_segment" not in function.signature.name]
+    del library.function[:]
+    library.function.extend(kept)
+    (target / "saved_model.pb").write_bytes(proto.SerializeToString())
+    assert_clear(tftrt("verify", zoo_model("digits_cnn"), target), 1, "has no native segment any more")
+
+
+def test_data_from_a_function(tftrt, zoo_model, converted, tmp_path):
+    (tmp_path / "my_data.py").write_text(
+        "import numpy as np\n"
+        "def calls():\n  for batch in (1, 3):\n    yield {'image': np.full((batch, 8, 8, 1), 0.5, np.float32)}\n"
+        "def named():\n  yield 'serving_default', {'image': np.ones((2, 8, 8, 1), np.float32)}\n"
+        "def nothing():\n  return iter(())\n")
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    done = tftrt("verify", *pair, "--data=my_data:calls", "--json=-", "--nowrite", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["shapes"] == ["serving_default(image 1x8x8x1)", "serving_default(image 3x8x8x1)"]
+    assert tftrt("verify", *pair, "--data=my_data:named", "--nowrite", cwd=tmp_path).returncode == 0
+    assert_clear(tftrt("verify", *pair, "--data=my_data:nothing", cwd=tmp_path), 2, "yields nothing")
+    assert_clear(tftrt("verify", *pair, "--data=my_data:absent", cwd=tmp_path), 2, "absent")
+
+
+@pytest.fixture(scope="module")
+def bad_data(tmp_path_factory):
+    """A folder of files that are no data for digits_cnn."""
+    folder = tmp_path_factory.mktemp("bad")
+    good = np.zeros((4, 8, 8, 1), np.float32)
+    np.savez(folder / "name.npz", picture=good)
+    np.savez(folder / "shape.npz", image=good[:, :7])
+    np.savez(folder / "text.npz", image=np.array(["a", "b"]))
+    np.savez(folder / "nan.npz", image=good * np.nan)
+    np.savez(folder / "empty.npz", image=good[:0])
+    np.save(folder / "objects.npy", np.array([{}, None], object), allow_pickle=True)
+    (folder / "garbage.npz").write_bytes(b"PK\x03\x04 garbage")
+    np.save(folder / "labels.npy", np.zeros(2, np.int64))
+    np.savez(folder / "good.npz", image=good)
+    return folder
+
+
+@pytest.mark.parametrize(("file", "says"), [
+    ("nothing.npz", "no such file"), ("name.npz", "'picture' that is no input"), ("shape.npz", "has shape 4x7x8x1"),
+    ("text.npz", "takes float32"), ("nan.npz", "holds NaN or Inf"), ("empty.npz", "is empty"), ("objects.npy", "no readable"),
+    ("garbage.npz", "no readable")])
+def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file, says):
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    assert_clear(tftrt("verify", *pair, f"--data={bad_data / file}"), 2, says)
+
+
+@pytest.mark.parametrize(("flags", "says"), [
+    (("--shapes=image:1x9x9x1",), "refuses"), (("--thresholds=snr>=3",), "--thresholds"), (("--signature_keys=none",), "no signature"),
+    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "--ranges"),
+    (("--thresholds=serving_default/probabilities:mismatches<=0",), "does not apply")])
+def test_bad_flags_are_one_clear_line(tftrt, zoo_model, converted, flags, says):
+    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite")
+    assert_clear(done, 2, says)
+
+
+def test_labels_that_do_not_fit(tftrt, zoo_model, converted, bad_data):
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    done = tftrt("verify", *pair, f"--data={bad_data / 'good.npz'}", f"--labels={bad_data / 'labels.npy'}", "--nowrite")
+    assert_clear(done, 2, "2 int64 values for 4 rows")
+
+
+def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):
+    done = tftrt("verify", converted("digits_cnn", "--precision_mode=FP16"), zoo_model("digits_cnn"))
+    assert_clear(done, 2, "is a converted model itself")
+    assert_clear(tftrt("verify", zoo_model("digits_cnn")), 2, "usage: tftrt verify ORIGINAL CONVERTED")
+
+
+def test_models_of_unknown_shape_ask_for_one(tftrt, zoo_model, converted):
+    done = tftrt("verify", zoo_model("bert_encoder"), converted("bert_encoder", "--precision_mode=FP16"), "--nowrite")
+    assert_clear(done, 2, "unknown dimensions")
+
+
+def test_a_native_abort_is_an_error_message(tmp_path):
+    """The child dies of SIGABRT as TensorFlow does; the parent says so and goes on."""
+    (tmp_path / "dying.py").write_text("import os\ndef job(request):\n  print('last words', flush=True)\n  os.abort()\n"
+                                       "def leave(request):\n  os._exit(7)\n")
+    code = ("from tftrt_tools import child\n"
+            "for name in ('job', 'leave'):\n"
+            "  try:\n    child.run('dying:' + name, {}, env={'PYTHONPATH': '.'})\n"
+            "  except child.ChildDied as death:\n    print(death.cause, '|', 'last words' in death.mend)\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["native code ended the process (SIGABRT) | True", "the process ended with exit code 7 and no answer | False"]
