@@ -82,8 +82,8 @@ def _ask(request, log_file):
 def _print_plan(plan, console, everything):
     settings = plan.settings
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
-    _say(console, f"{plan.model}: not converted yet. With {settings.precision_mode}, {mode} and "
-                  f"--minimum_segment_size={settings.minimum_segment_size}, TF-TRT would take:")
+    _label(console, plan.model, ": not converted yet")
+    _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
     rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}", len(one.segments))
             for one in plan.signatures if not one.problem]
     if rows:
@@ -158,8 +158,9 @@ def _print_sizes(plan, console):
 def _print_inspection(seen, console, everything):
     saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
     engines = f"{_count(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
-    _say(console, f"{seen.model}: converted. {_count(len(seen.engines), 'engine op')}, {engines}; saved_model.pb "
-                  f"{bytes_text(seen.graph_bytes)}, written by TensorFlow {seen.tensorflow}")
+    _label(console, seen.model, ": converted")
+    _say(console, f"{_count(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, written by "
+                  f"TensorFlow {seen.tensorflow}")
     for line in _passport(seen):
         _say(console, line)
     rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}", len(one.engines),
@@ -192,12 +193,15 @@ def _print_engines(seen, console, everything):
     shown = _largest(seen.engines, lambda one: one.compute_ops, everything)
     if not shown:
         return
-    rows = [(", ".join(seen.signatures_of(one.name)), one.name, one.precision, "implicit" if one.implicit_batch else one.profile_strategy,
-             one.compute_ops, *_borders(one), _workspace(one.workspace_size_bytes), "yes" if one.native_segment else "removed",
-             len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never"))
-            for one in shown]
-    columns = ["signature", "engine op", "type", "batch", ">ops", "inputs", "outputs", ">workspace", "native", ">built"]
-    _signature_table(console, seen, "Engine ops", columns, rows, len(seen.engines) - len(shown), "engine ops")
+    # What all engine ops share stands in the title: the table is wide enough.
+    every = [_properties(one) for one in seen.engines]
+    differing = [name for name in every[0] if len({one[name] for one in every}) > 1]
+    shared = ", ".join(text for name, text in every[0].items() if name not in differing)
+    rows = [(", ".join(seen.signatures_of(one.name)), one.name, *(_properties(one)[name] for name in differing), one.compute_ops,
+             *_borders(one), len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never")) for one in shown]
+    columns = ["signature", "engine op", *differing, ">ops", "inputs", "outputs", ">built"]
+    title = f"Engine ops ({shared})" if shared else "Engine ops"
+    _signature_table(console, seen, title, columns, rows, len(seen.engines) - len(shown), "engine ops")
 
 
 def _print_files(seen, console, everything):
@@ -220,7 +224,7 @@ def _print_findings(seen, console):
     if not seen.findings:
         _say(console, "nothing disagrees", "green")
         return
-    _say(console, f"{_count(len(seen.findings), 'thing')} that {'does' if len(seen.findings) == 1 else 'do'} not fit", "bold red")
+    _say(console, _count(len(seen.findings), "disagreement"), "bold red")
     for one in seen.findings:
         _label(console, f"  {one.about}: ", one.text)
         _say(console, f"    mend: {one.mend}", "cyan")
@@ -232,8 +236,11 @@ def _largest(items, size, everything):
     return [items[index] for index in sorted(kept)]
 
 
-def _workspace(size):
-    return "no limit" if size >= MAX_WORKSPACE_BYTES else bytes_text(size)
+def _properties(engine):
+    limit = engine.workspace_size_bytes
+    return {"type": engine.precision, "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
+            "workspace": "no workspace limit" if limit >= MAX_WORKSPACE_BYTES else f"workspace {bytes_text(limit)}",
+            "native": f"native segment {'kept' if engine.native_segment else 'removed'}"}
 
 
 def _borders(engine):
@@ -276,8 +283,7 @@ def _table(console, title, columns, rows, more=0, what=""):
 
     shown = _output.table(title, columns, [["" if cell is None else escape(str(cell)) for cell in row] for row in rows])
     for column in shown.columns:
-        # A name is something to copy; what can be long without harm is folded instead.
-        column.no_wrap = column.header in ("engine op", "signature", "type", "batch", "native", "workspace")
+        column.no_wrap = column.header == "engine op"  # a name to copy
     console.print(shown)
     _more(console, more, what)
 
@@ -290,7 +296,7 @@ def _more(console, count, what):
 def _label(console, label, text):
     from rich.text import Text
 
-    console.print(Text.assemble((label, "bold"), text))
+    console.print(Text.assemble((label, "bold"), text), soft_wrap=text.startswith(":"))
 
 
 def _say(console, text, style=None):

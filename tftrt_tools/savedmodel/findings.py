@@ -59,7 +59,7 @@ def _of_loading(seen):
         if implicit and count > kept:
             yield Finding(engine, f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
                           "convert again with --maximum_cached_engines=" + str(count))
-    for engine in sorted(files - set(seen.loads)):
+    for engine in sorted(files & {one.name for one in seen.engines} - set(seen.loads)):
         yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", _AGAIN)
 
 
@@ -93,8 +93,10 @@ def _of_manifest(seen):
         yield Finding(name, "the graph has it, and the manifest does not list it", _AGAIN)
     for name in sorted(there.keys() & listed.keys()):
         now = there[name].to_dict()
+        if not there[name].native_segment:
+            del now["ops"]  # it went with the segment, which has a finding already
         for field, words in _COMPARED.items():
-            if field in listed[name] and listed[name][field] != now[field]:
+            if field in now and field in listed[name] and listed[name][field] != now[field]:
                 yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", _AGAIN)
     yield from _of_signatures(seen)
 
@@ -122,9 +124,9 @@ def _of_built(seen):
             sizes.setdefault(one["name"], []).append(one["bytes"])
     if not settings.get("save_engines", True):
         sizes = {}
-    sound = {file.engine for file in seen.engine_files if not file.problem}
+    # Files that are broken, or that belong to no engine op, have a finding already.
     broken = {file.engine for file in seen.engine_files if file.problem}
-    for name in sorted((sizes.keys() | sound) - broken):
+    for name in sorted({one.name for one in seen.engines} - broken):
         saved = [asset.bytes for asset in seen.assets(name)]
         if sorted(saved) != sorted(sizes.get(name, [])):
             told = _engines(sizes.get(name, []))
