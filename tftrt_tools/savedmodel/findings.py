@@ -45,7 +45,7 @@ def _fits(asset, engine):
 
 
 def _shape_fits(shape, wanted):
-    return len(shape) == len(wanted) and all(want in (None, got) for got, want in zip(shape, wanted, strict=True))
+    return len(shape) == len(wanted) and all(None in (want, got) or want == got for got, want in zip(shape, wanted, strict=True))
 
 
 def _of_loading(seen):
