@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks import _loop, _report, _stats, engine_efficiency, latency
+from benchmarks import _loop, _process, _report, _stats, convert_overhead, engine_efficiency, latency
 
 
 def test_quantile_is_a_measured_value():
@@ -210,3 +210,45 @@ def test_a_shape_without_a_profile_is_refused():
         side.Context(FakeCuda(), FakeEngine(side.trt, True), (2, 4, 4, 3))
     with pytest.raises(RuntimeError, match="takes"):
         side.Context(FakeCuda(), FakeEngine(side.trt, False), (2, 4, 4, 3))
+
+
+def test_every_benchmark_says_what_it_is_and_what_it_needs(capsys):
+    from benchmarks import __main__ as listing
+
+    assert listing.main(["--list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in listed] == listing.names()
+    assert {"convert_overhead", "engine_efficiency", "latency"} <= set(listing.names())
+    assert all(len(line) > 30 for line in listed)
+
+
+def test_benchmarks_without_a_gpu_are_skipped_with_the_reason(monkeypatch, capsys):
+    from benchmarks import __main__ as listing
+
+    monkeypatch.setattr(listing._report, "gpu", lambda: None)
+    monkeypatch.setattr(listing, "_ran", lambda name: name == "convert_overhead")
+    assert listing.main([]) == 0
+    assert "latency: " in (out := capsys.readouterr().out) and out.count("[skipped: it needs an NVIDIA GPU") == 2
+
+
+def test_overhead_ratios_pair_the_two_sides_of_a_round():
+    rows = [{f"{side}_{key}": value * (1.5 if side == "tftrt" else 1) for side in convert_overhead.SIDES
+             for key in ("wall_s", "cpu_s", "largest_mb", "tree_mb")} | {"bare_inside_s": 1.0, "tftrt_steps": {"saving": 2.0}}
+            for value in (2.0, 4.0)]
+    ratios = convert_overhead.summarize(rows)
+    assert ratios["time"]["median"] == 1.5 and ratios["largest process"]["bare"] == 3.0
+    assert "saving 2.00" in convert_overhead.summary(ratios, rows)
+
+
+def test_steps_last_until_the_next_one_begins():
+    assert convert_overhead._steps([["start", 0.0], ["loading", 1.0], ["loading", 1.5], ["end", 4.0]]) == {"start": 1.0, "loading": 3.0}
+
+
+def test_a_process_tree_is_measured_whole(tmp_path):
+    import sys
+
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(60 << 20); import time; time.sleep(0.3)'])"
+    done = _process.run([sys.executable, "-c", code], tmp_path, None)
+    assert done["largest_mb"] > 60 and done["tree_mb"] > 60 and done["wall_s"] > 0 and done["cpu_s"] > 0
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        _process.run([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, None)
