@@ -148,11 +148,14 @@ def _tftrt(request):
             if workers > 1:
                 for way, make in (("NumPy to NumPy", model.numpy_call), ("input on GPU, answer to host", model.device_call)):
                     _add(results, request, batch, way, _loop.measure([make(array) for _ in range(workers)], batch, request["seconds"]))
+    for batch in request["batches"]:
+        # Last: an executor that hardly anyone uses may refuse the model, or hang.
+        call = _single_threaded(model.device_call(images(batch, request["size"])))
+        measured = _attempt(_loop.measure, [call], batch, request["seconds"])
+        _add(results, request, batch, "input on GPU, single-threaded executor", measured)
 
 
 def _ways(model, array, request):
-    import tensorflow as tf
-
     batch, seconds = len(array), request["seconds"]
 
     def closed(call, repeated=1):
@@ -162,9 +165,6 @@ def _ways(model, array, request):
     yield "NumPy to NumPy", closed(model.numpy_call(array))
     yield "input on GPU, answer to host", closed(model.device_call(array))
     yield "the same past the signature wrapper", closed(model.flat_call(array))
-    with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
-        # The executor is chosen for each calling thread, and the closed loop has its own: so it is chosen in the call.
-        yield "the same, single-threaded executor", _attempt(lambda: closed(_single_threaded(model.device_call(array))))
     dispatch = _stats.summary(model.dispatch_seconds(array, 200))
     yield "until the call returns, not awaited", {"workers": 1, **dispatch}
     yield "50 calls in a loop on the device", _attempt(lambda: closed(model.loop_call(array), _LOOP_CALLS))
@@ -172,6 +172,7 @@ def _ways(model, array, request):
 
 
 def _single_threaded(call):
+    """`call` under TensorFlow's other executor, which is chosen for each thread: so inside the call."""
     import tensorflow as tf
 
     def inside():
@@ -181,9 +182,9 @@ def _single_threaded(call):
     return inside
 
 
-def _attempt(measure):
+def _attempt(measure, *arguments):
     try:
-        return measure()
+        return measure(*arguments)
     except Exception as error:  # a variant that this TensorFlow refuses is a finding, not the end of the run
         return {"error": " ".join(str(error).split())[:200]}
 
