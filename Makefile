@@ -36,7 +36,7 @@ $(STAMP): setup.cfg constraints.txt pyproject.toml
 	@echo '$(CURDIR)' > $@
 
 test: $(STAMP) lint
-	$(PY) -m pytest -m "not gpu" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 -m "not gpu" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

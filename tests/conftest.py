@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
     """Run the command as a user would. Returns: CompletedProcess with text output."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
     return subprocess.run([sys.executable, "-m", "tftrt_tools", *map(str, arguments)], capture_output=True, text=True,
                           env=environment, cwd=cwd or ROOT, timeout=timeout, check=False)
 
@@ -32,6 +33,14 @@ def _no_gpu():
 
     capability = stack.diagnose(60).can("build")
     return "" if capability.can else f"no usable GPU: {capability.cause}"
+
+
+def pytest_runtest_logreport(report):
+    """Keep each failure at once where TFTRT_TEST_FAILURES names a file: a run on a borrowed GPU may end before its summary."""
+    path = os.environ.get("TFTRT_TEST_FAILURES")
+    if path and "PYTEST_XDIST_WORKER" not in os.environ and (report.failed or report.when == "call"):
+        with open(path, "a") as file:
+            file.write(f"{report.outcome} {report.duration:.1f} s {report.nodeid}\n{report.longreprtext[-3000:] if report.failed else ''}")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -81,7 +81,9 @@ def test_every_sample_model_converted_without_a_gpu_runs_here(name, zoo_model, t
     done = convert(zoo_model(name), tmp_path / "out", "--precision_mode=FP16", *FLAGS[name], env=NO_GPU)
     assert done["gpu"] is None
     data = saved_inputs(tmp_path / "data.npz", name, batch=8)
-    code, said, error = verify(zoo_model(name), tmp_path / "out", f"--data={data}", "--batch_size=8", "--allow_builds")
+    # Random weights have thin margins between the first two classes: these are judged by the error of their logits alone.
+    bounds = ["--thresholds=top1>=0"] if name in ("resnet50", "mobilenet_v2") else []
+    code, said, error = verify(zoo_model(name), tmp_path / "out", f"--data={data}", "--batch_size=8", "--allow_builds", *bounds)
     assert said, error
     worst = min((one["snr_db"] for one in said["comparisons"] if isinstance(one["snr_db"], float)), default=None)
     report(test="converted without a GPU", model=name, engines=done["engine_count"], coverage=done["coverage"], worst_snr_db=worst,
@@ -220,6 +222,8 @@ def test_mixed_precision_engines_run(zoo_model, tmp_path):
     code, result, error = verify(zoo_model("digits_cnn"), tmp_path / "out")
     assert code == 0, (result or {}).get("problems", error)
     assert len(result["engine_runs"]) == said["engine_count"] >= 2
+    inspected = run_tftrt("inspect", tmp_path / "out", "--check")
+    assert inspected.returncode == 0, inspected.stdout
 
 
 def test_the_precision_set_on_the_op_is_what_tensorrt_builds(zoo_model, tmp_path):

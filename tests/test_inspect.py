@@ -326,7 +326,7 @@ def built_once(converted, tmp_path_factory):
     """A model that carries two engines and loads them, with a manifest that says so: all that a GPU would have left."""
     import tensorflow as tf
 
-    from tftrt_tools.conversion import tf_private
+    from tftrt_tools import tf_private
 
     source, folder = converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("built")
     engine, = look(source).engines

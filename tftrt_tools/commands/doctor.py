@@ -1,4 +1,4 @@
-"""tftrt doctor [--require=convert,build,run]
+"""usage: tftrt doctor [--flags]
 
 What this machine can do with TF-TRT, and for each "no" the one line that mends it:
   convert  rewrite a SavedModel (no GPU needed)

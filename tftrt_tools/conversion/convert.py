@@ -12,8 +12,8 @@ import tempfile
 
 import tensorflow as tf
 
-from tftrt_tools import errors, progress
-from tftrt_tools.conversion import engines, graph_pass, tf_private
+from tftrt_tools import errors, progress, tf_private
+from tftrt_tools.conversion import engines, graph_pass
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module

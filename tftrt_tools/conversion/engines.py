@@ -6,8 +6,7 @@ import time
 
 import tensorflow as tf
 
-from tftrt_tools import errors, progress
-from tftrt_tools.conversion import tf_private
+from tftrt_tools import errors, progress, tf_private
 from tftrt_tools.conversion.result import BuiltEngine
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import engine_assets, graph, loading

@@ -5,8 +5,8 @@ import dataclasses
 import os
 import re
 
-from tftrt_tools import errors, native_log
-from tftrt_tools.conversion import pass_log, tf_private
+from tftrt_tools import errors, native_log, tf_private
+from tftrt_tools.conversion import pass_log
 from tftrt_tools.savedmodel import graph
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.

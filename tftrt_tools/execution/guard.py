@@ -9,7 +9,7 @@ def refuse_foreign_engines(model):
     manifest = passport.read(model, passport.MANIFEST)
     if not manifest or not manifest.get("gpu") or not engine_assets.read(model):
         return
-    from tftrt_tools.conversion import tf_private
+    from tftrt_tools import tf_private
     from tftrt_tools.execution import gpu
 
     here = gpu.seen()

@@ -58,7 +58,7 @@ def profiled(function):
 
 
 def _count(folder):
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    from tftrt_tools.tf_private import xplane_pb2
 
     counts = collections.Counter()
     for path in pathlib.Path(folder).rglob("*.xplane.pb"):

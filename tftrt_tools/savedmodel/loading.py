@@ -78,7 +78,7 @@ def _mend(error):
     text = str(error)
     if "Op type not registered" in text or "No OpKernel" in text:
         return "the model needs an op that this TensorFlow build or machine lacks"
-    if "variables" in text or "checkpoint" in text.lower() or "data loss" in text.lower() or "DATA_LOSS" in text or "Read less bytes" in text:
+    if any(sign in text.lower() for sign in ("variables", "checkpoint", "data loss", "data_loss", "read less bytes")):
         return "its variables are missing or damaged: copy the whole SavedModel again"
     return "check that TensorFlow's own tf.saved_model.load accepts it"
 

@@ -15,6 +15,7 @@ from tensorflow.python.eager import wrap_function
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.util import nest
+from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace
 
 CHECKED_VERSIONS = ("2.14.1",)
 
@@ -67,15 +68,18 @@ def freeze(function):
     # A TF1 export's collections name initializers that the signature's graph does not hold; grappler would refuse it.
     for name in list(function.graph.collections):
         function.graph.clear_collection(name)
-    frozen = convert_to_constants.convert_variables_to_constants_v2(function)
-    left = {tensor.name for tensor in frozen.inputs if tensor.dtype == tf.resource}
-    # The function loses its captures here; a lookup table would become an input that no caller can feed.
-    captures = {inner.name.split(":")[0]: outer for outer, inner in function.graph.captures if inner.name in left}
-    inputs = [tensor.name for tensor in frozen.inputs if tensor.name not in left]
-    graph_def = frozen.graph.as_graph_def()
+    # convert_variables_to_constants_v2 would wrap the graph into a function only for us to take it out again: most of its time.
+    data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
+    graph_def, converted = convert_to_constants._replace_variables_by_constants(data)
+    gone = {function.graph.internal_captures[index].name for index in converted}
+    remaining = [tensor for tensor in function.inputs if tensor.name not in gone]
+    # What is left of the captures are lookup tables; as plain inputs no caller could feed them.
+    tables = {tensor.name for tensor in remaining if tensor.dtype == tf.resource}
+    captures = {inner.name.split(":")[0]: outer for outer, inner in function.graph.captures if inner.name in tables}
     for node in graph_def.node:
         node.device = ""
-    return graph_def, inputs, [tensor.name for tensor in frozen.outputs], captures
+    inputs = [tensor.name for tensor in remaining if tensor.name not in tables]
+    return graph_def, inputs, [tensor.name for tensor in function.outputs], captures
 
 
 def meta_graph(graph_def, preserved):

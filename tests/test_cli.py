@@ -1,0 +1,74 @@
+"""The command line as a whole: help, mistypes, light start, interrupts of the parent."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.test_convert import assert_clear
+from tftrt_tools import cli, errors
+
+
+def loaded_modules(*arguments):
+    """Modules that one run of the command imports in its own process."""
+    code = f"import sys\nfrom tftrt_tools import cli\ncode = cli.main({list(map(str, arguments))!r})\nprint('\\n@' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    return set(done.stdout.rsplit("@", 1)[1].split())
+
+
+def test_help_lists_every_command_and_loads_next_to_nothing(tftrt):
+    done = tftrt("--help")
+    assert done.returncode == 0 and all(f"\n  {name} " in done.stdout for name in cli.COMMANDS)
+    assert not {"tensorflow", "numpy", "rich", "absl"} & loaded_modules("--help")
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_each_command_helps_without_tensorflow(command, tftrt):
+    done = tftrt(command, "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"usage: tftrt {command}") and "--json" in done.stdout
+    assert not {"tensorflow", "numpy"} & loaded_modules(command, "--help")
+
+
+def test_the_working_commands_keep_tensorflow_out_of_their_own_process(zoo_model, converted, tmp_path):
+    source, target = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    for arguments in (("convert", f"--input_saved_model_dir={source}", "--dry_run"), ("inspect", source), ("verify", source, target, "--nowrite")):
+        assert "tensorflow" not in loaded_modules(*arguments)
+
+
+def test_no_command_is_wrong_usage(tftrt):
+    done = tftrt()
+    assert done.returncode == 2 and done.stdout.startswith("usage:")
+
+
+def test_mistypes_are_guessed(tftrt):
+    assert_clear(tftrt("convrt"), 2, "did you mean `tftrt convert`?")
+    assert_clear(tftrt("frobnicate"), 2, "no command 'frobnicate'")
+    assert_clear(tftrt("inspect", "--minimum_segmnt_size=3"), 2, "minimum_segment_size")
+
+
+def test_version(tftrt):
+    assert tftrt("--version").stdout.startswith("tftrt-tools ")
+
+
+def test_json_on_stdout_is_json_alone(tftrt, zoo_model):
+    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-")
+    assert json.loads(done.stdout)["kind"] == "conversion" and "Signatures" in done.stderr
+
+
+def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
+    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", f"--json={tmp_path}/no/such/file.json")
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "No such file" in done.stderr
+
+
+def test_flags_from_a_file(tftrt, zoo_model, tmp_path):
+    (tmp_path / "flags").write_text(f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n")
+    done = tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")
+    assert json.loads(done.stdout)["settings"]["precision_mode"] == "FP16"
+
+
+def test_errors_cross_the_process_border_whole():
+    for kind in (errors.TftrtError, errors.UsageError, errors.CheckFailed):
+        back = errors.from_dict(kind("cause", "mend").to_dict())
+        assert (type(back), back.cause, back.mend, back.exit_code) == (kind, "cause", "mend", kind.exit_code)

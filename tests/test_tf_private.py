@@ -1,0 +1,32 @@
+"""TensorFlow's private names stay in one file, and that file is used with TensorFlow versions that someone has checked."""
+
+import re
+
+import tensorflow as tf
+
+from tests.conftest import ROOT
+from tftrt_tools import tf_private
+
+# stack/probe.py runs in broken installations, where importing tf_private would be the first thing to fail.
+ALLOWED = {"tftrt_tools/tf_private.py", "tftrt_tools/stack/probe.py"}
+PRIVATE = re.compile(r"^\s*(from|import) tensorflow\.(python|compiler|tsl)\b", re.MULTILINE)
+
+
+def test_this_tensorflow_was_checked():
+    """Another version: check what each name in tf_private does there, by running, then add it to CHECKED_VERSIONS."""
+    assert tf.__version__ in tf_private.CHECKED_VERSIONS
+
+
+def test_no_other_file_imports_private_names():
+    found = {str(path.relative_to(ROOT)) for path in (ROOT / "tftrt_tools").rglob("*.py") if PRIVATE.search(path.read_text())}
+    assert found == ALLOWED
+
+
+def test_what_the_private_names_are_relied_on_for():
+    linked, loaded = tf_private.tensorrt_versions()
+    assert linked == "8.4.3" and loaded == "8.5.3"
+    assert {"Conv2D", "MatMul"} <= tf_private.registered_converters()
+    rewriter = tf_private.trt_convert._get_tensorrt_rewriter_config(
+        tf_private.trt_convert.DEFAULT_TRT_CONVERSION_PARAMS, is_dynamic_op=True)
+    # The pass leaves exactly this one out; were it renamed, conversions would depend on the machine again.
+    assert "layout" in rewriter.optimizers
