@@ -165,7 +165,7 @@ def bad_data(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("file", "says"), [
-    ("nothing.npz", "no such file"), ("name.npz", "'picture' that is no input"), ("shape.npz", "has shape 4x7x8x1"),
+    ("nothing.npz", "no such file"), ("name.npz", "'picture' that is no input"), ("shape.npz", "has shape [4,7,8,1]"),
     ("text.npz", "takes float32"), ("nan.npz", "holds NaN or Inf"), ("empty.npz", "is empty"), ("objects.npy", "no readable"),
     ("garbage.npz", "no readable")])
 def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file, says):
@@ -175,7 +175,7 @@ def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file,
 
 @pytest.mark.parametrize(("flags", "says"), [
     (("--shapes=image:1x9x9x1",), "refuses"), (("--thresholds=snr>=3",), "--thresholds"), (("--signature_keys=none",), "no signature"),
-    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "--ranges"),
+    (("--thresholds=serving_default/nothing:snr_db>=3",), "no output"), (("--ranges=image:3:1",), "--ranges"), (("--ranges=imag:0:1",), "no input 'imag'"), (("--labels=x.npy",), "--labels needs --data"),
     (("--thresholds=serving_default/probabilities:mismatches<=0",), "does not apply")])
 def test_bad_flags_are_one_clear_line(tftrt, zoo_model, converted, flags, says):
     done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite")

@@ -119,8 +119,8 @@ def _cut(signature, arrays, specs, batch_sizes):
         part = {name: array[start:start + size] if array.ndim else array for name, array in arrays.items()}
         for spec in specs:
             if not spec.accepts(part[spec.name].shape):
-                shape = "x".join(map(str, part[spec.name].shape))
-                raise errors.UsageError(f"the data of input {spec.name!r} has shape {shape} a call", f"{signature!r} takes {spec.text()}")
+                shape = ",".join(map(str, part[spec.name].shape))
+                raise errors.UsageError(f"the data of input {spec.name!r} has shape [{shape}] a call", f"{signature!r} takes {spec.text()}")
         calls.append(run.Call(signature, part))
         start += size
     return calls, total - start

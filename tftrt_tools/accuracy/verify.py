@@ -10,7 +10,7 @@ import numpy as np
 from tftrt_tools import __version__, child, errors, progress
 from tftrt_tools.accuracy import data, metrics, thresholds
 from tftrt_tools.execution import coverage, run
-from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.savedmodel import describe, files, passport, signatures
 
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
@@ -93,10 +93,12 @@ def verify(original, converted, options):
     files.check(original)
     files.check(converted)
     wanted = thresholds.parse(options.thresholds)
+    if options.labels and not options.data:
+        raise errors.UsageError("--labels needs --data: random inputs have no right class", "add --data with the rows the labels speak of")
     first, second = describe.describe(original, converted)
     if first.engines:
         raise errors.UsageError(f"the original {original} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
-    names = _signatures(first, options)
+    names = signatures.chosen(list(first.inputs), options.signature_keys)
     structure = _structure(first, second, names)
     names = [name for name in names if name in second.inputs]
     manifest = passport.read(converted, passport.MANIFEST) or {}
@@ -123,13 +125,6 @@ def verify(original, converted, options):
         options.seed, accuracy)
 
 
-def _signatures(first, options):
-    for key in options.signature_keys:
-        if key not in first.inputs:
-            raise errors.UsageError(f"no signature {key!r} in the original", "signatures here: " + ", ".join(first.inputs))
-    return [name for name in first.inputs if not options.signature_keys or name in options.signature_keys]
-
-
 def _structure(first, second, names):
     """What the converted model lacks or names otherwise."""
     problems = []
@@ -154,8 +149,8 @@ def _calls(first, names, manifest, options, folder):
         found, dropped = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
     sources = {name: "data" if name in found else "random" for name in names}
     missing = {name: specs[name] for name in names if name not in found}
-    declared = _shapes(manifest, missing, options)
-    ranges = data.parse_ranges(options.ranges)
+    declared = _shapes(manifest, specs, options)
+    ranges = _ranges(options, specs)
     for name, inputs_of in missing.items():
         shapes = declared.get(name) or data.default_shapes(name, inputs_of)
         found[name] = data.random_calls(name, inputs_of, shapes, options.seed, ranges)
@@ -201,9 +196,18 @@ def _declared(manifest):
 def _shapes(manifest, specs, options):
     """Shapes for random inputs: --shapes, else those the engines were built for."""
     if options.shapes:
-        return data.declared_shapes(options.shapes, specs) if specs else {}
+        return data.declared_shapes(options.shapes, specs)
     return {one["name"]: [{name: tuple(shape) for name, shape in call.items()} for call in one["calls"]]
             for one in _declared(manifest) if one["name"] in specs}
+
+
+def _ranges(options, specs):
+    ranges = data.parse_ranges(options.ranges)
+    known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
+    for name in ranges:
+        if name not in known:
+            raise errors.UsageError(f"--ranges: no input {name!r}", "inputs here: " + ", ".join(sorted(known)))
+    return ranges
 
 
 def _run_converted(converted, saved, folder, options):

@@ -1,10 +1,9 @@
 """Where a command's result goes: tables for people, JSON for machines. Both are made from the same typed result."""
 
 import json
-import os
-import pathlib
 import sys
-import tempfile
+
+from tftrt_tools import whole_file
 
 
 def console(json_path):
@@ -25,15 +24,12 @@ def write_json(result, json_path):
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    path = pathlib.Path(json_path)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="." + path.name, delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    whole_file.write_text(json_path, text)
+
+
+def counted(number, noun):
+    """Such as "1 engine op" or "2 engine ops"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def table(title, columns, rows):

@@ -133,7 +133,8 @@ def _print(done, json_path):
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
     saved = any(one.built for one in done.signatures) and done.settings.save_engines
     engines = "engines built and saved" if saved else "no engines saved: the target builds them on its first requests"
-    console.print(f"{done.settings.precision_mode}, {len(done.engines)} engine ops, {done.coverage:.1%} of the computing ops; converted "
+    count = _output.counted(len(done.engines), "engine op")
+    console.print(f"{done.settings.precision_mode}, {count}, {done.coverage:.1%} of the computing ops; converted "
                   f"{where}, TensorRT {done.versions['tensorrt']}; {engines}", markup=False)
     if done.output:
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)

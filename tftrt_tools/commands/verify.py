@@ -78,14 +78,15 @@ def _print(done, json_path):
     columns = ["output", "type", ">max abs", ">max rel", ">RMSE", ">cosine", ">SNR dB", ">top-1 same", ">equal", "within bounds"]
     console.print(_output.table("Answers of the converted model against the original", columns, rows))
     inputs = ", ".join(f"{name}: {done.samples[name]} rows of {done.sources[name]}" for name in done.sources)
-    console.print(f"{done.calls} calls ({inputs}); evidence: {done.evidence}", markup=False)
+    console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
     if done.accuracy:
         console.print("accuracy on {labels} labels ({output}): original {original:.2%}, converted {converted:.2%}".format(**done.accuracy))
     if done.mode == "gpu" and done.engine_runs:
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
-        console.print(f"{sum(done.engine_runs.values())} engine runs of {len(done.engine_runs)} engines{built}", markup=False)
+        runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
+        console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}", markup=False)
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")

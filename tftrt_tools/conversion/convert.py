@@ -17,7 +17,7 @@ from tftrt_tools.conversion import engines, graph_pass
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import graph, loading
+from tftrt_tools.savedmodel import graph, loading, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -38,7 +38,7 @@ def job(request):
     source = pathlib.Path(request["source"])
     progress.say("loading the model")
     model = loading.load(source, settings.tags)
-    chosen = _chosen(model.root, settings)
+    chosen = signatures.chosen(list(model.root.signatures), settings.signature_keys)
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     prefix = _prefix(source, settings)
@@ -59,16 +59,6 @@ def job(request):
             progress.say("saving")
             _save(model, functions, resources, source, pathlib.Path(request["output"]))
     return {"signatures": [result.to_dict() for result in results], "versions": _versions(), "gpu": gpu}
-
-
-def _chosen(root, settings):
-    names = list(root.signatures)
-    if not names:
-        raise errors.UsageError("the model has no signatures", "export it with signatures, e.g. Keras's model.export(path)")
-    for key in settings.signature_keys:
-        if key not in names:
-            raise errors.UsageError(f"no signature {key!r}", "signatures here: " + ", ".join(names))
-    return [name for name in names if not settings.signature_keys or name in settings.signature_keys]
 
 
 def _prefix(source, settings):
@@ -117,9 +107,9 @@ def _save(model, functions, resources, source, output):
     root = model.root
     if resources:
         root.trt_engine_resources = resources
-    signatures = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
+    functions = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
     try:
-        tf.saved_model.save(root, str(output), signatures=signatures)
+        tf.saved_model.save(root, str(output), signatures=functions)
     except (tf.errors.OpError, OSError) as error:
         raise _save_error(error, output) from None
     loading.restore_declarations(output, model)

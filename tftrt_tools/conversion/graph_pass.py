@@ -146,7 +146,8 @@ def _reason(node, log, native, settings):
     for cluster in log.clusters:
         if node.name in cluster.nodes:
             if cluster.effective is not None:
-                reason = f"its segment has {cluster.effective} nodes, fewer than minimum_segment_size={settings.minimum_segment_size}"
+                size = f"{cluster.effective} node{'' if cluster.effective == 1 else 's'}"
+                reason = f"its segment has {size}, fewer than minimum_segment_size={settings.minimum_segment_size}"
             else:
                 reason = f"its segment is not among the {settings.max_engines} largest (max_engines), or has no input that varies"
             return pass_log.LeftOut(node.name, node.op, reason)

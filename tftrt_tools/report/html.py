@@ -1,9 +1,6 @@
 """The verification report: one HTML file that needs nothing else."""
 
-import os
-import pathlib
-import tempfile
-
+from tftrt_tools import whole_file
 from tftrt_tools.report import plots
 
 
@@ -24,13 +21,4 @@ def write_verification(done, manifest, path, timing=None):
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
         latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses})
-    path = pathlib.Path(path)
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix="." + path.name)
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(page)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    whole_file.write_text(path, page)

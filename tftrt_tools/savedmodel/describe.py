@@ -3,10 +3,9 @@
 import dataclasses
 
 from tftrt_tools import child
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.shapes import InputSpec
-
-_INIT = "__saved_model_init_op"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +37,9 @@ def job(request):
     found = []
     for model in request["models"]:
         meta = loading.meta_graph(loading.read_proto(model))
-        signatures = {name: one for name, one in sorted(meta.signature_def.items()) if name != _INIT}
-        found.append({"inputs": {name: _specs(one.inputs) for name, one in signatures.items()},
-                      "outputs": {name: _specs(one.outputs) for name, one in signatures.items()},
+        known = signatures.definitions(meta)
+        found.append({"inputs": {name: _specs(one.inputs) for name, one in known.items()},
+                      "outputs": {name: _specs(one.outputs) for name, one in known.items()},
                       "engines": [engine.to_dict() for engine in graph.engine_ops(meta.graph_def)],
                       "tags": list(meta.meta_info_def.tags)})
     return found

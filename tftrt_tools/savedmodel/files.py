@@ -6,7 +6,8 @@ import pathlib
 
 from tftrt_tools import errors
 
-PASSPORT = pathlib.PurePosixPath("assets.extra/tftrt")
+EXTRAS = "assets.extra"
+PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -52,10 +53,11 @@ def _check_variables(path):
 
 
 def listing(path):
-    """Relative POSIX paths of the model's files, sorted; the passport is not part of the model."""
+    """Relative POSIX paths of the model's files, sorted. Extras (the passport, warm-up requests) do not change its answers and are left
+    out."""
     path = pathlib.Path(path)
     files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    return sorted(name.as_posix() for name in files if PASSPORT not in pathlib.PurePosixPath(name).parents)
+    return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
 
 
 def digest(path):

@@ -1,11 +1,9 @@
 """The evidence that a model carries with it, in assets.extra/tftrt: what was done to it, and whether it is right."""
 
 import json
-import os
 import pathlib
-import tempfile
 
-from tftrt_tools import errors
+from tftrt_tools import errors, whole_file
 from tftrt_tools.savedmodel import files
 
 SCHEMA_VERSION = 1
@@ -41,14 +39,4 @@ def write(model, name, document):
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(document, dict):
         document = json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2) + "\n"
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix="." + name)
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(document)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
+    whole_file.write_text(path, document)

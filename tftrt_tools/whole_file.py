@@ -1,0 +1,24 @@
+"""Files that are written whole or not at all."""
+
+import os
+import pathlib
+import tempfile
+
+
+def write_text(path, text):
+    """Put `text` into `path` by one rename; readable like a file that was simply opened. Raises: OSError."""
+    path = pathlib.Path(path)
+    try:
+        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
