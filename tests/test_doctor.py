@@ -444,6 +444,32 @@ def test_the_quick_check_refuses_with_cause_and_mend(fake):
     assert RECOMMENDED in done.stdout
 
 
+def working_command(python, *arguments):
+    """Run a command that needs TensorFlow in an environment; returns its stderr lines, of which there must be two."""
+    done = subprocess.run([python, "-m", "tftrt_tools", *map(str, arguments)], text=True, capture_output=True, timeout=120,
+                          env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
+    assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 2, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def looks_like_a_model(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").write_bytes(b"\x08\x01")
+    return tmp_path / "model"
+
+
+def test_the_working_commands_say_what_is_missing(fake, bare, looks_like_a_model, tmp_path):
+    convert = "convert", f"--input_saved_model_dir={looks_like_a_model}", f"--output_saved_model_dir={tmp_path / 'out'}"
+    python, _ = bare
+    assert "TensorFlow is not installed" in working_command(python, *convert)
+    for command in (("inspect", looks_like_a_model), ("verify", looks_like_a_model, looks_like_a_model)):
+        said = working_command(python, *command)
+        assert "TensorFlow" in said and "tftrt doctor" in said or "pip install" in said
+    assert "2.17 was the last release with it" in working_command(fake("tensorflow", "2.18.0"), *convert)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
 def test_the_matrix_has_every_release_with_tf_trt():
     assert list(versions.RELEASES) == [(2, minor) for minor in range(versions.OLDEST[1], versions.NEWEST[1] + 1)]
     assert versions.release(versions.RECOMMENDED).tensorrt == 8

@@ -182,8 +182,12 @@ def _serve(fd, target):
             send({"error": errors.from_os_error(error).to_dict()})
         except MemoryError:
             send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
-        except BaseException:
-            send({"bug": traceback.format_exc()})
+        except BaseException as error:
+            if isinstance(error, ImportError) and (error.name or "").startswith("tensorflow"):
+                missing = errors.TftrtError(f"TensorFlow is missing or not the one needed: {error}", "`tftrt doctor` says what mends it")
+                send({"error": missing.to_dict()})
+            else:
+                send({"bug": traceback.format_exc()})
 
 
 if __name__ == "__main__":
