@@ -36,7 +36,7 @@ def _no_gpu():
 
 
 def pytest_runtest_logreport(report):
-    """Keep each failure at once where TFTRT_TEST_FAILURES names a file: a run on a borrowed GPU may end before its summary."""
+    """Keep each failure at once where TFTRT_TEST_FAILURES names a file: a run with a time limit may end before its summary."""
     path = os.environ.get("TFTRT_TEST_FAILURES")
     if path and "PYTEST_XDIST_WORKER" not in os.environ and (report.failed or report.when == "call"):
         with open(path, "a") as file:

@@ -294,6 +294,7 @@ FLAGS_REFUSED = {
     "strategy alone": (("--dynamic_shape_profile_strategy=Range",), "--use_dynamic_shape"),
     "regex": (("--keep_native_nodes=(",), "regular expression"),
     "regex without match": (("--keep_native_nodes=nothing",), "matches no node"),
+    "unknown op": (("--keep_native_ops=Conv3DD",), "did you mean Conv3D?"),
     "fp32 of fp32": (("--fp32_nodes=.*",), "no effect"),
     "signature": (("--signature_keys=serve",), "serving_default"),
     "shapes": (("--shapes=image:1by8",), "no shape"),

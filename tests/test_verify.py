@@ -194,6 +194,20 @@ def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):
     assert_clear(tftrt("verify", zoo_model("digits_cnn")), 2, "usage: tftrt verify ORIGINAL CONVERTED")
 
 
+def test_models_that_do_not_go_together(tftrt, zoo_model, converted):
+    done = tftrt("verify", zoo_model("ranker"), converted("digits_cnn", "--precision_mode=FP16"), "--nowrite")
+    assert_clear(done, 3, "no signature takes the same inputs in both models")
+
+
+def test_an_output_of_another_type_fails(tftrt, zoo_model, converted, copy):
+    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    proto = loading.read_proto(target)
+    proto.meta_graphs[0].signature_def["serving_default"].outputs["probabilities"].dtype = 2
+    (target / "saved_model.pb").write_bytes(proto.SerializeToString())
+    done = tftrt("verify", zoo_model("digits_cnn"), target)
+    assert done.returncode == 3 and "output 'probabilities' of 'serving_default' became float64, it was float32" in done.stdout
+
+
 def test_models_of_unknown_shape_ask_for_one(tftrt, zoo_model, converted):
     done = tftrt("verify", zoo_model("bert_encoder"), converted("bert_encoder", "--precision_mode=FP16"), "--nowrite")
     assert_clear(done, 2, "unknown dimensions")

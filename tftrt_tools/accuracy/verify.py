@@ -100,7 +100,10 @@ def verify(original, converted, options):
         raise errors.UsageError(f"the original {original} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
     names = signatures.chosen(list(first.inputs), options.signature_keys)
     structure = _structure(first, second, names)
-    names = [name for name in names if name in second.inputs]
+    names = [name for name in names if name in second.inputs and _types(second.inputs[name]) == _types(first.inputs[name])]
+    if not names:
+        raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
+                                 "check that CONVERTED was made from ORIGINAL")
     manifest = passport.read(converted, passport.MANIFEST) or {}
     with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
         calls = _calls(first, names, manifest, options, folder)
@@ -132,11 +135,17 @@ def _structure(first, second, names):
         if name not in second.inputs:
             problems.append(f"signature {name!r} is missing in the converted model")
             continue
-        for kind in ("inputs", "outputs"):
-            before, after = ({spec.name for spec in getattr(model, kind)[name]} for model in (first, second))
-            problems += [f"{name!r} lost its {kind[:-1]} {lost!r}" for lost in sorted(before - after)]
-            problems += [f"{name!r} has a new {kind[:-1]} {new!r}" for new in sorted(after - before)]
+        for kind in ("input", "output"):
+            before, after = (_types(getattr(model, kind + "s")[name]) for model in (first, second))
+            problems += [f"{name!r} lost its {kind} {lost!r}" for lost in before if lost not in after]
+            problems += [f"{name!r} has a new {kind} {new!r}" for new in after if new not in before]
+            problems += [f"{kind} {one!r} of {name!r} became {after[one]}, it was {before[one]}" for one in before
+                         if after.get(one, before[one]) != before[one]]
     return problems
+
+
+def _types(specs):
+    return {spec.name: spec.dtype for spec in specs}
 
 
 def _calls(first, names, manifest, options, folder):

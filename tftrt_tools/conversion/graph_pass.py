@@ -2,8 +2,11 @@
 
 import contextlib
 import dataclasses
+import difflib
 import os
 import re
+
+import tensorflow as tf
 
 from tftrt_tools import errors, native_log, tf_private
 from tftrt_tools.conversion import pass_log
@@ -71,6 +74,7 @@ def _check_no_writes(name, graph_def):
 
 def run(frozen, settings):
     """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions. Returns: PassResult."""
+    _check_ops(settings.keep_native_ops)
     native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
     high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
@@ -86,6 +90,15 @@ def clusters(frozen, settings):
     native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
     _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), "FP32", native)
     return log
+
+
+def _check_ops(names):
+    """An op type that TensorFlow does not know is a slip of the pen; TF-TRT would ignore it."""
+    for name in names:
+        if not hasattr(tf.raw_ops, name):
+            near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
+            raise errors.UsageError(f"--keep_native_ops: TensorFlow has no op {name!r}", f"did you mean {near[0]}?" if near else
+                                    "`tftrt inspect` lists the model's ops")
 
 
 def _matching(graph_def, pattern, flag):
