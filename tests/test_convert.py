@@ -132,6 +132,7 @@ def test_forbidding_builds_at_runtime_keeps_the_output_names(tftrt, zoo_model, c
     before, after = describe.describe(zoo_model("ranker"), target)
     assert after.outputs == before.outputs
     assert after.engines and not any(engine.allow_build_at_runtime for engine in after.engines)
+    assert not any(engine["allow_build_at_runtime"] for one in manifest(target)["signatures"] for engine in one["engines"])
 
 
 def test_settings_reach_every_engine_op(converted):

@@ -76,13 +76,13 @@ def _signature(name, frozen, settings, prefix, calls, folder):
     if not passed.engines:
         return result, None, {}
     graph_def = passed.graph_def
-    renamed = _unique_names(graph_def, prefix)
-    result = dataclasses.replace(result, engines=tuple(dataclasses.replace(
-        one, name=renamed.get(one.name, one.name), native_segment=renamed[one.name] + "_native_segment") for one in result.engines))
+    _unique_names(graph_def, prefix)
     built = {}
     if calls:
+        result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
         result, built = engines.build(frozen, graph_def, result, settings, calls, folder)
     graph.set_on_engines(graph_def, _allow_build_at_runtime=settings.allow_build_at_runtime)
+    result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
     converted = tf_private.rebuild(graph_def, frozen)
     return result, converted, built
 
@@ -100,7 +100,6 @@ def _unique_names(graph_def, prefix):
     functions = {function.signature.name: f"{prefix}_{function.signature.name}" for function in graph_def.library.function}
     functions.update({f"{old}_native_segment": f"{new}_native_segment" for old, new in names.items()})
     graph.rename(graph_def, names, functions)
-    return {graph.engine_name(old): new for old, new in names.items()}
 
 
 def _save(model, functions, resources, source, output):

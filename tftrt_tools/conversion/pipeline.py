@@ -19,7 +19,8 @@ from tftrt_tools.savedmodel import files, passport, staging
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """A finished conversion. output: None for a dry run; source_digest: of the input as given; seconds: wall time."""
+    """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
+    coverage.check saw, for each declared shape; seconds: wall time."""
 
     source: str
     output: str | None
@@ -28,7 +29,7 @@ class Conversion:
     signatures: tuple
     versions: dict
     gpu: dict | None
-    coverage_checked: tuple
+    shapes_served: tuple
     seconds: float
 
     @property
@@ -50,7 +51,7 @@ class Conversion:
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
-                "shapes_served": list(self.coverage_checked)}
+                "shapes_served": list(self.shapes_served)}
 
 
 def _now():
@@ -101,7 +102,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
                           answer["versions"], answer["gpu"], (), 0.0)
         _check_engines(done)
         if stage:
-            done = dataclasses.replace(done, coverage_checked=_check_shapes(stage, done))
+            done = dataclasses.replace(done, shapes_served=_check_shapes(stage, done))
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
