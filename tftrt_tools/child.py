@@ -85,7 +85,6 @@ def run(target, request, env=None, python=None, timeout=None, log_file=None):
         raise died
     if "error" in answer:
         error = errors.from_dict(answer["error"])
-        error.log = log
         raise error
     if "bug" in answer:
         raise ChildBug(answer["bug"])

@@ -3,7 +3,7 @@
 import io
 import math
 
-BLUE, ORANGE, GREEN, GREY, RED = "#0072B2", "#E69F00", "#009E73", "#999999", "#D55E00"
+BLUE, GREEN, GREY, RED = "#0072B2", "#009E73", "#999999", "#D55E00"
 _SNR_CEILING_DB = 160.0
 
 

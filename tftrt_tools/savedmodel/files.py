@@ -1,7 +1,6 @@
 """The files of a SavedModel, checked and digested without TensorFlow."""
 
 import hashlib
-import os
 import pathlib
 
 from tftrt_tools import errors
@@ -71,8 +70,3 @@ def digest(path):
             while chunk := stream.read(_CHUNK_BYTES):
                 whole.update(chunk)
     return "sha256:" + whole.hexdigest()
-
-
-def size_bytes(path):
-    """Bytes of all files below `path`."""
-    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)
