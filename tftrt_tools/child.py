@@ -84,8 +84,7 @@ def run(target, request, env=None, python=None, timeout=None, log_file=None):
     if died:
         raise died
     if "error" in answer:
-        error = errors.from_dict(answer["error"])
-        raise error
+        raise errors.from_dict(answer["error"])
     if "bug" in answer:
         raise ChildBug(answer["bug"])
     return Outcome(answer["result"], log)
