@@ -144,7 +144,8 @@ def _of_verification(seen):
         yield Finding("verify.json", "the model's files have changed since they were verified", _VERIFY)
     if seen.verification.get("passed") is False:
         problems = seen.verification.get("problems") or ["no reason given"]
-        yield Finding("verify.json", f"the verification failed: {problems[0]}", "its verify.json lists all that failed; convert again, or verify again with other bounds")
+        yield Finding("verify.json", f"the verification failed: {problems[0]}",
+                      "its verify.json lists all that failed; convert again, or verify again with other bounds")
 
 
 def _of_machine(seen, tensorrt, capabilities):
