@@ -125,3 +125,16 @@ def test_bad_bounds_are_usage_errors(flag):
 
 def test_accuracy_is_the_share_of_right_maxima():
     assert metrics.accuracy([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("mode", "precisions", "capability", "wanted"), [
+    ("native segments", ["FP16"], None, "rewrite"), ("gpu", [], "9.0", "rewrite"), ("gpu", ["FP32"], "7.5", "FP32"),
+    ("gpu", ["FP32"], "8.0", "TF32"), ("gpu", ["FP32", "FP16"], "9.0", "FP16"), ("gpu", ["INT8", "FP32"], "8.6", "INT8")])
+def test_the_coarsest_arithmetic_that_ran_decides_the_bounds(mode, precisions, capability, wanted):
+    import types
+
+    from tftrt_tools.accuracy import verify
+
+    answers = types.SimpleNamespace(mode=mode, gpu={"name": "a GPU", "compute_capability": capability} if capability else None)
+    model = types.SimpleNamespace(engines=[types.SimpleNamespace(precision=one) for one in precisions])
+    assert verify._arithmetic(answers, model) == wanted

@@ -16,16 +16,17 @@ from tftrt_tools import errors
 METRICS = {"max_abs": "<=", "max_rel": "<=", "mean_abs": "<=", "rmse": "<=", "cosine": ">=", "snr_db": ">=", "top1": ">=",
            "mismatches": "<="}
 # By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
-# FP32 engines use TF32 on Ampere and later (10 bits of mantissa, about 60 dB an operation); FP16 has as many and a smaller range.
-# INT8 is near 30 dB where calibration went well.
+# "TF32": what FP32 engines compute with on Ampere and later; it has FP16's 10 bits of mantissa and so its bounds (MobileNetV2 with
+# random weights, a hard case, came out at 41 dB). INT8 is near 30 dB where calibration went well.
 DEFAULTS = {
     "rewrite": {"snr_db": 80.0, "cosine": 0.99999},
-    "FP32": {"snr_db": 40.0, "cosine": 0.9999},
+    "FP32": {"snr_db": 60.0, "cosine": 0.99999},
+    "TF32": {"snr_db": 30.0, "cosine": 0.999},
     "FP16": {"snr_db": 30.0, "cosine": 0.999},
     "INT8": {"snr_db": 15.0, "cosine": 0.97},
 }
 # Top-1 is bounded only on data of the user's own: on random inputs many rows are near a tie.
-DEFAULT_TOP1 = {"rewrite": 0.999, "FP32": 0.995, "FP16": 0.98, "INT8": 0.95}
+DEFAULT_TOP1 = {"rewrite": 0.999, "FP32": 0.999, "TF32": 0.98, "FP16": 0.98, "INT8": 0.95}
 _ITEM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
 _EXAMPLE = "write --thresholds='snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'"
 

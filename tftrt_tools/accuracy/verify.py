@@ -12,6 +12,8 @@ from tftrt_tools.accuracy import data, metrics, thresholds
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 
+# The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
+_TF32_SINCE = 8.0
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
 
@@ -114,7 +116,7 @@ def verify(original, converted, options):
         progress.say("comparing")
         comparisons, broken = _compare(calls.calls, reference, answers, options.epsilon)
         accuracy = _accuracy(calls, reference, answers, comparisons, options)
-    arithmetic = _arithmetic(answers, second, manifest)
+    arithmetic = _arithmetic(answers, second)
     bounds = {one.name: thresholds.bounds(one, arithmetic, calls.sources[one.signature] == "data", wanted) for one in comparisons}
     unknown = [name for name in wanted if name and name not in bounds]
     if unknown:
@@ -243,11 +245,12 @@ def _compare(calls, reference, answers, epsilon):
     return [entry.result() for entry in found.values()], list(dict.fromkeys(broken))
 
 
-def _arithmetic(answers, second, manifest):
+def _arithmetic(answers, second):
     if answers.mode != "gpu" or not second.engines:
         return "rewrite"
     precisions = {engine.precision for engine in second.engines}
-    return next(one for one in ("INT8", "FP16", "FP32") if one in precisions)
+    lowest = next(one for one in ("INT8", "FP16", "FP32") if one in precisions)
+    return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest
 
 
 def _evidence(answers, second):
