@@ -163,6 +163,8 @@ def _death(code, log, timeout):
 
 def _serve(fd, target):
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Programs that native code starts (ptxas) must not hold the pipe open after this process has ended.
+    os.set_inheritable(fd, False)
     request = json.load(sys.stdin)
     with os.fdopen(fd, "w", buffering=1) as pipe:
 
