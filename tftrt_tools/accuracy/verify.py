@@ -1,13 +1,12 @@
 """The verification: the same inputs through the original and the converted model, the answers compared, the engines watched."""
 
 import dataclasses
-import datetime
 import pathlib
 import tempfile
 
 import numpy as np
 
-from tftrt_tools import __version__, child, errors, progress
+from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import data, metrics, thresholds
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.savedmodel import describe, files, passport, signatures
@@ -81,8 +80,7 @@ class Verification:
         plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
                   "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
                   "shapes": list(self.shapes)}
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        return {"kind": "verification", "tool": f"tftrt-tools {__version__}", "created": now, "passed": self.passed,
+        return {"kind": "verification", **passport.stamp(), "passed": self.passed,
                 "problems": list(self.problems), **plain}
 
 

@@ -25,8 +25,7 @@ def job(request):
     """Convert in this process.
 
     Args:
-      request: {"source": SavedModel directory, "output": empty directory or None for a dry run, "settings": Settings.to_dict(),
-        "tags": […]}.
+      request: {"source": SavedModel directory, "output": empty directory or None for a dry run, "settings": Settings.to_dict()}.
 
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None}.
     """

@@ -10,6 +10,7 @@ from tftrt_tools import errors, progress, tf_private
 from tftrt_tools.conversion.result import BuiltEngine
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import engine_assets, graph, loading
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
 def build(frozen, graph_def, result, settings, calls, folder):
@@ -35,7 +36,7 @@ def build(frozen, graph_def, result, settings, calls, folder):
 
     def feed():
         for number, call in enumerate(ordered):
-            progress.say(f"building engines of {result.name} for " + _text(call), number, len(ordered))
+            progress.say(f"building engines of {result.name} for " + shape_grammar.call_text(call), number, len(ordered))
             arrays = random_inputs.random(result.inputs, call, seed=0)
             yield {name: tf.constant(value) for name, value in arrays.items()}
         progress.say(f"building engines of {result.name}")
@@ -72,7 +73,3 @@ def _collect(result, cached, folder):
         built += [BuiltEngine(asset.engine, asset.input_shapes, asset.bytes) for asset in assets]
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     return tuple(built), resources
-
-
-def _text(call):
-    return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in call.items())

@@ -30,7 +30,7 @@ class Frozen:
 @dataclasses.dataclass(frozen=True)
 class PassResult:
     """graph_def: with TRTEngineOps; engines: graph.EngineOp, in graph order; left_out: pass_log.LeftOut of nodes that compute
-    something; native_ops: {op: count} of what stays in TensorFlow; segment_nodes: {engine: node names}."""
+    something; native_ops: {op: count} of what stays in TensorFlow."""
 
     graph_def: object
     engines: tuple
@@ -79,9 +79,8 @@ def run(frozen, settings):
     high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     if high:
-        result, second = _once(frozen, result, settings, "FP32", native)
         # What the second pass took is no longer left out; what it left has its newer reason.
-        log = dataclasses.replace(second, left_out=second.left_out)
+        result, log = _once(frozen, result, settings, "FP32", native)
     return _result(result, log, native, settings)
 
 

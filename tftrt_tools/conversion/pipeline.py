@@ -2,14 +2,13 @@
 
 import contextlib
 import dataclasses
-import datetime
 import pathlib
 import platform
 import tempfile
 import threading
 import time
 
-from tftrt_tools import __version__, child, errors
+from tftrt_tools import child, errors
 from tftrt_tools import stack as stack_room
 from tftrt_tools.conversion import keras_export, pass_log
 from tftrt_tools.conversion import settings as settings_module
@@ -45,17 +44,13 @@ class Conversion:
         return sum(inside for inside, _ in counts) / total if total else 0.0
 
     def to_dict(self):
-        return {"kind": "conversion", "tool": f"tftrt-tools {__version__}", "created": _now(), "source": self.source,
+        return {"kind": "conversion", **passport.stamp(), "source": self.source,
                 "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
                 "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
                 "shapes_served": list(self.shapes_served)}
-
-
-def _now():
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 @dataclasses.dataclass(frozen=True)

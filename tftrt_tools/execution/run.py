@@ -7,6 +7,7 @@ import numpy as np
 
 from tftrt_tools import child
 from tftrt_tools.execution.trace import CallTrace
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Every engine execution writes its engine's name to the log.
 _ENV = {"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -26,7 +27,7 @@ class Call:
 
     def text(self):
         """For people: serving_default(x 1x8x8x1)."""
-        return f"{self.signature}({', '.join(f'{name} ' + ('x'.join(map(str, shape)) or 'scalar') for name, shape in self.shapes.items())})"
+        return f"{self.signature}({shape_grammar.call_text(self.shapes)})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,6 +70,7 @@ def _one_call(function, feed, traced, signature):
     import tensorflow as tf
 
     from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import shapes as shape_grammar
 
     def call():
         start = time.perf_counter()
@@ -83,7 +84,7 @@ def _one_call(function, feed, traced, signature):
             (outputs, seconds), counts = trace.profiled(call)
         return outputs, seconds, trace.combine(counts, log[0])
     except tf.errors.OpError as error:
-        shapes = ", ".join(f"{name} {'x'.join(map(str, value.shape)) or 'scalar'}" for name, value in feed.items())
+        shapes = shape_grammar.call_text({name: value.shape for name, value in feed.items()})
         gate = os.environ.get("TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "")
         mend = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION forbids native segments here" if gate.lower() in ("0", "false") else \
             "check the inputs: values and shapes must be what the model expects"

@@ -16,7 +16,7 @@ def write_verification(done, manifest, path, timing=None):
 
     templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
                                    trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    signatures = [dict(one, ops=plots.ops_of(one)) for one in (manifest or {}).get("signatures", [])]
+    signatures = (manifest or {}).get("signatures", [])
     page = templates.get_template("verification.html").render(
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),

@@ -71,10 +71,10 @@ def where_ops_run(signatures):
     figure = _figure(8, 1.1 + 0.34 * len(shown))
     axes = figure.subplots()
     for row, one in enumerate(shown):
-        inside, outside = ops_of(one)
+        inside, total = ops_of(one)
         axes.barh(row, inside, color=GREEN, height=0.6, label="TensorRT engines" if row == 0 else None)
-        axes.barh(row, outside, left=inside, color=GREY, height=0.6, label="TensorFlow" if row == 0 else None)
-        _beside(axes, inside + outside, row, f"{inside} of {inside + outside}")
+        axes.barh(row, total - inside, left=inside, color=GREY, height=0.6, label="TensorFlow" if row == 0 else None)
+        _beside(axes, total, row, f"{inside} of {total}")
     axes.set_yticks(range(len(shown)), [one["name"] for one in shown])
     axes.invert_yaxis()
     axes.set_xlabel("ops that compute something")
@@ -85,11 +85,10 @@ def where_ops_run(signatures):
 
 
 def ops_of(signature):
-    """(ops in engines, ops in TensorFlow) of a manifest's signature entry."""
-    from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
+    """(ops in engines, ops in all) of a manifest's signature entry."""
+    from tftrt_tools.conversion.result import SignatureResult
 
-    inside = sum(count for engine in signature["engines"] for op, count in engine["ops"].items() if op not in PASSIVE_OPS)
-    return inside, sum(signature["native_ops"].values())
+    return SignatureResult.from_dict(signature).compute_ops
 
 
 def latency(rows):

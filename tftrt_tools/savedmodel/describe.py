@@ -38,15 +38,8 @@ def job(request):
     for model in request["models"]:
         meta = loading.meta_graph(loading.read_proto(model))
         known = signatures.definitions(meta)
-        found.append({"inputs": {name: _specs(one.inputs) for name, one in known.items()},
-                      "outputs": {name: _specs(one.outputs) for name, one in known.items()},
+        found.append({"inputs": {name: [spec.to_dict() for spec in graph.specs(one.inputs)] for name, one in known.items()},
+                      "outputs": {name: [spec.to_dict() for spec in graph.specs(one.outputs)] for name, one in known.items()},
                       "engines": [engine.to_dict() for engine in graph.engine_ops(meta.graph_def)],
                       "tags": list(meta.meta_info_def.tags)})
     return found
-
-
-def _specs(tensors):
-    from tftrt_tools.savedmodel import graph
-
-    return [InputSpec(name, graph.dtype_name(info.dtype), graph.shape_of(info.tensor_shape)).to_dict()
-            for name, info in sorted(tensors.items())]

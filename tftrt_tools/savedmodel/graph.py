@@ -5,6 +5,7 @@ import collections
 from tensorflow.core.framework import types_pb2
 
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS, EngineOp, Tensor
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 # A SavedModel drops attributes that have their default value: what a missing one means (TF 2.14's op definition).
 _DEFAULTS = {"precision_mode": "FP32", "use_calibration": True, "max_cached_engines_count": 1, "use_explicit_precision": False,
@@ -74,6 +75,11 @@ def dtype_name(number):
 def shape_of(proto):
     """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
     return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
+
+
+def specs(tensors):
+    """The InputSpecs of a SignatureDef's inputs or outputs ({name: TensorInfo}), by name."""
+    return tuple(InputSpec(name, dtype_name(info.dtype), shape_of(info.tensor_shape)) for name, info in sorted(tensors.items()))
 
 
 def compute_counts(nodes):

@@ -9,7 +9,6 @@ from google.protobuf.message import DecodeError
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import engine_assets, files, graph, passport, signatures
 from tftrt_tools.savedmodel.inspection import EngineFile, Finding, Inspection, Node, SignatureGraph
-from tftrt_tools.savedmodel.shapes import InputSpec
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
 
@@ -53,13 +52,8 @@ def _signature(name, signature, meta_graph, engines):
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
     inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
-    inputs, outputs = _specs(signature.inputs), _specs(signature.outputs)
+    inputs, outputs = graph.specs(signature.inputs), graph.specs(signature.outputs)
     return SignatureGraph(name, inputs, outputs, tuple(walk.engines), tuple(walk.native), inside)
-
-
-def _specs(tensors):
-    return tuple(InputSpec(name, graph.dtype_name(info.dtype), graph.shape_of(info.tensor_shape))
-                 for name, info in sorted(tensors.items()))
 
 
 class _Walk:

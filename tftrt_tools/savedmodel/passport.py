@@ -1,15 +1,22 @@
 """The evidence that a model carries with it, in assets.extra/tftrt: what was done to it, and whether it is right."""
 
+import datetime
 import json
 import pathlib
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import __version__, errors, whole_file
 from tftrt_tools.savedmodel import files
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 VERIFY = "verify.json"
 FLAGS = "convert.flags"
+
+
+def stamp():
+    """Who wrote a document, and when (UTC): {"tool", "created"}."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"tool": f"tftrt-tools {__version__}", "created": now.isoformat(timespec="seconds")}
 
 
 def folder(model):

@@ -50,6 +50,11 @@ def text(shape):
     return "…" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
 
 
+def call_text(shapes):
+    """The shapes of one call for people, {"x": (1, 8), "n": ()} as "x 1x8, n scalar"."""
+    return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
+
+
 def parse(flag):
     """Parse --shapes. Returns: {(signature or "", input): [shape, …]}. Raises: UsageError."""
     declared = {}
