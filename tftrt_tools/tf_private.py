@@ -110,6 +110,14 @@ def serialize_engines(name, path):
     return True
 
 
+def calibration_table(name):
+    """End the calibration of engine op `name`, which builds its engine too. Returns: TensorRT's table (bytes); None where there is none."""
+    try:
+        return gen_trt_ops.get_calibration_data_op(name).numpy()
+    except (tf.errors.UnknownError, tf.errors.NotFoundError):
+        return None
+
+
 def engine_resource(name, path, maximum_cached_engines):
     """The trackable object that makes a SavedModel carry the engines in `path`."""
     return trt_convert._TRTEngineResource(name, os.fspath(path), maximum_cached_engines)

@@ -125,13 +125,20 @@ def _rename_functions(value, names):
 
 
 def set_on_engines(graph_def, **attributes):
-    """Set string or bool attributes on every engine op, in place."""
+    """Set string, bool or int attributes on every engine op, in place."""
     for node in engine_nodes(graph_def):
-        for name, value in attributes.items():
-            if isinstance(value, bool):
-                node.attr[name].b = value
-            else:
-                node.attr[name].s = value.encode()
+        set_attributes(node, **attributes)
+
+
+def set_attributes(node, **attributes):
+    """Set string, bool or int attributes of a NodeDef, in place."""
+    for name, value in attributes.items():
+        if isinstance(value, bool):
+            node.attr[name].b = value
+        elif isinstance(value, int):
+            node.attr[name].i = value
+        else:
+            node.attr[name].s = value.encode()
 
 
 def native(graph_def):

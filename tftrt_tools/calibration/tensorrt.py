@@ -1,0 +1,63 @@
+"""TensorRT's own INT8 calibration of a signature's engines, through TF-TRT, on the GPU.
+
+TF-TRT's engine op calibrates while it is INT8, wants calibration and has no table: each call feeds its batch to TensorRT's entropy
+calibrator 2 and answers natively. It tells nobody when it skips a batch or ends without a table; this module does.
+"""
+
+import tensorflow as tf
+
+from tftrt_tools import errors, progress, tf_private
+from tftrt_tools.savedmodel import graph, loading
+
+
+def tables(frozen, graph_def, batches, dynamic, folder):
+    """Calibrate every INT8 engine of a signature.
+
+    Args:
+      frozen: graph_pass.Frozen; graph_def: its converted graph with final engine names (not changed).
+      batches: iterable of {input: np.ndarray}, all of one shape (TensorRT skips others without a word).
+      dynamic: explicit batch mode. folder: where the engines that calibration builds may be put for a moment.
+
+    Returns: {engine name: table text}. Raises: TftrtError where an engine has none.
+    """
+    calibrating = type(graph_def)()
+    calibrating.CopyFrom(graph_def)
+    names = [graph.engine_name(node.name) for node in _int8(calibrating)]
+    for node in _int8(calibrating):
+        graph.set_attributes(node, use_calibration=True, calibration_data="")
+    count, function = 0, None
+    for count, batch in enumerate(batches, 1):
+        feed = {name: tf.constant(value) for name, value in batch.items()}
+        if function is None:
+            function = _ready(frozen, calibrating, dynamic, feed)
+        progress.say(f"calibrating on the GPU, batch {count}")
+        _call(function, feed)
+    progress.say("building engines with the collected ranges")
+    found = {name: tf_private.calibration_table(name) for name in names}
+    for name in names:
+        tf_private.serialize_engines(name, f"{folder}/calibration-{name}")
+    missing = [name for name, table in found.items() if not table]
+    if missing:
+        raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none)",
+                                "its reason is in the log (--log_file); --calibrator=toolkit needs no GPU and no engine build")
+    return {name: table.decode() for name, table in found.items()}
+
+
+def _int8(graph_def):
+    return [node for node in graph.engine_nodes(graph_def) if node.attr["precision_mode"].s == b"INT8"]
+
+
+def _ready(frozen, graph_def, dynamic, feed):
+    """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
+    if dynamic:
+        graph.set_on_engines(graph_def, _profile_generation_mode=True)
+        _call(tf_private.rebuild(graph_def, frozen), feed)
+        graph.set_on_engines(graph_def, _profile_generation_mode=False)
+    return tf_private.rebuild(graph_def, frozen)
+
+
+def _call(function, feed):
+    try:
+        function(**feed)
+    except tf.errors.OpError as error:
+        raise errors.TftrtError(f"the model fails on the calibration data: {loading.first_line(error)}", "check the data") from None
