@@ -12,7 +12,7 @@ from tensorflow.compiler.tf2tensorrt.ops import gen_trt_ops
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow.python.compiler.tensorrt import trt_convert
 from tensorflow.python.eager import wrap_function
-from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.framework import convert_to_constants, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace
@@ -50,6 +50,14 @@ class GraphPass(trt_convert.TrtGraphConverterV2):
 def registered_converters():
     """Op types for which this TensorFlow has a TensorRT converter."""
     return set(_pywrap_py_utils.get_registered_op_converters())
+
+
+def op_def(name):
+    """The OpDef of op type `name`. Raises: KeyError for one that this TensorFlow does not know."""
+    found = op_def_registry.get(name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def tensorrt_versions():

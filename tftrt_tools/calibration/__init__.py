@@ -1,0 +1,1 @@
+"""INT8 calibration: the scales of the tensors inside the engines, from data."""

@@ -1,0 +1,101 @@
+"""Native segments put in the place of their engine ops, so that a tensor inside an engine can be fetched. Works on protos alone."""
+
+from tensorflow.core.framework import graph_pb2
+
+from tftrt_tools import tf_private
+from tftrt_tools.savedmodel import graph
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP
+
+
+def inline_segments(graph_def):
+    """Replace each engine op of the main graph by the nodes of its native segment.
+
+    The op's own node stays, as an IdentityN of the segment's results: whoever reads the engine's outputs needs no change. Engine ops
+    inside functions become calls of their segments (graph.native); their inner tensors cannot be fetched.
+
+    Args: graph_def: converted GraphDef; it is left as it is.
+
+    Returns: (GraphDef that runs without TensorRT, {engine name: {tensor of the segment: tensor of the graph}}). Both are written
+      "node:port", as in a GraphDef; the segment's arguments and results are among its tensors, by their names ("tensorrtinputph_0:0").
+
+    Raises: KeyError(engine name) for one whose segment was removed.
+    """
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    result = graph_pb2.GraphDef(versions=graph_def.versions)
+    taken = {node.name for node in graph_def.node}
+    tensors, inlined = {}, set()
+    for node in graph_def.node:
+        if node.op != ENGINE_OP:
+            result.node.add().CopyFrom(node)
+            continue
+        segment = node.attr["segment_func"].func.name
+        name = graph.engine_name(node.name)
+        if segment not in functions:
+            raise KeyError(name)
+        inlined.add(segment)
+        tensors[name] = _inline(node, functions, functions[segment], _prefix(node.name, taken), result)
+    kept = [function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)]
+    result.library.function.extend(kept)
+    result.library.gradient.extend(graph_def.library.gradient)
+    graph.native(result)
+    return result, tensors
+
+
+def _prefix(name, taken):
+    """A scope that no node of the graph is in."""
+    while any(other.startswith(f"{name}/") for other in taken):
+        name += "_"
+    taken.add(f"{name}/")
+    return f"{name}/"
+
+
+def _called_elsewhere(segment, graph_def):
+    """Whether a library function holds an engine op with this segment: it stays a call."""
+    return any(node.op == ENGINE_OP and node.attr["segment_func"].func.name == segment
+               for function in graph_def.library.function for node in function.node_def)
+
+
+def _inline(engine, functions, segment, prefix, result):
+    """Add the segment's nodes to GraphDef `result`. Returns: {tensor of the segment: tensor of the graph}."""
+    sources = [_with_port(source) for source in engine.input if not source.startswith("^")]
+    # In a FunctionDef a reference is an argument's name or "node:output argument:index"; in a GraphDef it is "node:port".
+    arguments = {arg.name: source for arg, source in zip(segment.signature.input_arg, sources, strict=True)}
+    references, tensors = dict(arguments), {f"{name}:0": source for name, source in arguments.items()}
+    for node in segment.node_def:
+        for port, reference in enumerate(_outputs(node, functions)):
+            references[f"{node.name}:{reference}"] = f"{prefix}{node.name}:{port}"
+            tensors[f"{node.name}:{port}"] = f"{prefix}{node.name}:{port}"
+    for node in segment.node_def:
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        copy.name, copy.device = prefix + node.name, ""
+        if "_class" in copy.attr:  # colocation, by names that do not hold here
+            del copy.attr["_class"]
+        del copy.input[:]
+        copy.input.extend(f"^{prefix}{source[1:]}" if source.startswith("^") else references[source] for source in node.input)
+    returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
+    tensors.update({f"{name}:0": source for name, source in returned.items()})
+    outputs = result.node.add(name=engine.name, op="IdentityN", input=returned.values())
+    # What the engine op waited for, its outputs still wait for; the segment's own ops have no side effects.
+    outputs.input.extend(source for source in engine.input if source.startswith("^"))
+    outputs.attr["T"].list.type.extend(engine.attr["OutT"].list.type)
+    return tensors
+
+
+def _with_port(source):
+    return source if ":" in source else f"{source}:0"
+
+
+def _outputs(node, functions):
+    """The node's outputs as a FunctionDef refers to them, "output argument:index", by port."""
+    op = functions[node.op].signature if node.op in functions else tf_private.op_def(node.op)
+    defaults = {attr.name: attr.default_value for attr in op.attr}
+    for arg in op.output_arg:
+        count = 1
+        if arg.number_attr:
+            count = node.attr[arg.number_attr].i if arg.number_attr in node.attr else defaults[arg.number_attr].i
+        elif arg.type_list_attr:
+            types = node.attr[arg.type_list_attr] if arg.type_list_attr in node.attr else defaults[arg.type_list_attr]
+            count = len(types.list.type)
+        for index in range(count):
+            yield f"{arg.name}:{index}"
