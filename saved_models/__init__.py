@@ -17,6 +17,7 @@ _DESCRIPTIONS = {
     "digits_cnn": "a small CNN trained on real images of handwritten digits; class probabilities",
     "resnet50": "ResNet-50, seeded random weights with matching batch statistics; logits",
     "mobilenet_v2": "MobileNetV2 (depthwise convolutions), seeded random weights with matching batch statistics; logits",
+    "spread_cnn": "a heavy CNN for digits with one block of badly spread channels that plain INT8 breaks; class probabilities",
     "bert_encoder": "a BERT-like encoder: int32 ids and mask, dynamic batch and length; two outputs",
     "lstm_tagger": "a bidirectional LSTM tagger: native loops between convertible layers, dynamic batch and length",
     "dynamic_segmenter": "a segmenter of images of any height and width, split by an op without a converter",

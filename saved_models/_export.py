@@ -37,7 +37,7 @@ def settle(model, images, residual_suffix):
     for layer in norms:
         if layer.name.endswith(residual_suffix):
             layer.gamma.assign(0.3 * layer.gamma)
-    _set_statistics(model, norms, images)
+    set_statistics(model, images)
     logits = model(images, training=False).numpy()
     mean = logits.mean(axis=0)
     scale = 2.0 / (logits - mean).std()
@@ -45,7 +45,11 @@ def settle(model, images, residual_suffix):
     model.layers[-1].set_weights([kernel * scale, (bias - mean) * scale])
 
 
-def _set_statistics(model, norms, images):
+def set_statistics(model, images):
+    """Set the moving statistics of every batch normalisation of a Keras model to those of `images`."""
+    import tensorflow as tf
+
+    norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in norms]
     for layer in norms:
         layer.momentum = 0.0  # one pass then replaces the statistics instead of moving them a little

@@ -20,6 +20,7 @@ SIGNATURES = {
     "digits_cnn": {"serving_default": ({"image": (F32, [None, 8, 8, 1])}, {"probabilities": (F32, [None, 10])})},
     "resnet50": {"serving_default": ({"image": (F32, [None, 64, 64, 3])}, {"logits": (F32, [None, 100])})},
     "mobilenet_v2": {"serving_default": ({"image": (F32, [None, 64, 64, 3])}, {"logits": (F32, [None, 100])})},
+    "spread_cnn": {"serving_default": ({"image": (F32, [None, 8, 8, 1])}, {"probabilities": (F32, [None, 10])})},
     "bert_encoder": {
         "serving_default": (
             {"input_ids": (I32, [None, None]), "input_mask": (I32, [None, None])},
@@ -328,3 +329,53 @@ def test_the_command_builds_what_is_missing_and_leaves_the_rest_alone(capsys, tm
     assert command.main(arguments) == 0
     assert capsys.readouterr().out.count("left alone") == 2
     assert (tmp_path / "ranker/saved_model.pb").stat().st_mtime_ns == before
+
+
+@pytest.fixture(scope="module")
+def spread():
+    """(Keras model, held-back images, labels, activations on training images) of the small spread_cnn."""
+    from saved_models import spread_cnn
+    from tests import int8_simulation
+
+    model = spread_cnn.fit(**SMALL["spread_cnn"])
+    images, labels = spread_cnn.held_back()
+    return model, images, labels, int8_simulation.activations(model, spread_cnn.training_images()[0][:256])
+
+
+@pytest.mark.parametrize("percentile", [100.0, 99.99])
+def test_plain_int8_breaks_spread_cnn_and_one_block_kept_in_float_mends_it(spread, percentile):
+    from saved_models import spread_cnn
+    from tests import int8_simulation
+
+    model, images, labels, found = spread
+    scales = int8_simulation.scales(found, percentile)
+    answers = {"float": model(images, training=False).numpy(), "int8": int8_simulation.run(model, images, scales),
+               "mixed": int8_simulation.run(model, images, scales, keep=spread_cnn.SPREAD_LAYERS)}
+    accuracy = {name: (answer.argmax(axis=1) == labels).mean() for name, answer in answers.items()}
+    assert accuracy["float"] >= 0.95
+    assert accuracy["int8"] < 0.5
+    assert accuracy["mixed"] >= accuracy["float"] - 0.01
+
+
+def test_no_single_scale_saves_the_spread_block(spread):
+    """Neither rounding small channels to zero nor cutting large ones off is harmless: both carry the signal."""
+    from tests import int8_simulation
+
+    model, images, labels, found = spread
+    scales = int8_simulation.scales(found)
+    for power in range(0, 17, 4):
+        cut = {name: scale / 2**power if name.startswith(("spread_expand", "spread_depthwise")) else scale
+               for name, scale in scales.items()}
+        assert (int8_simulation.run(model, images, cut).argmax(axis=1) == labels).mean() < 0.8, power
+
+
+def test_the_spread_does_not_change_the_float_function_and_fits_into_half(spread):
+    from saved_models import spread_cnn
+
+    model, images, labels, found = spread
+    even = spread_cnn.fit(**SMALL["spread_cnn"], spread=0)
+    np.testing.assert_array_equal(model.predict(images, verbose=0), even.predict(images, verbose=0))
+    for name in ("spread_expand_relu", "spread_depthwise_relu"):
+        largest = found[name].max(axis=(0, 1, 2))
+        assert largest.max() / largest.min() > 2**14
+        assert largest.max() < 65504 / 8 and largest.min() > 2.0**-14 * 8
