@@ -10,6 +10,7 @@ from tftrt_tools.savedmodel import files
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 VERIFY = "verify.json"
+CALIBRATION = "calibration.json"
 FLAGS = "convert.flags"
 
 

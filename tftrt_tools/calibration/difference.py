@@ -1,0 +1,106 @@
+"""Two calibrations compared, tensor by tensor.
+
+Ratios are B's scale to A's. Over the tensors that both have, with l = log2(B / A):
+  median = 2^median(l)    spread = standard deviation of l (of the population, in octaves: 1 is a factor of 2)
+  p5, p95 = 2^(5th, 95th percentile of l, linear between the nearest two)    worst = the tensor with the largest |l|
+"""
+
+import dataclasses
+import math
+import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorDifference:
+    """One tensor. a, b: its scales; None where one side has none."""
+
+    engine: str
+    tensor: str
+    a: float | None
+    b: float | None
+
+    @property
+    def ratio(self):
+        """b / a, or None."""
+        return None if None in (self.a, self.b) else self.b / self.a
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), "ratio": self.ratio}
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The formulas are this module's. tensors: how many both have; equal: how many of them are equal, bit by bit."""
+
+    tensors: int
+    equal: int
+    median: float
+    spread: float
+    p5: float
+    p95: float
+    worst: TensorDifference
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), "worst": self.worst.to_dict()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """a, b: what was compared. notes: differences that no tensor shows, and how engines were paired."""
+
+    a: str
+    b: str
+    equal: bool
+    tensors: tuple
+    notes: tuple
+
+    @property
+    def summary(self):
+        """A Summary, or None where the two have no tensor in common."""
+        both = [one for one in self.tensors if one.ratio is not None]
+        if not both:
+            return None
+        logs = [math.log2(one.ratio) for one in both]
+        cuts = statistics.quantiles(logs, n=20, method="inclusive") if len(logs) > 1 else [logs[0]] * 19
+        worst = max(both, key=lambda one: abs(math.log2(one.ratio)))
+        return Summary(len(both), sum(one.a == one.b for one in both), 2 ** statistics.median(logs), statistics.pstdev(logs), 2 ** cuts[0],
+                       2 ** cuts[-1], worst)
+
+    def to_dict(self):
+        summary = self.summary
+        return {"kind": "calibration_difference", "a": self.a, "b": self.b, "equal": self.equal, "notes": list(self.notes),
+                "summary": summary and summary.to_dict(), "tensors": [one.to_dict() for one in self.tensors]}
+
+
+def compare(a, b, name_a="A", name_b="B"):
+    """Compare two Calibrations. Equal are those with the same tables for the same engines. Returns: Difference."""
+    tensors, notes, equal = [], [], True
+    for left, right, how in _pairs(a.engines, b.engines):
+        engine = (left or right).label
+        if how:
+            notes.append(f"{engine}: {how}")
+        if left is None or right is None:
+            notes.append(f"{engine}: only in {name_a if left else name_b}")
+        elif left.table.header != right.table.header:
+            notes.append(f"{engine}: {left.table.header} in {name_a}, {right.table.header} in {name_b}")
+        equal = equal and left is not None and right is not None and left.table == right.table
+        scales = [one.table.scales if one else {} for one in (left, right)]
+        tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
+    return Difference(name_a, name_b, equal, tuple(tensors), tuple(notes))
+
+
+def _pairs(left, right):
+    """[(EngineTable or None, EngineTable or None, how they were paired where it is not by graph)]."""
+    left, right, pairs = list(left), list(right), []
+    for key, how in ((lambda one: one.segment, ""), (lambda one: one.engine, "engines of one name, made for different graphs")):
+        for one in list(left):
+            other = next((other for other in right if key(one) and key(one) == key(other)), None)
+            if other:
+                left.remove(one)
+                right.remove(other)
+                pairs.append((one, other, how))
+    if len(left) == len(right) == 1:
+        known = left[0].segment and right[0].segment
+        how = f"compared with {right[0].label} by tensor names alone, made for different graphs" if known else ""
+        pairs.append((left.pop(), right.pop(), how))
+    return pairs + [(one, None, "") for one in left] + [(None, one, "") for one in right]

@@ -1,0 +1,166 @@
+"""A calibration changed by hand: tensors kept out of INT8, ranges set or scaled."""
+
+import dataclasses
+import difflib
+import math
+import re
+
+from tftrt_tools import errors
+from tftrt_tools.calibration.table import LEVELS, Table
+from tftrt_tools.savedmodel import passport
+
+REASON = "removed by hand"
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One tensor changed. before, after: its range; None where it has no scale."""
+
+    engine: str
+    tensor: str
+    before: float | None
+    after: float | None
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Edited:
+    """source: what was edited. calibration: the Calibration it became. changes: Changes."""
+
+    source: str
+    calibration: object
+    changes: tuple
+
+    def to_dict(self):
+        return {"kind": "calibration_edit", "source": self.source, "changes": [one.to_dict() for one in self.changes],
+                "calibration": self.calibration.to_dict()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Edits:
+    """What to do. remove: regular expressions; set: (tensor, range) pairs; scale: (regular expression, factor) pairs. Expressions match
+    whole names."""
+
+    remove: tuple = ()
+    set: tuple = ()
+    scale: tuple = ()
+
+    @classmethod
+    def parse(cls, remove, set_, scale):
+        """From lists of the flags' values. Raises: UsageError."""
+        edits = cls(tuple(remove), tuple(_assignment("set", text, "NAME=RANGE") for text in set_),
+                    tuple(_assignment("scale", text, "REGEX=FACTOR") for text in scale))
+        if not (edits.remove or edits.set or edits.scale):
+            raise errors.UsageError("nothing to change", "give --remove=REGEX, --set='NAME=RANGE' or --scale='REGEX=FACTOR'")
+        return edits
+
+
+def matching(flag, pattern, names):
+    """Names that the regular expression `pattern` of --`flag` matches as a whole. Raises: UsageError where it is none or matches none."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise errors.UsageError(f"--{flag}={pattern} is no regular expression: {error}", "see Python's `re` syntax") from None
+    found = [name for name in names if expression.fullmatch(name)]
+    if found:
+        return found
+    inside = [name for name in names if expression.search(name)]
+    if inside:
+        mend = f"the whole name must match; did you mean --{flag}='.*{pattern}.*'? ({len(inside)} of {len(names)} tensors)"
+    else:
+        mend = near(pattern, names, "tensors here")
+    raise errors.UsageError(f"--{flag}={pattern} matches no tensor", mend)
+
+
+def near(name, names, what):
+    """A hint for a name that is not among `names`."""
+    names = list(dict.fromkeys(names))
+    close = difflib.get_close_matches(name, names, 3, 0.5)
+    if close:
+        return "did you mean " + " or ".join(close) + "?"
+    return f"{what}: " + ", ".join(names[:5]) + (f", … ({len(names)}; `tftrt table show` lists them)" if len(names) > 5 else "")
+
+
+def edit(calibration, edits, source, engine=None):
+    """Make `edits` in all tables, or in those of `engine` alone.
+
+    A removed tensor goes to left_out; a set one that was left out comes back. Seen ranges stay: they are what the data showed.
+
+    Returns: Edited. Raises: UsageError where an edit meets no tensor, two meet in one, or no tensor would remain.
+    """
+    chosen = [one for one in calibration.engines if engine is None or one.engine == engine]
+    names = list(dict.fromkeys(name for one in chosen for name in one.table.scales))
+    asked = _asked(edits, names, [name for one in chosen for name, _ in one.left_out])
+    engines, changes = [], []
+    for one in calibration.engines:
+        edited, changed = _engine(one, asked) if one in chosen else (one, [])
+        if changed and not edited.table.scales:
+            raise errors.UsageError(f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8")
+        engines.append(edited)
+        changes += changed
+    step = {"step": "edited", **passport.stamp(), "source": source, "created_source": calibration.created, "method": calibration.method,
+            "changes": [change.to_dict() for change in changes]}
+    edited = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines),
+                                 provenance=(*calibration.provenance, step))
+    return Edited(source, edited, tuple(changes))
+
+
+def _asked(edits, names, left_out):
+    """{tensor: (function of its range to its new range, the flag that asks)}."""
+    asked = {}
+
+    def ask(flag, text, tensors, change):
+        for name in tensors:
+            if name in asked:
+                raise errors.UsageError(f"{flag}={text} and {asked[name][1]} both change {name}",
+                                        "change each tensor once; edit the output again for more")
+            asked[name] = (change, f"{flag}={text}")
+
+    for pattern in edits.remove:
+        ask("--remove", pattern, matching("remove", pattern, names), lambda _: None)
+    for name, value in edits.set:
+        if name not in names and name not in left_out:
+            raise errors.UsageError(f"--set={name}={value:g}: no such tensor", near(name, [*names, *left_out], "tensors here"))
+        ask("--set", f"{name}={value:g}", [name], lambda _, value=value: value)
+    for pattern, factor in edits.scale:
+        ask("--scale", f"{pattern}={factor:g}", matching("scale", pattern, names), lambda before, factor=factor: before * factor)
+    return asked
+
+
+def _engine(one, asked):
+    scales, left_out, changes = dict(one.table.scales), dict(one.left_out), []
+    for name, (change, flag) in asked.items():
+        if name not in scales and name not in left_out:
+            continue
+        before = one.table.range(name) if name in scales else None
+        after = change(before)
+        if after is None:
+            del scales[name]
+            left_out[name] = REASON
+        else:
+            left_out.pop(name, None)
+            scales[name] = _scale(one.table.header, after, name, flag)
+        changes.append(Change(one.engine, name, before, after))
+    return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items())), changes
+
+
+def _scale(header, range_, name, flag):
+    try:
+        return Table(header, {name: range_ / LEVELS}).scales[name]
+    except errors.TftrtError:
+        raise errors.UsageError(f"{flag} gives {name} a range of {range_:g}",
+                                f"its scale, range / {LEVELS}, must be a positive float32") from None
+
+
+def _assignment(flag, text, form):
+    name, equals, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not equals or not name or not 0 < value < math.inf:
+        raise errors.UsageError(f"--{flag}={text} is not {form} with a positive number", f"write --{flag}='{form}', such as "
+                                + ("--set='StatefulPartitionedCall/model/add/add=6.0'" if flag == "set" else "--scale='.*/Relu=1.1'"))
+    return name, value

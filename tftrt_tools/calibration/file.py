@@ -1,0 +1,227 @@
+"""A calibration file: the tables of one model's engines, what they were made from, and how. JSON; a converted model carries it too."""
+
+import dataclasses
+import json
+import pathlib
+import statistics
+
+from tftrt_tools import errors, whole_file
+from tftrt_tools.calibration import table as tables
+from tftrt_tools.calibration.table import Table
+from tftrt_tools.savedmodel import passport
+
+KIND = "calibration"
+# What the header of a table without a file says of its method.
+_METHODS = {"EntropyCalibration2": "entropy2", "EntropyCalibration": "entropy", "MinMaxCalibration": "max", "LegacyCalibration": "legacy"}
+_AGAIN = "calibrate again, or give another file"
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineTable:
+    """One engine's table.
+
+    segment: "sha256:…" of the segment's graph; "" where it is not known (a table from elsewhere). signature, engine: where it was when
+    the table was made; the engine's name changes with the settings, the segment does not.
+    left_out: ((tensor, reason), …), tensors that have no scale on purpose.
+    ranges: {tensor: {"min", "max"}} as seen in the data, or None.
+    """
+
+    segment: str
+    signature: str
+    engine: str
+    table: Table
+    left_out: tuple = ()
+    ranges: dict | None = None
+
+    def __post_init__(self):
+        for name, _ in self.left_out:
+            if name in self.table.scales:
+                raise errors.TftrtError(f"tensor {name!r} has a scale and is left out as well", _AGAIN)
+
+    @property
+    def label(self):
+        """The engine's name for people."""
+        return self.engine or "the table"
+
+    def to_dict(self):
+        return {"segment": self.segment, "signature": self.signature, "engine": self.engine, "table": self.table.to_dict(),
+                "left_out": [{"tensor": name, "reason": reason} for name, reason in self.left_out], "ranges": self.ranges}
+
+    @classmethod
+    def from_dict(cls, data):
+        left_out = tuple((str(one["tensor"]), str(one["reason"])) for one in data["left_out"])
+        return cls(_text(data, "segment"), _text(data, "signature"), _text(data, "engine"), Table.from_dict(data["table"]), left_out,
+                   _ranges(data.get("ranges")))
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """The tables of one model.
+
+    tool, created: passport.stamp(). calibrator: "tensorrt" or "toolkit", or both where merged. method: "entropy", "percentile", "mse",
+    "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
+    tensorrt, tensorflow: versions. model, model_digest: a path and files.digest of it, "" where not known.
+    data: source, digest, samples, batch_size, batches, random (bool), rows (list), warnings (list); empty where not known; `parts` holds
+    the records that were merged.
+    engines: EngineTables. provenance: a dict for each edit or merge, oldest first.
+    """
+
+    tool: str
+    created: str
+    calibrator: str
+    method: str
+    tensorrt: str
+    tensorflow: str
+    model: str
+    model_digest: str
+    data: dict
+    engines: tuple
+    provenance: tuple = ()
+
+    def to_dict(self):
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"kind": KIND, "schema_version": passport.SCHEMA_VERSION, **plain, "engines": [one.to_dict() for one in self.engines],
+                "provenance": list(self.provenance)}
+
+    @classmethod
+    def from_dict(cls, data):
+        texts = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
+        return cls(**texts, data=_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
+                   provenance=tuple(dict(one) for one in data.get("provenance", ())))
+
+    def write(self, path):
+        """Write it to `path`, whole or not at all. Raises: OSError."""
+        whole_file.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+
+def of_table(table, engine="", signature="", source=""):
+    """A Calibration that holds one table of unknown origin, such as a text file that another tool made."""
+    return Calibration(**passport.stamp(), calibrator="tensorrt", method=_METHODS[table.calibrator], tensorrt=table.tensorrt, tensorflow="",
+                       model="", model_digest="", data={"source": source} if source else {},
+                       engines=(EngineTable("", signature, engine, table),))
+
+
+def read(path):
+    """Read a calibration file, TensorRT's plain text form, or the calibration file of a converted model (a directory).
+
+    Raises: UsageError where it is nothing of these, TftrtError where it is damaged or from a newer version, OSError.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise errors.UsageError(f"no such file or directory: {path}", "give a calibration file, a table of TensorRT, or a converted model")
+    if path.is_dir():
+        folder, path = path, passport.folder(path) / passport.CALIBRATION
+        if not path.is_file():
+            raise errors.UsageError(f"{folder} holds no {passport.folder('') / passport.CALIBRATION}",
+                                    "models that `tftrt convert` calibrated have one; else give the calibration file itself")
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise _no_calibration(path) from None
+    if text.lstrip().startswith("{"):
+        return _of_json(path, text)
+    if text.startswith("TRT-") or not text.strip():
+        return of_table(tables.parse(text, str(path)))
+    raise _no_calibration(path)
+
+
+def _of_json(path, text):
+    try:
+        document = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()) - 1
+        raise errors.TftrtError(f"{path} is damaged{': it ends too early' if cut else ''}: {error}", _AGAIN) from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise _no_calibration(path)
+    version = document.get("schema_version")
+    if not isinstance(version, int):
+        raise errors.TftrtError(f"{path} is damaged: it says no schema_version", _AGAIN)
+    if version > passport.SCHEMA_VERSION:
+        raise errors.TftrtError(f"{path} was written by a newer tftrt-tools (schema {version})", "upgrade tftrt-tools")
+    try:
+        return Calibration.from_dict(document)
+    except errors.TftrtError as error:
+        raise errors.TftrtError(f"{path}: {error.cause}", error.mend) from None
+    except KeyError as error:
+        raise errors.TftrtError(f"{path} is damaged: it has no {error}", _AGAIN) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise errors.TftrtError(f"{path} is damaged: {error}", _AGAIN) from None
+
+
+def _no_calibration(path):
+    return errors.UsageError(f"{path} is no calibration file and no table of TensorRT",
+                             f'a calibration file is JSON of "kind": "{KIND}"; TensorRT\'s text begins like TRT-8503-EntropyCalibration2')
+
+
+def _once(pairs):
+    """json keeps the last of two equal keys; which of two scales is meant cannot be known."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = statistics.mode(key for key, _ in pairs)
+        raise ValueError(f"{twice!r} stands there twice")
+    return found
+
+
+def _text(data, name):
+    if not isinstance(data[name], str):
+        raise ValueError(f"{name} is no text")
+    return data[name]
+
+
+def _record(data):
+    """A data record; those of merged files hold others."""
+    return {**data, "parts": [_record(one) for one in data["parts"]]} if "parts" in data else dict(data)
+
+
+def _no_table(calibration, engine, segment, wanted):
+    known = [one.segment[:19] for one in calibration.engines if one.segment]
+    if not known:
+        given = len(calibration.engines)
+        return errors.TftrtError(f"{engine} has no table: {given} of unknown engines given, and {wanted} engines ask",
+                                 "a plain table of TensorRT serves a model with one engine; else calibrate with tftrt")
+    return errors.TftrtError(f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
+                             f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",
+                             "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops")
+
+
+def _ranges(data):
+    return None if data is None else {name: {"min": float(one["min"]), "max": float(one["max"])} for name, one in data.items()}
+
+
+def for_segments(calibration, segments, tensorrt):
+    """Which table goes to which engine.
+
+    Args: segments: {engine: "sha256:…" of its segment's graph}, all engines that need a table. tensorrt: the version that will read the
+      tables, such as "8.5.3".
+
+    Returns: {engine: Table}, for every engine. Tables of segments that nobody asks for are no error: a model may be converted with fewer
+    signatures. A table of unknown segment ("", from a plain text file) is taken where one engine asks and it is the only table; that it
+    fits cannot be checked here.
+
+    Raises: TftrtError naming the engine that has no table, has several that differ, or has one of another major version of TensorRT or
+    another calibrator.
+    """
+    found = {}
+    for engine, segment in segments.items():
+        table = _only(calibration, engine, segment, len(segments))
+        if table.major != int(tensorrt.split(".")[0]):
+            raise errors.TftrtError(f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
+                                    "calibrate again with this TensorRT")
+        if table.calibrator != tables.TFTRT_CALIBRATOR:
+            raise errors.TftrtError(f"the table of {engine} was made by {table.calibrator}, and TF-TRT's engines take no other than "
+                                    f"{tables.TFTRT_CALIBRATOR}", "calibrate with tftrt, or give another table")
+        found[engine] = table
+    return found
+
+
+def _only(calibration, engine, segment, wanted):
+    if wanted == 1 and len(calibration.engines) == 1 and not calibration.engines[0].segment:
+        return calibration.engines[0].table
+    fitting = [one for one in calibration.engines if segment and one.segment == segment]
+    if not fitting:
+        raise _no_table(calibration, engine, segment, wanted)
+    if any(one.table != fitting[0].table for one in fitting):
+        names = ", ".join(one.label for one in fitting)
+        raise errors.TftrtError(f"{engine} could have {len(fitting)} tables that differ: its graph is that of {names}",
+                                "`tftrt table merge FILE --how=max --output=OTHER` makes one table of them")
+    return fitting[0].table

@@ -1,0 +1,79 @@
+"""What a calibration holds, for reading."""
+
+import dataclasses
+
+from tftrt_tools import errors
+from tftrt_tools.calibration import edit
+
+ORDERS = ("graph", "scale", "name")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """name; scale: float32; range: the largest |x| that it keeps."""
+
+    name: str
+    scale: float
+    range: float
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineListing:
+    """One engine's tensors. total: how many its table has, those that a filter hides included. left_out: ((tensor, reason), …)."""
+
+    engine: str
+    signature: str
+    segment: str
+    header: str
+    total: int
+    tensors: tuple
+    left_out: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """source: what was read. calibration: the Calibration it came from. engines: EngineListings."""
+
+    source: str
+    calibration: object
+    engines: tuple
+
+    def to_dict(self):
+        whole = self.calibration.to_dict()
+        engines = [{**dataclasses.asdict(one), "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out]}
+                   for one in self.engines]
+        return {**whole, "kind": "calibration_listing", "source": self.source, "engines": engines}
+
+
+def listing(calibration, source, engine=None, pattern=None, order="graph"):
+    """List a Calibration.
+
+    Args: engine: only this one. pattern: a regular expression; only tensors whose whole name it matches. order: one of ORDERS: as in the
+      file, the largest scale first, or by name.
+
+    Returns: Listing. Raises: UsageError for an unknown engine and a pattern that matches nothing.
+    """
+    chosen = engines(calibration, engine)
+    shown = None
+    if pattern is not None:
+        names = dict.fromkeys(name for one in chosen for name in [*one.table.scales, *dict(one.left_out)])
+        shown = set(edit.matching("filter", pattern, list(names)))
+    found = []
+    for one in chosen:
+        tensors = [Tensor(name, scale, one.table.range(name)) for name, scale in one.table.scales.items() if shown is None or name in shown]
+        if order != "graph":
+            tensors.sort(key=(lambda tensor: -tensor.scale) if order == "scale" else (lambda tensor: tensor.name))
+        left_out = tuple(pair for pair in one.left_out if shown is None or pair[0] in shown)
+        total = len(one.table.scales)
+        found.append(EngineListing(one.engine, one.signature, one.segment, one.table.header, total, tuple(tensors), left_out))
+    return Listing(source, calibration, tuple(found))
+
+
+def engines(calibration, name=None):
+    """The EngineTables, or those of engine `name`. Raises: UsageError where there is none of that name."""
+    found = [one for one in calibration.engines if name in (None, one.engine)]
+    if not found:
+        known = [one.engine for one in calibration.engines if one.engine]
+        raise errors.UsageError(f"--engine={name}: no such engine", edit.near(name, known, "engines here") if known else
+                                "the file holds one table and no engine's name; leave --engine out")
+    return found

@@ -1,0 +1,125 @@
+"""Calibrations of one model made into one, such as those of several data sets."""
+
+import statistics
+
+from tftrt_tools import errors
+from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.calibration.table import Table
+from tftrt_tools.savedmodel import passport
+
+# What becomes of the scales that one tensor has.
+HOW = {"max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
+
+
+def merge_tables(tables, how):
+    """One table of several of one engine: each tensor's scale by HOW[how], over those tables that have it; the newest header.
+
+    Raises: TftrtError where TensorRT's major versions or the calibrators differ.
+    """
+    for what, values in (("TensorRT", {one.tensorrt for one in tables}), ("calibrators", {one.calibrator for one in tables})):
+        if len({one.split(".")[0] for one in values}) > 1:
+            raise errors.TftrtError(f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
+                                    "calibrate again with one of them")
+    names = dict.fromkeys(name for one in tables for name in one.scales)
+    scales = {name: HOW[how]([one.scales[name] for one in tables if name in one.scales]) for name in names}
+    newest = max(tables, key=lambda one: tuple(map(int, one.tensorrt.split("."))))
+    return Table(newest.header, scales)
+
+
+def merge(calibrations, how, sources):
+    """Merge Calibrations of the same segments.
+
+    Args: how: a key of HOW. sources: a name for each, for errors and provenance.
+
+    A tensor that one of them leaves out on purpose stays out; with "first", the first that speaks of it decides. Tables of one segment,
+    also of one file, become one table. Seen ranges are joined. Sample counts are added.
+
+    Returns: Calibration. Raises: TftrtError for other segments, TensorRT's major versions, calibrators in the header, or, where segments
+    are not known, for other tensors.
+    """
+    _check_segments(calibrations, sources)
+    first, merged = calibrations[0], {}
+    for segment in {one.segment: None for one in first.engines}:
+        merged[segment] = _one_engine([one for each in calibrations for one in each.engines if one.segment == segment], how)
+    engines = tuple(EngineTable(one.segment, one.signature, one.engine, *merged[one.segment]) for one in first.engines)
+    step = {"step": "merged", **passport.stamp(), "how": how, "sources": [
+        {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
+         "model": one.model, "provenance": list(one.provenance)} for source, one in zip(sources, calibrations, strict=True)]}
+    newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
+    return Calibration(
+        **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
+        tensorflow=_joined(one.tensorflow for one in calibrations), model=first.model,
+        model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
+        data=_data([one.data for one in calibrations]), engines=engines, provenance=(step,))
+
+
+def _check_segments(calibrations, sources):
+    first = {one.segment for one in calibrations[0].engines}
+    for source, other in zip(sources[1:], calibrations[1:], strict=True):
+        segments = {one.segment for one in other.engines}
+        if segments != first:
+            lonely = next(one for each in (calibrations[0], other) for one in each.engines if one.segment in first ^ segments)
+            holder = sources[0] if lonely.segment in first else source
+            raise errors.TftrtError(f"{sources[0]} and {source} were made for different graphs: only {holder} has a table for "
+                                    f"{lonely.segment[:19] or 'an unknown graph'} ({lonely.label})",
+                                    "only calibrations of one model with one set of settings can be merged")
+    unknown = [(one, source) for source, each in zip(sources, calibrations, strict=True) for one in each.engines if not one.segment]
+    for one, source in unknown[1:]:
+        different = sorted(_named(one) ^ _named(unknown[0][0]))
+        if different:
+            raise errors.TftrtError(f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
+                                    "only tables of the same graph can be merged")
+
+
+def _named(one):
+    """The tensors that an EngineTable speaks of."""
+    return {*one.table.scales, *dict(one.left_out)}
+
+
+def _one_engine(parts, how):
+    """(Table, left_out, ranges) of EngineTables of one segment."""
+    left_out = {}
+    for name, reason in (pair for part in parts for pair in part.left_out):
+        if how != "first" or not _has_scale_first(name, parts):
+            left_out.setdefault(name, set()).add(reason)
+    table = merge_tables([part.table for part in parts], how)
+    table = Table(table.header, {name: scale for name, scale in table.scales.items() if name not in left_out})
+    return table, tuple((name, "; ".join(sorted(reasons))) for name, reasons in sorted(left_out.items())), _ranges(parts)
+
+
+def _ranges(parts):
+    """What any of them saw; None where none says."""
+    seen = {}
+    for name, one in (item for part in parts for item in (part.ranges or {}).items()):
+        before = seen.get(name, one)
+        seen[name] = {"min": min(before["min"], one["min"]), "max": max(before["max"], one["max"])}
+    return seen or None
+
+
+def _has_scale_first(name, parts):
+    """Whether the first part that speaks of tensor `name` gives it a scale."""
+    return next(name in part.table.scales for part in parts if name in part.table.scales or name in dict(part.left_out))
+
+
+def _data(records):
+    """One record of several; the single ones stay in "parts"."""
+    parts = [part for one in records for part in (one.get("parts") or [one])]
+    digests = [str(part["digest"]) for part in parts if part.get("digest")]
+    warnings = list(dict.fromkeys(str(text) for part in parts for text in part.get("warnings") or ()))
+    if len(set(digests)) < len(digests):
+        warnings.append("some of the merged calibrations were made from the same data, whose samples are counted more than once")
+    sizes = [part.get("batch_size") for part in parts]
+    return {"source": _joined(str(part.get("source") or "") for part in parts), "digest": digests[0] if len(set(digests)) == 1 else "",
+            "samples": _sum(parts, "samples"), "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None,
+            "batches": _sum(parts, "batches"), "random": any(part.get("random") for part in parts), "rows": [], "warnings": warnings,
+            "parts": parts}
+
+
+def _sum(parts, key):
+    """The sum, or None where one of them does not say."""
+    counts = [part.get(key) for part in parts]
+    return sum(counts) if all(isinstance(count, int) for count in counts) else None
+
+
+def _joined(texts):
+    return ", ".join(dict.fromkeys(filter(None, texts)))

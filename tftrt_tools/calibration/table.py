@@ -1,0 +1,166 @@
+"""TensorRT's calibration table, as its calibrators write and read it: text.
+
+    TRT-8503-EntropyCalibration2                  TensorRT 8.5.3 and the algorithm
+    TensorRTInputPH_0: 3c03156f                   tensor: big-endian hex of the float32 scale
+    (Unnamed Layer* 10) [Shuffle]_output: 3b25c70c
+
+scale = range / 127: TensorRT rounds x / scale to an integer and clips it to [-128, 127], so `range` is the largest |x| that survives.
+A tensor without a line has no scale, and layers that need it stay out of INT8.
+"""
+
+import contextlib
+import dataclasses
+import re
+import struct
+
+from tftrt_tools import errors
+
+# What IInt8Calibrator's kinds write. TF-TRT uses the first one only, and TensorRT refuses a table of another kind than its calibrator.
+TFTRT_CALIBRATOR = "EntropyCalibration2"
+CALIBRATORS = (TFTRT_CALIBRATOR, "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration")
+LEVELS = 127
+_HEADER = re.compile(r"TRT-([0-9]{4}|[0-9]{6})-(\w+)")
+_HEX = re.compile(r"[0-9a-fA-F]{8}")
+_FORM = "a table is a line like TRT-8503-EntropyCalibration2, then lines like `tensor name: 3c03156f`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One engine's scales.
+
+    header: the first line. scales: {tensor: scale}, in the engine's order; values are rounded to float32, held as Python floats. Two
+    tables are equal where header and scales are, in any order.
+
+    Raises: TftrtError for a header or a name that the text cannot hold, and for a scale that is not positive and finite in float32.
+    """
+
+    header: str
+    scales: dict
+
+    def __post_init__(self):
+        _check_header(self.header)
+        object.__setattr__(self, "scales", {_checked_name(name): _checked_scale(name, scale) for name, scale in self.scales.items()})
+
+    @classmethod
+    def of_ranges(cls, ranges, tensorrt):
+        """The table of {tensor: range}, range = the largest |x| to keep, > 0, as TF-TRT's calibrator of TensorRT `tensorrt` ("8.5.3")
+        would head it. Raises: TftrtError."""
+        return cls(header(tensorrt), {name: float(value) / LEVELS for name, value in ranges.items()})
+
+    @property
+    def tensorrt(self):
+        """The version in the header, such as "8.5.3"."""
+        digits = _HEADER.fullmatch(self.header)[1]
+        # Up to 9: major, minor, two digits of patch. From 10 on: two digits each.
+        parts = (digits[0], digits[1], digits[2:]) if len(digits) == 4 else (digits[:2], digits[2:4], digits[4:])
+        return ".".join(str(int(part)) for part in parts)
+
+    @property
+    def major(self):
+        """TensorRT's major version, an int."""
+        return int(self.tensorrt.split(".")[0])
+
+    @property
+    def calibrator(self):
+        """The algorithm in the header, one of CALIBRATORS."""
+        return _HEADER.fullmatch(self.header)[2]
+
+    def range(self, name):
+        """The largest |x| of tensor `name` that its scale keeps."""
+        return self.scales[name] * LEVELS
+
+    def text(self):
+        """What TensorRT reads; `parse` gives the same table back, bit by bit."""
+        lines = [self.header, *(f"{name}: {struct.pack('>f', scale).hex()}" for name, scale in self.scales.items())]
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self):
+        return {"header": self.header, "scales": dict(self.scales)}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["header"], data["scales"])
+
+
+def header(tensorrt):
+    """The first line for TensorRT `tensorrt`, such as "8.5.3" or "8.5.3.1". Raises: TftrtError for what is no version."""
+    found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})(\.[0-9]+)*", tensorrt)
+    if not found:
+        raise errors.TftrtError(f"{tensorrt!r} is no version of TensorRT", "a version is like 8.5.3")
+    major, minor, patch = (int(part) for part in found.groups()[:3])
+    digits = f"{major}{minor}{patch:02d}" if major < 10 else f"{major}{minor:02d}{patch:02d}"
+    return f"TRT-{digits}-{TFTRT_CALIBRATOR}"
+
+
+def parse(text, source="the table"):
+    """Read a table. Args: source: what errors call it, such as its path. Returns: Table. Raises: TftrtError that names the line."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise errors.TftrtError(f"{source} is empty", _FORM)
+    first = lines[0].strip()
+    scales, seen = {}, {}
+    with _at(source, 1):
+        _check_header(first)
+    for number, line in enumerate(lines[1:], 2):
+        with _at(source, number):
+            name, scale = _entry(line)
+            if name in seen:
+                raise errors.TftrtError(f"{_short(name)} has a scale already, in line {seen[name]}", "leave one of the two lines")
+        scales[name], seen[name] = scale, number
+    return Table(first, scales)
+
+
+@contextlib.contextmanager
+def _at(source, number):
+    """Puts the place before the cause of an error."""
+    try:
+        yield
+    except errors.TftrtError as error:
+        raise errors.TftrtError(f"{source}, line {number}: {error.cause}", error.mend) from None
+
+
+def _entry(line):
+    name, colon, digits = line.rpartition(": ")
+    if not colon:
+        raise errors.TftrtError(f"{_short(line)} is not `tensor name: scale`", _FORM)
+    digits = digits.strip()
+    if not _HEX.fullmatch(digits):
+        raise errors.TftrtError(f"{_short(digits)} is no scale of {_short(name)}",
+                                "a scale is eight hex digits: the big-endian bits of a float32")
+    return _checked_name(name), _checked_scale(name, struct.unpack(">f", bytes.fromhex(digits))[0])
+
+
+def _check_header(line):
+    found = _HEADER.fullmatch(line) if isinstance(line, str) else None
+    if not found:
+        raise errors.TftrtError(f"{_short(line)} is no header of a calibration table", _FORM)
+    if found[2] not in CALIBRATORS:
+        raise errors.TftrtError(f"unknown calibrator {found[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS))
+
+
+def _checked_name(name):
+    if not isinstance(name, str) or not name or "\n" in name or "\r" in name:
+        raise errors.TftrtError(f"{_short(name)} is no tensor name", "a name is text in one line")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise errors.TftrtError(f"tensor name {_short(name)} cannot be written as UTF-8", "a name is text in one line") from None
+    return name
+
+
+def _checked_scale(name, scale):
+    try:
+        rounded = 0.0 if isinstance(scale, (str, bool)) else struct.unpack(">f", struct.pack(">f", scale))[0]
+    except (struct.error, OverflowError):
+        rounded = 0.0
+    if not 0 < rounded < float("inf"):
+        raise errors.TftrtError(f"the scale of {_short(name)} is {_short(scale)}", "a scale is a positive, finite float32: range / 127")
+    return rounded
+
+
+def _short(value):
+    """For a message: quoted, in one line, not longer than needed."""
+    shown = repr(value) if isinstance(value, str) else str(value)
+    return shown if len(shown) <= 160 else shown[:120] + "…" + shown[-30:]
