@@ -1,0 +1,325 @@
+"""Histograms of |x| and the scales that each method makes of them."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tftrt_tools.calibration import scales
+from tftrt_tools.calibration.histogram import BINS, Histogram
+
+FINITE = st.floats(-2.0**40, 2.0**40, width=32).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
+VALUES = hnp.arrays(np.float32, st.integers(1, 60), elements=FINITE)
+SEEDS = st.integers(0, 2**32 - 1)
+SHAPES = ("normal", "relu", "laplace", "uniform", "exponential")
+
+
+def of(*arrays):
+    histogram = Histogram()
+    for values in arrays:
+        histogram.add(values)
+    return histogram
+
+
+def drawn(shape, seed, size=20_000):
+    rng = np.random.default_rng(seed)
+    if shape == "relu":
+        return np.maximum(rng.normal(size=size), 0).astype(np.float32)
+    return getattr(rng, shape)(size=size).astype(np.float32)
+
+
+def state(histogram):
+    return {**vars(histogram), "counts": histogram.counts.tolist()}
+
+
+# --- the histogram
+
+
+@given(VALUES)
+def test_a_histogram_counts_every_value_in_its_bin(values):
+    histogram = of(values)
+    expected = np.zeros(BINS, int)
+    for value in np.abs(values.astype(np.float64)):
+        expected[int(value // histogram.width)] += 1
+    assert histogram.counts.tolist() == expected.tolist()
+    assert histogram.count == values.size and histogram.zeros == (values == 0).sum()
+    assert (histogram.minimum, histogram.maximum) == (values.min(), values.max())
+    assert histogram.absmax == np.abs(values).max()
+
+
+@given(VALUES)
+def test_the_range_is_the_smallest_power_of_two_above_the_largest_value(values):
+    assume(values.any())
+    histogram = of(values)
+    assert 2.0**(histogram.exponent - 1) <= histogram.absmax < 2.0**histogram.exponent
+
+
+@given(VALUES, st.randoms(use_true_random=False), st.integers(0, 60))
+def test_neither_order_nor_batches_matter(values, random, cut):
+    shuffled = values.tolist()
+    random.shuffle(shuffled)
+    shuffled = np.float32(shuffled)
+    assert state(of(shuffled[:cut], shuffled[cut:])) == state(of(values))
+
+
+@given(VALUES, VALUES, VALUES)
+def test_merging_is_counting_together_in_any_order(a, b, c):
+    together = state(of(a, b, c))
+    for first, second, third in itertools.permutations((a, b, c)):
+        left = of(first)
+        left.merge(of(second))
+        left.merge(of(third))
+        assert state(left) == together
+    right, outer = of(b), of(a)
+    right.merge(of(c))
+    outer.merge(right)
+    assert state(outer) == together
+
+
+def test_many_values_are_counted_in_chunks():
+    values = np.random.default_rng(0).normal(size=(3, 100_003)).astype(np.float32)
+    histogram = of(values)
+    assert histogram.counts.sum() == values.size
+    expected, _ = np.histogram(np.abs(values.astype(np.float64)), BINS, (0, 2.0**histogram.exponent))
+    assert histogram.counts.tolist() == expected.tolist()
+
+
+def test_half_precision_is_counted_as_it_is():
+    values = np.random.default_rng(0).normal(size=1000).astype(np.float16)
+    assert state(of(values)) == state(of(values.astype(np.float32)))
+
+
+def test_nan_and_infinity_are_counted_apart():
+    histogram = of(np.float32([1, np.nan, -np.inf, 2, np.inf, np.nan, np.nan]), np.float32([np.nan]))
+    assert (histogram.nan, histogram.infinite, histogram.count, histogram.absmax) == (4, 2, 2, 2.0)
+
+
+def test_an_empty_array_changes_nothing():
+    assert state(of(np.zeros((0, 4), np.float32))) == state(Histogram())
+    assert Histogram().absmax == 0.0 and not Histogram().constant
+
+
+@pytest.mark.parametrize("value", [1e-45, 1e-38, 3.4e38])
+def test_the_ends_of_float32_are_counted(value):
+    histogram = of(np.float32([value, 0]))
+    assert histogram.counts.sum() == 2 and histogram.absmax == np.float32(value)
+    assert all(scales.scale(histogram, method) > 0 for method in scales.METHODS)
+
+
+@given(VALUES, st.integers(1, 300))
+def test_rebinning_keeps_the_sum_and_is_right_within_a_bin(values, bins):
+    assume(values.any())
+    histogram = of(values)
+    cumulative = np.cumsum(histogram.rebinned(bins))
+    assert cumulative[-1] == pytest.approx(values.size)
+    magnitudes = np.abs(values.astype(np.float64))
+    for edge, got in zip(histogram.absmax * np.arange(1, bins + 1) / bins, cumulative, strict=True):
+        assert (magnitudes < edge - histogram.width).sum() - 1e-6 <= got <= (magnitudes <= edge + histogram.width).sum() + 1e-6
+
+
+def test_rebinning_a_histogram_without_range_is_an_error():
+    with pytest.raises(ValueError, match="zero"):
+        of(np.zeros(3, np.float32)).rebinned(8)
+
+
+# --- scales
+
+
+@pytest.mark.parametrize("method", scales.METHODS)
+def test_a_tensor_without_range_has_no_scale(method):
+    assert scales.scale(of(np.zeros((2, 5), np.float32)), method) is None
+    assert scales.scale(Histogram(), method) is None
+
+
+@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("value", [3.0, -0.02, 1e30])
+def test_a_constant_tensor_has_its_value_as_range(method, value):
+    histogram = of(np.full(50, value, np.float32))
+    assert histogram.constant
+    assert scales.scale(histogram, method) * 127 == pytest.approx(abs(value), rel=0.006)
+
+
+@given(VALUES, st.sampled_from(scales.METHODS))
+def test_a_scale_is_positive_and_never_exceeds_the_maximum(values, method):
+    assume(values.any())
+    scale = scales.scale(of(values), method)
+    assert 0 < scale * 127 <= np.abs(values).max() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("method", scales.METHODS)
+@given(SEEDS, st.integers(-20, 20))
+@settings(max_examples=10, deadline=None)
+def test_multiplied_by_a_power_of_two_the_scale_is_too(method, seed, exponent):
+    values = drawn("normal", seed, 2000)
+    assert scales.scale(of(values * np.float32(2.0**exponent)), method) == pytest.approx(
+        scales.scale(of(values), method) * 2.0**exponent, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["percentile", "mse", "max"])
+@given(SEEDS, st.floats(0.01, 100))
+@settings(max_examples=20, deadline=None)
+def test_multiplied_by_any_factor_the_scale_is_too(method, seed, factor):
+    values = drawn("laplace", seed)
+    assert scales.scale(of(values * np.float32(factor)), method) == pytest.approx(scales.scale(of(values), method) * factor, rel=0.02)
+
+
+@given(SEEDS, st.sampled_from(SHAPES), st.floats(0.01, 100))
+@settings(max_examples=20, deadline=None)
+def test_multiplied_by_any_factor_the_entropy_method_finds_as_good_a_range(seed, shape, factor):
+    """Not the same: the minimum is flat, and the bins fall elsewhere. What the other's choice costs is within rounding."""
+    one, other = of(drawn(shape, seed)), of(drawn(shape, seed) * np.float32(factor))
+    found = scales.divergences(one.rebinned(2048))
+    chosen = round(scales.entropy_amax(other) / other.absmax * 2048 - 0.5) - 128
+    assert found[chosen] <= found.min() * 1.25 + 1e-3
+
+
+@pytest.mark.parametrize("method", scales.METHODS)
+@given(SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_order_and_sign_do_not_matter(method, seed):
+    values = drawn("normal", seed)
+    expected = scales.scale(of(values), method)
+    assert scales.scale(of(np.random.default_rng(seed).permutation(values)), method) == expected
+    assert scales.scale(of(-values), method) == scales.scale(of(np.abs(values)), method) == expected
+
+
+# --- entropy
+
+
+def plain_divergence(counts, bins_kept, variant):
+    """The definition, one bin at a time."""
+    reference = [float(count) for count in counts[:bins_kept]]
+    beyond = float(sum(counts[bins_kept:]))
+    reference[-1] += beyond
+    support = reference if variant.support == "reference" else counts
+    levels = [[] for _ in range(variant.levels)]
+    for place in range(bins_kept):
+        if variant.groups == "even":
+            level = place * variant.levels // bins_kept
+        else:
+            level = min(place // (bins_kept // variant.levels), variant.levels - 1)
+        levels[level].append(place)
+    candidate = [0.0] * bins_kept
+    for places in levels:
+        filled = [place for place in places if support[place] > 0]
+        for place in filled:
+            candidate[place] = float(sum(counts[p] for p in places)) / len(filled)
+    mass = sum(counts[:bins_kept]) + (beyond if variant.outliers == "all" else 0.0)
+    total, divergence = sum(reference), 0.0
+    for p, q in zip(reference, candidate, strict=True):
+        if p > 0:
+            q = max(q / mass if mass else 0.0, variant.tiny)
+            if q == 0:
+                return math.inf
+            divergence += p / total * math.log(p / total / q)
+    return divergence
+
+
+VARIANTS = [dataclasses.replace(scales._Entropy(bins=19, levels=4), groups=groups, support=support, outliers=outliers, tiny=tiny)
+            for groups in ("even", "floor") for support in ("count", "reference") for outliers in ("inside", "all") for tiny in (0, 1e-4)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: f"{one.groups}-{one.support}-{one.outliers}-{one.tiny}")
+@given(st.lists(st.sampled_from([0, 0, 0, 1, 2, 5, 40, 1000]), min_size=19, max_size=19))
+def test_divergences_are_those_of_the_definition(variant, counts):
+    assume(any(counts))
+    got = scales.divergences(np.float64(counts), variant)
+    expected = [plain_divergence(counts, kept, variant) for kept in range(4, 20)]
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_at_full_size_too(shape):
+    counts = of(drawn(shape, 1)).rebinned(2048)
+    got = scales.divergences(counts)
+    variant = scales._Entropy()
+    for kept in (128, 129, 255, 256, 1000, 1999, 2047, 2048):
+        assert got[kept - 128] == pytest.approx(plain_divergence(counts.tolist(), kept, variant), rel=1e-9, abs=1e-12)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=19, max_size=19))
+def test_a_divergence_is_never_negative(counts):
+    assert (scales.divergences(np.float64(counts), VARIANTS[0]) >= -1e-12).all()
+
+
+def test_entropy_cuts_off_a_lone_outlier_and_keeps_an_even_distribution():
+    normal = drawn("normal", 3, 200_000)
+    assert scales.scale(of(normal, np.float32([400.0])), "entropy") * 127 < 60
+    assert scales.scale(of(drawn("uniform", 3, 200_000)), "entropy") * 127 > 0.98
+
+
+def test_the_zeros_of_a_relu_do_not_move_its_range():
+    positive = np.abs(drawn("normal", 4, 100_000))
+    assert scales.scale(of(positive, np.zeros(300_000, np.float32)), "entropy") == scales.scale(of(positive), "entropy")
+
+
+# --- percentile
+
+
+@given(VALUES, st.floats(1, 100))
+def test_a_percentile_is_numpys_within_a_bin(values, percentile):
+    values = values[values != 0]
+    assume(values.size)
+    histogram = of(values)
+    magnitudes = np.abs(values.astype(np.float64))
+    got = scales.percentile_amax(histogram, percentile)
+    expected = np.percentile(magnitudes, percentile, method="inverted_cdf")
+    assert abs(got - expected) <= histogram.width * (1 + 1e-9)
+
+
+@given(VALUES, st.floats(1, 100), st.floats(1, 100))
+def test_a_higher_percentile_is_no_lower(values, one, other):
+    values = values[values != 0]
+    assume(values.size)
+    histogram = of(values)
+    low, high = sorted((one, other))
+    assert scales.percentile_amax(histogram, low) <= scales.percentile_amax(histogram, high) <= histogram.absmax
+
+
+def test_all_of_it_is_the_maximum():
+    histogram = of(drawn("laplace", 5))
+    assert scales.percentile_amax(histogram, 100) == pytest.approx(histogram.absmax)
+
+
+def test_zeros_count_unless_the_percentile_lies_among_them():
+    values = np.float32(np.arange(1, 101))
+    assert scales.percentile_amax(of(values, np.zeros(100, np.float32)), 75) == pytest.approx(50, abs=0.1)
+    assert scales.percentile_amax(of(values, np.zeros(10_000, np.float32)), 75) == pytest.approx(75, abs=0.1)
+
+
+# --- mse
+
+
+def plain_error(values, amax):
+    step = amax / 127
+    return np.mean((values - step * np.clip(np.round(values / step), -127, 127))**2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_squared_errors_are_those_of_rounding_and_clipping(shape):
+    values = drawn(shape, 6).astype(np.float64)
+    histogram = of(values.astype(np.float32))
+    amaxes = histogram.absmax * np.float64([1.0, 0.7, 0.3, 0.1, 0.03])
+    expected = [plain_error(values, amax) for amax in amaxes]
+    np.testing.assert_allclose(scales.squared_errors(histogram, amaxes), expected, rtol=0.02)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("outlier", [0.0, 30.0])
+def test_the_mse_method_is_as_good_as_trying_every_range(shape, outlier):
+    values = np.append(drawn(shape, 7), np.float32(outlier)).astype(np.float64)
+    histogram = of(values.astype(np.float32))
+    best = min(plain_error(values, histogram.absmax * part / 1000) for part in range(5, 1001))
+    assert plain_error(values, scales.mse_amax(histogram)) <= best * 1.02
+
+
+def test_exact_zeros_cost_nothing():
+    values = drawn("normal", 8)
+    once, padded = of(values), of(values, np.zeros(values.size, np.float32))
+    assert scales.mse_amax(padded) == scales.mse_amax(once)
+    np.testing.assert_allclose(2 * scales.squared_errors(padded, [1.0]), scales.squared_errors(once, [1.0]))
