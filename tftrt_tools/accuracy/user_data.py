@@ -1,12 +1,11 @@
 """Runs the user's data function; the child's side of `data.from_function`."""
 
-import importlib
 import pathlib
-import sys
 
 import numpy as np
 
 from tftrt_tools import errors, progress
+from tftrt_tools.execution import user_function
 
 
 def job(request):
@@ -20,7 +19,7 @@ def job(request):
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    for number, item in enumerate(_function(request["function"])()):
+    for number, item in enumerate(user_function.items(request["function"], "--data")):
         progress.say("reading data", number)
         signature, arrays = item if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) else ("", item)
         if not isinstance(arrays, dict):
@@ -31,15 +30,3 @@ def job(request):
     if not saved:
         raise errors.UsageError(f"{request['function']} yields nothing", "yield {input name: array} for each call")
     return saved
-
-
-def _function(reference):
-    module_name, _, attribute = reference.partition(":")
-    sys.path.insert(0, "")
-    try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise errors.UsageError(f"--data={reference}: {error}", "the module must be importable from here") from None
-    if not callable(function):
-        raise errors.UsageError(f"--data={reference} is no function", "name a function without arguments that yields calls")
-    return function

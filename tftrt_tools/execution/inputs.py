@@ -4,6 +4,8 @@ import zlib
 
 import numpy as np
 
+from tftrt_tools import errors
+
 _WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
 
 
@@ -36,3 +38,16 @@ def _draw(spec, shape, seed, bounds):
     if dtype.kind == "c":
         return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def parse_ranges(text, flag="--ranges"):
+    """The text 'ids:0:30522;x:-1:1' of a flag. Returns: {input: (low, high)}. Raises: UsageError."""
+    ranges = {}
+    for item in filter(None, (part.strip() for part in text.split(";"))):
+        try:
+            name, low, high = item.rsplit(":", 2)
+            ranges[name] = (float(low), float(high))
+            assert name and ranges[name][0] < ranges[name][1]
+        except (ValueError, AssertionError):
+            raise errors.UsageError(f"{flag}: {item!r} is not of the form INPUT:LOW:HIGH", f"e.g. {flag}='ids:0:30522'") from None
+    return ranges

@@ -1,0 +1,81 @@
+"""The user's arrays for a signature: read, named, cast. No TensorFlow here."""
+
+import pathlib
+import zipfile
+
+import numpy as np
+
+from tftrt_tools import errors
+
+
+def load(path):
+    """Arrays of an .npz or .npy file. Returns: {name: array}; an .npy has the name "". Raises: UsageError."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise errors.UsageError(f"no such file: {path}", "give an .npz or .npy file, or module:function")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        hint = "save strings as a fixed-width array (np.array(values, 'S')), not as objects" if "pickle" in str(error).lower() else \
+            "write it with np.savez(path, input_name=array)"
+        raise errors.UsageError(f"{path} is no readable .npz or .npy file", hint) from None
+
+
+def check_names(arrays, specs):
+    """Refuse arrays that are named like no input. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
+    known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
+    known |= {f"{signature}/{spec.name}" for signature, inputs_of in specs.items() for spec in inputs_of}
+    unknown = [name for name in arrays if name and name not in known]
+    if unknown:
+        raise errors.UsageError(f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known)))
+
+
+def pick(arrays, signature, name, count):
+    """The array of input `name` of a signature with `count` inputs: SIGNATURE/INPUT before INPUT, "" for an only input. Returns: None
+    where there is none."""
+    if "" in arrays:
+        return arrays[""] if count == 1 else None
+    return arrays.get(f"{signature}/{name}", arrays.get(name))
+
+
+def prepared(array, spec, where=""):
+    """The array in the input's dtype, where no information but a float's precision is lost.
+
+    Args: array: rows in front. spec: InputSpec. where: file or batch for the message, such as " of data.npz".
+    Returns: np.ndarray of spec.dtype; strings as objects (bytes). Raises: UsageError, also for NaN and Inf.
+    """
+    what = f"the data of input {spec.name!r}{where}"
+    if spec.dtype == "string":
+        if array.dtype.kind not in "SUO":
+            raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes strings", "give strings")
+        return np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
+    wanted = np.dtype(spec.dtype)
+    if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, wanted, "same_kind") and not _lossless(array, wanted):
+        raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
+    if array.dtype.kind in "iu" and wanted.kind in "iu" and not _lossless(array, wanted):
+        raise errors.UsageError(f"{what} has values from {array.min()} to {array.max()}, more than {spec.dtype} holds", "convert it first")
+    _check_finite(array, what, "holds")
+    with np.errstate(over="ignore"):
+        cast = array.astype(wanted, copy=False)
+    if cast.dtype != array.dtype:
+        _check_finite(cast, what, f"as {spec.dtype} holds")
+    return cast
+
+
+def _check_finite(array, what, verb):
+    if array.dtype.kind not in "fc":
+        return
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows = bad.reshape(len(bad), -1).any(axis=1) if bad.ndim else bad.reshape(1)
+        raise errors.UsageError(f"{what} {verb} NaN or Inf: {int(bad.sum())} of {bad.size} values, in {int(rows.sum())} of {rows.size} "
+                                f"rows, the first of them row {int(rows.argmax())} (counted from 0)", "clean the data first")
+
+
+def _lossless(array, wanted):
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))

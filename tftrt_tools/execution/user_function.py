@@ -1,0 +1,44 @@
+"""Calls the user's module:function; used in a child process."""
+
+import importlib
+import pathlib
+import sys
+import traceback
+
+from tftrt_tools import errors
+
+
+def items(reference, flag):
+    """What a function without arguments yields, one after the other.
+
+    Args: reference: "module:function", importable from the current directory. flag: the flag that named it, for messages.
+    Raises: UsageError, also for what the function itself raises, with its file and line.
+    """
+    function = _function(reference, flag)
+    try:
+        yield from function()
+    except (errors.TftrtError, MemoryError):
+        raise
+    except Exception as error:
+        raise errors.UsageError(f"{flag}={reference}: {_text(error)}", "the function takes no arguments and yields its data") from None
+
+
+def _function(reference, flag):
+    module_name, _, attribute = reference.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        raise errors.UsageError(f"{flag}={reference}: {_text(error)}", "the module must be importable from here") from None
+    if not callable(function):
+        raise errors.UsageError(f"{flag}={reference} is no function", "name a function without arguments that yields its data")
+    return function
+
+
+def _text(error):
+    """The error in one line, with the last line of the user's code that it went through."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if frame.filename != __file__ and not frame.filename.startswith(("<", importlib.__file__))]
+    where = f" ({pathlib.Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
