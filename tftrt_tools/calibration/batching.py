@@ -1,0 +1,117 @@
+"""Chunks of rows, as a source yields them, into batches that are all alike. No TensorFlow here.
+
+TensorRT's calibrator takes its sizes from the first batch and skips a batch of another size without a word; what would be skipped
+is an error here, and only a last batch that is shorter is dropped, and counted.
+"""
+
+import numpy as np
+
+from tftrt_tools import errors
+from tftrt_tools.execution import arrays as array_reader
+
+_ALIKE = "TensorRT skips a batch whose shape is not the first one's: bring all to one shape, by padding or cutting"
+
+
+class Tally:
+    """What happened while reading. dropped: rows of a last batch that is not full; failed: files that did not decode."""
+
+    def __init__(self):
+        self.dropped = 0
+        self.failed = []
+
+
+def cut(chunks, signature, specs, size, tally):
+    """Batches of exactly `size` rows.
+
+    Args:
+      chunks: iterable of (where, {input: array with the rows in front}); `where` names the file or record.
+      signature: its name. specs: its InputSpecs.
+      tally: Tally; the rows left over are counted in it.
+
+    Yields: {input: np.ndarray}, in memory of its own. Raises: UsageError.
+    """
+    pieces, waiting, first = [], 0, None
+    for where, given in chunks:
+        arrays, rows = _checked(where, given, signature, specs)
+        first = _same_rows(where, arrays, first, signature, specs)
+        del given
+        start = 0
+        while rows - start >= size - waiting:
+            end = start + size - waiting
+            yield _joined([*pieces, _part(arrays, start, end)])
+            pieces, waiting, start = [], 0, end
+        if start < rows:
+            # A copy, so that a large file is not kept for its last rows.
+            pieces.append({name: np.array(array) for name, array in _part(arrays, start, rows).items()})
+            waiting += rows - start
+        del arrays
+    tally.dropped = waiting
+
+
+def whole(chunks, signature, specs, tally):
+    """Batches as the source yields them; a last one with fewer rows is left out and counted in `tally`. Args, yields: as `cut`."""
+    chunks, first = iter(chunks), None
+    for where, given in chunks:
+        arrays, rows = _checked(where, given, signature, specs)
+        for spec in specs:
+            if not spec.accepts(arrays[spec.name].shape):
+                _refuse(where, arrays[spec.name].shape, spec, signature)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        first = first or shapes
+        if shapes != first:
+            shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
+                          ((shapes[name], first[name]) for name in first))
+            if shorter and next(chunks, None) is None:
+                tally.dropped = rows
+                return
+            name = next(name for name in first if shapes[name] != first[name])
+            raise errors.UsageError(f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE)
+        if rows:
+            yield arrays
+
+
+def _checked(where, given, signature, specs):
+    """The arrays cast to the inputs' dtypes, and how many rows they have."""
+    arrays = {spec.name: array_reader.prepared(given[spec.name], spec, f" in {where}") for spec in specs}
+    for spec in specs:
+        array, want = arrays[spec.name], spec.shape
+        if want is not None and (array.ndim != len(want) or any(dim not in (None, got) for dim, got in
+                                                                zip(want[1:], array.shape[1:], strict=True))):
+            _refuse(where, array.shape, spec, signature)
+    lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} {rows}" for name, rows in lengths.items())
+        raise errors.UsageError(f"{where} has inputs of different lengths: {said}", "give equally many rows of each input")
+    if not lengths:
+        raise errors.UsageError(f"{where} has no rows: all inputs are scalars", "calibration needs an input with a batch dimension")
+    return arrays, next(iter(lengths.values()))
+
+
+def _refuse(where, shape, spec, signature):
+    mend = "the first dimension counts the rows" if len(shape) + 1 == len(spec.shape or ()) else "give the data as the signature takes it"
+    raise errors.UsageError(f"the data of input {spec.name!r} in {where} has shape {_text(shape)}, and {signature!r} takes {spec.text()}",
+                            mend)
+
+
+def _same_rows(where, arrays, first, signature, specs):
+    """The row shapes (values, for scalars) of the first chunk. Raises: UsageError where those of `arrays` are others."""
+    rows = {name: array.shape[1:] if array.ndim else array.item() for name, array in arrays.items()}
+    if first is not None and rows != first:
+        name = next(name for name in rows if rows[name] != first[name])
+        if not arrays[name].ndim:
+            raise errors.UsageError(f"input {name!r} is {rows[name]} in {where} and {first[name]} before it",
+                                    "an input without rows needs one value for all")
+        raise errors.UsageError(f"{where} has rows of {name!r} of shape {_text(rows[name])}, those before it {_text(first[name])}", _ALIKE)
+    return rows
+
+
+def _part(arrays, start, end):
+    return {name: array[start:end] if array.ndim else array for name, array in arrays.items()}
+
+
+def _joined(pieces):
+    return {name: np.concatenate([piece[name] for piece in pieces]) if array.ndim else array for name, array in pieces[0].items()}
+
+
+def _text(shape):
+    return "[" + ",".join(map(str, shape)) + "]"

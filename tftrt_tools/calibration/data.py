@@ -1,0 +1,139 @@
+"""Calibration data: opened, read batch by batch, recorded. Importable without TensorFlow; reading some kinds of data needs it."""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+
+from tftrt_tools import errors
+from tftrt_tools.calibration import batching, find
+from tftrt_tools.calibration import options as options_module
+from tftrt_tools.calibration.options import DataOptions
+from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
+from tftrt_tools.calibration.rows import overlap, row_hashes
+
+__all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
+
+USUAL_SAMPLES = 500
+_AS_YIELDED = ("function", "random")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a source is asked for. specs: [InputSpec] of the signature; files: paths, () where the source has none."""
+
+    options: DataOptions
+    signature: str
+    specs: tuple
+    files: tuple
+
+
+class Batches:
+    """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
+
+    def __init__(self, request, kind, read):
+        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it."""
+        self._request, self._kind, self._read = request, kind, read
+        self._record = None
+
+    @property
+    def record(self):
+        """DataRecord of the last complete iteration. Raises: RuntimeError before there was one."""
+        if self._record is None:
+            raise RuntimeError("the batches were not read to their end")
+        return self._record
+
+    def __iter__(self):
+        self._record = None
+        options, tally, seen = self._request.options, batching.Tally(), _Seen()
+        with contextlib.closing(self._batches(tally)) as batches:
+            for batch in batches:
+                seen.add(batch)
+                yield batch
+                if seen.batches == options.batches:
+                    break
+        if not seen.batches:
+            raise self._too_few(tally)
+        self._record = self._recorded(tally, seen)
+
+    def _batches(self, tally):
+        request, chunks = self._request, self._read(tally)
+        if self._kind in _AS_YIELDED:
+            return batching.whole(chunks, request.signature, request.specs, tally)
+        return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally)
+
+    def _too_few(self, tally):
+        size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
+        source = self._request.options.source
+        if self._kind == "function":
+            return errors.UsageError(f"--calibration_data={source} yields no rows", "yield batches of {input name: array}")
+        if not tally.dropped:
+            return errors.UsageError(f"--calibration_data={source} holds no rows{failed}", f"give at least {size}, one batch")
+        return errors.UsageError(f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
+                                 f"give more data, or --calibration_batch_size={tally.dropped}")
+
+    def _recorded(self, tally, seen):
+        options = self._request.options
+        return DataRecord(options.source, self._kind, seen.digest(), seen.samples, seen.batch_size, seen.batches, tally.dropped,
+                          self._kind == "random", tuple(seen.rows), tuple(tally.failed[:FILES_NAMED]), len(tally.failed),
+                          tuple(_warnings(options, tally, seen)))
+
+
+class _Seen:
+    """Counts and hashes of the batches that were handed out."""
+
+    def __init__(self):
+        self.batches = self.samples = self.batch_size = 0
+        self.rows = []
+        self._sha = hashlib.sha256()
+
+    def add(self, batch):
+        hashes = row_hashes(batch)
+        self.batches += 1
+        self.samples += len(hashes)
+        self.batch_size = len(hashes)
+        self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
+        self._sha.update("".join(hashes).encode())
+
+    def digest(self):
+        return "sha256:" + self._sha.hexdigest()
+
+
+def _warnings(options, tally, seen):
+    if options.random:
+        yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
+    if seen.samples < USUAL_SAMPLES:
+        yield f"{seen.samples} samples: {USUAL_SAMPLES} or more are usual"
+    if seen.batches < options.batches:
+        yield f"{seen.batches} batches, and {options.batches} were asked for: the data has no more"
+    if tally.dropped:
+        yield f"{tally.dropped} rows at the end were left out: they do not fill a batch of {seen.batch_size}"
+    if tally.failed:
+        yield f"{len(tally.failed)} files could not be decoded"
+
+
+def open(options, signature_name, specs):
+    """Find the data and check what can be checked without reading it.
+
+    Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order.
+    Returns: Batches; iterating it reads. Raises: UsageError, here and while reading.
+    """
+    options_module.checked(options)
+    if not specs:
+        raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
+    found = find.Found("random", ()) if options.random else find.find(options.source)
+    flags = options_module.image_flags(options)
+    if flags and found.kind != "images":
+        raise errors.UsageError(f"{flags[0]} speaks of picture files, and the data is {found.kind}", "leave it out, or prepare the data so")
+    if found.kind != "function":
+        _check_batch_size(options.batch_size, signature_name, specs)
+    request = Request(options, signature_name, tuple(specs), found.files)
+    read = importlib.import_module(f"tftrt_tools.calibration.sources.{found.kind}").source(request)
+    return Batches(request, found.kind, read)
+
+
+def _check_batch_size(size, signature, specs):
+    for spec in specs:
+        if spec.shape and spec.shape[0] not in (None, size):
+            raise errors.UsageError(f"{signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
+                                    f"give --calibration_batch_size={spec.shape[0]}")

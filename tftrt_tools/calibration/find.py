@@ -1,0 +1,77 @@
+"""Which kind of data --calibration_data names, and its files. No TensorFlow here."""
+
+import dataclasses
+import glob
+import os
+import pathlib
+import re
+
+from tftrt_tools import errors
+
+_KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif")}
+_SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+_KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + ")"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """kind: "arrays", "tfrecords", "images" or "function"; files: paths in order, () for a function."""
+
+    kind: str
+    files: tuple
+
+
+def find(source):
+    """What `source` names: a file, a folder (with its sub-folders; hidden files are left out), a glob, or module:function.
+
+    Returns: Found. Raises: UsageError where nothing of a known kind, or more than one kind, is there.
+    """
+    if not os.path.lexists(source) and _FUNCTION.match(source):
+        return Found("function", ())
+    files = _files(source)
+    kinds = {}
+    for path in files:
+        kinds.setdefault(_kind(path), []).append(path)
+    kinds.pop("", None)
+    if not kinds:
+        what = "matches no file" if not os.path.exists(source) else "is of no known kind" if os.path.isfile(source) \
+            else "holds no file of a known kind"
+        raise errors.UsageError(f"--calibration_data={source} {what}", f"known: {_KNOWN}, or module:function")
+    if len(kinds) > 1:
+        counts = ", ".join(f"{len(paths)} {kind} ({pathlib.Path(paths[0]).name})" for kind, paths in kinds.items())
+        raise errors.UsageError(f"--calibration_data={source} holds data of several kinds: {counts}",
+                                "give one kind: a sub-folder, or a glob such as 'DIR/*.npz'")
+    (kind, paths), = kinds.items()
+    return Found(kind, tuple(paths))
+
+
+def _files(source):
+    if os.path.isdir(source):
+        return sorted(_walk(source))
+    if os.path.exists(source):
+        return [source]
+    if glob.has_magic(source):
+        return sorted(path for path in glob.glob(source, recursive=True) if os.path.isfile(path))
+    raise errors.UsageError(f"--calibration_data: no such file or folder: {source}", f"give {_KNOWN}, a folder of one kind, a glob, "
+                            "or module:function")
+
+
+def _walk(folder):
+    """Files below `folder`, through links to folders too, each folder once."""
+    seen = set()
+    for root, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(root)
+        if real in seen:
+            folders[:] = []
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(root, name) for name in names if not name.startswith("."))
+
+
+def _kind(path):
+    name = pathlib.Path(path).name.lower()
+    if _SHARD.search(name):
+        return "tfrecords"
+    return next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")

@@ -1,0 +1,85 @@
+"""What calibration data to read and how; the values of the flags. No TensorFlow here."""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors
+
+IMAGE_RESIZE = ("stretch", "crop", "pad")
+IMAGE_CHANNELS = ("RGB", "BGR")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """source: path, glob or module:function; batch_size: rows of a batch; batches: the most to read, 0 for all; random: draw from
+    `seed` instead of reading, at `shapes` and from `ranges` (texts of --shapes and --calibration_ranges; `shapes` also says how long
+    the rows of TFRecords are where the signature does not).
+
+    Images: image_size: "HxW" in pixels, "" for the signature's; image_resize: "stretch", "crop" (cover the size, cut the middle out)
+    or "pad" (fit into the size, black borders); then (x * image_scale - image_mean) / image_std with one value or one a channel, in
+    the order image_channels; image_error_limit: files that may fail to decode.
+    """
+
+    source: str = ""
+    batch_size: int = 8
+    batches: int = 0
+    seed: int = 0
+    random: bool = False
+    shapes: str = ""
+    ranges: str = ""
+    image_size: str = ""
+    image_resize: str = "stretch"
+    image_scale: float = 1.0
+    image_mean: tuple = ()
+    image_std: tuple = ()
+    image_channels: str = "RGB"
+    image_error_limit: int = 0
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), "image_mean": list(self.image_mean), "image_std": list(self.image_std)}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**{**data, "image_mean": tuple(data["image_mean"]), "image_std": tuple(data["image_std"])})
+
+
+def checked(options):
+    """The options, where they can work. Raises: UsageError."""
+    if options.source and options.random:
+        raise errors.UsageError("--calibration_data and --calibrate_on_random_data exclude each other", "give one of them")
+    if not options.source and not options.random:
+        raise errors.UsageError("random data calibrates nothing: --calibration_data is missing",
+                                "give --calibration_data, or --calibrate_on_random_data to accept it")
+    if options.ranges and not options.random:
+        raise errors.UsageError("--calibration_ranges speaks of random data, and --calibration_data is given", "leave it out")
+    for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0),
+                               ("image_error_limit", options.image_error_limit, 0)):
+        if value < least:
+            raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
+    for flag, value, known in (("image_resize", options.image_resize, IMAGE_RESIZE), ("image_channels", options.image_channels,
+                                                                                      IMAGE_CHANNELS)):
+        if value not in known:
+            raise errors.UsageError(f"--{flag}={value} is unknown", "known: " + ", ".join(known))
+    for flag, value in (("image_mean", options.image_mean), ("image_std", options.image_std)):
+        if len(value) not in (0, 1, 3):
+            raise errors.UsageError(f"--{flag} has {len(value)} values", "give one, or one for each channel")
+    if 0 in options.image_std:
+        raise errors.UsageError("--image_std holds 0", "it is divided by: give the standard deviation of the training images")
+    size(options)
+    return options
+
+
+def size(options):
+    """(height, width) of --image_size, or None. Raises: UsageError."""
+    if not options.image_size:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", options.image_size)
+    if not match:
+        raise errors.UsageError(f"--image_size={options.image_size} is no size", "write --image_size=HEIGHTxWIDTH, e.g. 224x224")
+    return int(match[1]), int(match[2])
+
+
+def image_flags(options):
+    """The flags of images that differ from their defaults."""
+    return ["--" + field.name for field in dataclasses.fields(DataOptions)
+            if field.name.startswith("image_") and getattr(options, field.name) != field.default]

@@ -1,0 +1,52 @@
+"""Hashes of single rows, by which data sets are compared. No TensorFlow here."""
+
+import hashlib
+
+import numpy as np
+
+
+def row_hashes(arrays):
+    """A hash of each row over all inputs: names, dtypes, the shape of the row, bytes. How rows are batched does not matter.
+
+    Args: arrays: {input: array with the rows in front}; arrays of rank 0 belong to every row. Strings of any array type are equal
+      to the same bytes.
+    Returns: list of str, 16 hexadecimal digits each (BLAKE2b of 8 bytes). Raises: ValueError where lengths differ or no array has rows.
+    """
+    plain = {name: _plain(np.asarray(arrays[name])) for name in sorted(arrays)}
+    lengths = {len(array) for array in plain.values() if array.ndim}
+    if len(lengths) != 1:
+        raise ValueError(f"arrays of {sorted(lengths)} rows")
+    heads = {name: repr((name, "string" if array.dtype == object else array.dtype.name, array.shape[1:], array.ndim)).encode()
+             for name, array in plain.items()}
+    hashes = []
+    for index in range(lengths.pop()):
+        digest = hashlib.blake2b(digest_size=8)
+        for name, array in plain.items():
+            digest.update(heads[name])
+            digest.update(_bytes(array[index] if array.ndim else array))
+        hashes.append(digest.hexdigest())
+    return hashes
+
+
+def overlap(record, arrays):
+    """How many rows of `arrays` are among those of a data set.
+
+    Args: record: DataRecord; where it keeps fewer hashes than it has samples, the count is a lower bound. arrays: as in `row_hashes`,
+      in the dtypes of the signature's inputs.
+    """
+    known = set(record.rows)
+    return sum(one in known for one in row_hashes(arrays))
+
+
+def _plain(array):
+    """Strings as objects, numbers in little-endian order without gaps."""
+    if array.dtype.kind in "OSU":
+        return array.astype(object)
+    return np.asarray(array, array.dtype.newbyteorder("<") if array.dtype.isbuiltin != 2 else None, order="C")
+
+
+def _bytes(row):
+    if isinstance(row, (bytes, str)) or row.dtype == object:
+        values = [value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)]
+        return b"".join(len(value).to_bytes(8, "little") + value for value in values)
+    return row.tobytes()

@@ -1,0 +1,31 @@
+""".npz and .npy files. No TensorFlow here."""
+
+from tftrt_tools import errors
+from tftrt_tools.execution import arrays as array_reader
+
+
+def source(request):
+    """Reads one file after the other. Arrays of an .npz are named INPUT or SIGNATURE/INPUT; those of other signatures are skipped."""
+    return lambda tally: _chunks(request)
+
+
+def _chunks(request):
+    for path in request.files:
+        # One file at a time in memory: nothing here holds what was yielded.
+        yield path, _inputs(path, request)
+
+
+def _inputs(path, request):
+    arrays, wanted = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
+    mine = {name: array for name, array in arrays.items() if "/" not in name or name.startswith(request.signature + "/")}
+    try:
+        array_reader.check_names(mine, {request.signature: request.specs})
+    except errors.UsageError as error:
+        raise errors.UsageError(f"{path}: {error.cause}", f"{request.signature!r} takes {wanted}") from None
+    found = {spec.name: array_reader.pick(mine, request.signature, spec.name, len(request.specs)) for spec in request.specs}
+    missing = [name for name, array in found.items() if array is None]
+    if missing:
+        there = "one array without a name" if "" in arrays else "arrays " + ", ".join(arrays) if arrays else "no array"
+        raise errors.UsageError(f"{path} has {there}, and nothing for input {missing[0]!r}", f"{request.signature!r} takes {wanted}: "
+                                "write them with np.savez(path, input_name=array)")
+    return found

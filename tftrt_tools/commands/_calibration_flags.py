@@ -1,0 +1,64 @@
+"""The flags of calibration data; every command that calibrates has them."""
+
+import fractions
+import math
+
+from absl import flags
+
+from tftrt_tools import errors
+from tftrt_tools.calibration import options as options_module
+from tftrt_tools.calibration.options import DataOptions
+
+
+def define(values):
+    """Define the flags on FlagValues `values`."""
+    default = DataOptions()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("calibration_data", default.source, "representative inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, "
+                        "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, a folder or glob of "
+                        "one of these, or module:function that yields batches", **text)
+    flags.DEFINE_integer("calibration_batch_size", default.batch_size, "rows of a batch", lower_bound=1, **text)
+    flags.DEFINE_integer("num_calibration_batches", default.batches, "batches to use; 0 for all", lower_bound=0, **text)
+    flags.DEFINE_boolean("calibrate_on_random_data", default.random, "calibrate on random inputs: shows that it works, and gives useless "
+                         "ranges", **text)
+    flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard "
+                        "normal and integers 0 or 1", **text)
+    flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
+    flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
+    flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
+                      "resized to cover it and cropped in the middle; or fitted in and padded with black", **text)
+    flags.DEFINE_string("image_scale", "1", "factor on pixels (0 to 255), e.g. 1/255", **text)
+    flags.DEFINE_list("image_mean", [], "subtracted after scaling; one value, or one a channel", **text)
+    flags.DEFINE_list("image_std", [], "divided by last; one value, or one a channel", **text)
+    flags.DEFINE_enum("image_channels", default.image_channels, options_module.IMAGE_CHANNELS, "order of the channels that the model takes",
+                      **text)
+    flags.DEFINE_integer("image_error_limit", default.image_error_limit, "pictures that may fail to decode", lower_bound=0, **text)
+
+
+def read(values):
+    """DataOptions from the flags, with the text of --shapes where the command has it.
+
+    Raises: UsageError, also where neither --calibration_data nor --calibrate_on_random_data is given.
+    """
+    return options_module.checked(DataOptions(
+        source=values.calibration_data or "", batch_size=values.calibration_batch_size, batches=values.num_calibration_batches,
+        seed=values.calibration_seed, random=values.calibrate_on_random_data, shapes=(values.shapes or "") if "shapes" in values else "",
+        ranges=values.calibration_ranges or "", image_size=values.image_size or "", image_resize=values.image_resize,
+        image_scale=_number("image_scale", values.image_scale), image_mean=_numbers("image_mean", values.image_mean),
+        image_std=_numbers("image_std", values.image_std), image_channels=values.image_channels,
+        image_error_limit=values.image_error_limit))
+
+
+def _numbers(flag, given):
+    return tuple(_number(flag, part) for part in given if part)
+
+
+def _number(flag, text):
+    """A decimal number or a fraction such as 1/255."""
+    try:
+        number = float(fractions.Fraction(text.strip()))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise errors.UsageError(f"--{flag}: {text!r} is no number", "e.g. 0.5, 1e-3 or 1/255")
+    return number
