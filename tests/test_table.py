@@ -38,7 +38,8 @@ def bits(scale):
 
 
 def calibration(*engines, **changed):
-    data = {"source": "a.npz", "digest": "sha256:aa", "samples": 10, "batch_size": 5, "batches": 2, "random": False, "rows": [], "warnings": []}
+    data = {"source": "a.npz", "digest": "sha256:aa", "samples": 10, "batch_size": 5, "batches": 2, "random": False,
+            "rows": ["r1"], "warnings": []}
     fields = dict(tool="tftrt-tools 0", created="2026-01-01", calibrator="toolkit", method="entropy", tensorrt="8.5.3", tensorflow="2.14.1",
                   model="/m", model_digest="sha256:mm", data=data, engines=engines or (engine(),), provenance=())
     return Calibration(**{**fields, **changed})
@@ -169,7 +170,8 @@ def document(**changed):
     (document(schema_version=None), "schema_version", 1),
     (document(engines=[{}]), "damaged", 1),
     (document(engines=7), "damaged", 1),
-    (document(data={"parts": ["x"]}), "damaged", 1),
+    (document(data=[1]), "damaged", 1),
+    (document(data={"warnings": [["x"]]}), "damaged", 1),
     (document(model=None), "model is no text", 1),
     ('{"kind": "calibration", "schema_version": 1}', "it has no 'tool'", 1),
     (document(engines=[engine(a=0.5).to_dict() | {"left_out": [{"tensor": "a", "reason": "r"}]}]), "'a' has a scale and is left out", 1),
@@ -272,13 +274,15 @@ def test_what_becomes_of_three_scales(how, scale):
 def test_merging_keeps_where_everything_came_from():
     a = calibration(engine(a=0.5, ranges={"a": {"min": -1.0, "max": 2.0}}))
     b = calibration(engine(a=0.7, ranges={"a": {"min": 0.0, "max": 5.0}}), method="max", data={**a.data, "digest": "sha256:bb", "source": "b.npz",
-                                                                                               "samples": 5, "warnings": ["few"]})
+                                                                                               "samples": 5, "warnings": ["few"], "rows": ["r2"]})
     merged = merge.merge([a, b], "max", ["a.json", "b.json"])
     assert merged.method == "merged" and merged.model == "/m" and merged.engines[0].engine == "E_0"
     assert merged.engines[0].ranges == {"a": {"min": -1.0, "max": 5.0}}
-    assert merged.data["samples"] == 15 and merged.data["warnings"] == ["few"] and merged.data["parts"] == [a.data, b.data]
+    assert merged.data["samples"] == 15 and merged.data["warnings"] == ["few"] and merged.data["rows"] == ["r1", "r2"]
+    assert merged.data["source"] == "a.npz, b.npz" and merged.data["digest"] == "" and merged.data["batch_size"] == 5
     step, = merged.provenance
     assert step["how"] == "max" and [(one["source"], one["method"]) for one in step["sources"]] == [("a.json", "entropy"), ("b.json", "max")]
+    assert [one["data"]["samples"] for one in step["sources"]] == [10, 5]
     again = merge.merge([merged, a], "max", ["ab.json", "a.json"])
     assert again.data["samples"] == 25 and any("more than once" in text for text in again.data["warnings"])
     assert Calibration.from_dict(json.loads(json.dumps(again.to_dict()))) == again

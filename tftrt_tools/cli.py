@@ -13,6 +13,8 @@ COMMANDS = {
     "inspect": "what TF-TRT would do with a SavedModel, or what it did",
     "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
     "verify": "does the converted model answer like the original, and did its engines run",
+    "table": "show, compare, merge and edit INT8 calibration tables",
+    "cache": "the engine cache: list, remove, clear",
 }
 _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 

@@ -20,8 +20,9 @@ _AGAIN = "calibrate again, or give another file"
 class EngineTable:
     """One engine's table.
 
-    segment: "sha256:…" of the segment's graph; "" where it is not known (a table from elsewhere). signature, engine: where it was when
-    the table was made; the engine's name changes with the settings, the segment does not.
+    segment: "sha256:…" of the segment's graph with its names (savedmodel.segments.digest), the keys of the table; "" where it is not
+    known (a table from elsewhere). signature, engine: where it was when the table was made; the engine's name changes with the settings,
+    the segment does not.
     left_out: ((tensor, reason), …), tensors that have no scale on purpose.
     ranges: {tensor: {"min", "max"}} as seen in the data, or None.
     """
@@ -61,8 +62,7 @@ class Calibration:
     tool, created: passport.stamp(). calibrator: "tensorrt" or "toolkit", or both where merged. method: "entropy", "percentile", "mse",
     "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     tensorrt, tensorflow: versions. model, model_digest: a path and files.digest of it, "" where not known.
-    data: source, digest, samples, batch_size, batches, random (bool), rows (list), warnings (list); empty where not known; `parts` holds
-    the records that were merged.
+    data: the dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
     engines: EngineTables. provenance: a dict for each edit or merge, oldest first.
     """
 
@@ -86,7 +86,7 @@ class Calibration:
     @classmethod
     def from_dict(cls, data):
         texts = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
-        return cls(**texts, data=_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
+        return cls(**texts, data=_checked_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
                    provenance=tuple(dict(one) for one in data.get("provenance", ())))
 
     def write(self, path):
@@ -168,9 +168,13 @@ def _text(data, name):
     return data[name]
 
 
-def _record(data):
-    """A data record; those of merged files hold others."""
-    return {**data, "parts": [_record(one) for one in data["parts"]]} if "parts" in data else dict(data)
+def _checked_record(data):
+    """A data record. What is not there is not known; what is there must be of its kind, since merging and showing rely on it."""
+    lists = [value for name in ("rows", "warnings", "failed_files") for value in data.get(name, [])]
+    texts = [data.get(name, "") for name in ("source", "kind", "digest")]
+    if not all(isinstance(one, str) for one in (*lists, *texts)):
+        raise ValueError("its data record holds something else where text belongs")
+    return dict(data)
 
 
 def _no_table(calibration, engine, segment, wanted):

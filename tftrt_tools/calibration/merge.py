@@ -4,6 +4,7 @@ import statistics
 
 from tftrt_tools import errors
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT
 from tftrt_tools.calibration.table import Table
 from tftrt_tools.savedmodel import passport
 
@@ -42,9 +43,8 @@ def merge(calibrations, how, sources):
     for segment in {one.segment: None for one in first.engines}:
         merged[segment] = _one_engine([one for each in calibrations for one in each.engines if one.segment == segment], how)
     engines = tuple(EngineTable(one.segment, one.signature, one.engine, *merged[one.segment]) for one in first.engines)
-    step = {"step": "merged", **passport.stamp(), "how": how, "sources": [
-        {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
-         "model": one.model, "provenance": list(one.provenance)} for source, one in zip(sources, calibrations, strict=True)]}
+    step = {"step": "merged", **passport.stamp(), "how": how,
+            "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)]}
     newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
     return Calibration(
         **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
@@ -102,22 +102,31 @@ def _has_scale_first(name, parts):
 
 
 def _data(records):
-    """One record of several; the single ones stay in "parts"."""
-    parts = [part for one in records for part in (one.get("parts") or [one])]
-    digests = [str(part["digest"]) for part in parts if part.get("digest")]
-    warnings = list(dict.fromkeys(str(text) for part in parts for text in part.get("warnings") or ()))
-    if len(set(digests)) < len(digests):
-        warnings.append("some of the merged calibrations were made from the same data, whose samples are counted more than once")
-    sizes = [part.get("batch_size") for part in parts]
-    return {"source": _joined(str(part.get("source") or "") for part in parts), "digest": digests[0] if len(set(digests)) == 1 else "",
-            "samples": _sum(parts, "samples"), "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None,
-            "batches": _sum(parts, "batches"), "random": any(part.get("random") for part in parts), "rows": [], "warnings": warnings,
-            "parts": parts}
+    """One data record (calibration/record.py) of several; what one of them does not say, the sum does not say either (None)."""
+    rows = [row for one in records for row in one.get("rows") or ()]
+    digests = [one["digest"] for one in records if one.get("digest")]
+    failed = [name for one in records for name in one.get("failed_files") or ()]
+    warnings = list(dict.fromkeys(text for one in records for text in one.get("warnings") or ()))
+    if len(set(digests)) < len(digests) or len(set(rows)) < len(rows):
+        warnings.append("the merged calibrations share data; samples are counted more than once")
+    sizes = [one.get("batch_size") for one in records]
+    return {"source": _joined(one.get("source") for one in records), "kind": _joined(one.get("kind") for one in records),
+            "digest": digests[0] if len(digests) == len(records) and len(set(digests)) == 1 else "", "samples": _sum(records, "samples"),
+            "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None, "batches": _sum(records, "batches"),
+            "dropped": _sum(records, "dropped"), "random": any(one.get("random") for one in records),
+            "rows": list(dict.fromkeys(rows))[:ROWS_KEPT], "failed_files": failed[:FILES_NAMED],
+            "failed_count": _sum(records, "failed_count"), "warnings": warnings}
 
 
-def _sum(parts, key):
-    """The sum, or None where one of them does not say."""
-    counts = [part.get(key) for part in parts]
+def _origin(source, one):
+    """What is kept of a merged file besides its scales; the hashes of its rows are in the merged record."""
+    data = {name: value for name, value in one.data.items() if name != "rows"}
+    return {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
+            "model": one.model, "data": data, "provenance": list(one.provenance)}
+
+
+def _sum(records, key):
+    counts = [one.get(key) for one in records]
     return sum(counts) if all(isinstance(count, int) for count in counts) else None
 
 
