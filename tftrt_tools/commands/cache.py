@@ -1,0 +1,119 @@
+"""usage: tftrt cache list|clear|remove ID…|dir [--flags]
+
+The engine cache: engines that were built here before, by what they depend on (segment, shapes, precision, GPU, versions, …), so that
+the next build of the same engine only copies it. It needs no care: it is bounded, what was not used for longest goes first, and a
+damaged entry is built again.
+
+  list       what is in it, the most recently used first
+  remove ID  take entries out; an ID is the beginning of a name that `list` shows
+  clear      take all out, or, with --engine_cache_max_bytes, only until the rest has that size
+  dir        print its folder
+
+An entry that another process is building stays.
+
+examples:
+  tftrt cache list
+  tftrt cache remove 3f9a01c2
+  tftrt cache clear --engine_cache_max_bytes=2GiB
+"""
+
+import datetime
+
+from tftrt_tools import errors
+from tftrt_tools.commands import _engine_cache, _output
+
+_USAGE = "usage: tftrt cache list|clear|remove ID…|dir [--flags]"
+_ID_CHARACTERS = 12
+_LEAST_CHARACTERS = 4
+_SHOWN_CALLS = 3
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    _engine_cache.define(values)
+
+
+def run(values, positional):
+    """List, remove, clear. Returns: the exit code."""
+    action, ids = (positional[0], positional[1:]) if positional else ("", [])
+    if action not in ("list", "clear", "remove", "dir") or (action == "remove") != bool(ids):
+        raise errors.UsageError(_USAGE, "`tftrt cache --help` explains them")
+    store = _engine_cache.store(values)
+    if store.folder is None:
+        raise errors.TftrtError(store.problem, "choose another --engine_cache_dir, or mend that folder")
+    from tftrt_tools.engine_cache.listing import Listing
+
+    removed, kept = (), ""
+    if action == "remove":
+        removed, kept = _remove(store, ids)
+    elif action == "clear":
+        removed = store.evict() if values["engine_cache_max_bytes"].present else store.clear()
+    listing = Listing.of(store, removed)
+    _print(action, listing, values.json)
+    _output.write_json(listing, values.json)
+    if kept or listing.problem:
+        raise errors.TftrtError(kept or listing.problem, "run the command again when that is over" if kept else "mend that folder")
+    return errors.EXIT_DONE
+
+
+def _remove(store, ids):
+    """Returns: (names that were removed, why one was not)."""
+    names = [_name(wanted, [entry.name for entry in store.entries()]) for wanted in ids]
+    removed, kept = [], ""
+    for name in dict.fromkeys(names):
+        reason = store.remove(name)
+        if reason:
+            kept = kept or f"the entry {name[:_ID_CHARACTERS]} was not removed: {reason}"
+        else:
+            removed.append(name)
+    return removed, kept
+
+
+def _name(wanted, names):
+    found = [name for name in names if name.startswith(wanted.lower())] if len(wanted) >= _LEAST_CHARACTERS else []
+    if len(found) != 1:
+        what = "several entries have" if found else "no entry has"
+        raise errors.UsageError(f"{what} the ID {wanted!r}", f"`tftrt cache list` shows them; give {_LEAST_CHARACTERS} characters or more")
+    return found[0]
+
+
+def _print(action, listing, json_path):
+    from tftrt_tools.savedmodel.inspection import bytes_text
+
+    console = _output.console(json_path)
+
+    def say(text):
+        console.print(text, markup=False, soft_wrap=True)
+
+    if action == "dir":
+        say(listing.folder)
+        return
+    if action != "list":
+        say(f"removed: {_counted(listing.removed)}")
+    elif listing.entries:
+        columns = ["ID", "built for", "precision", "shapes", "GPU", "TensorRT", ">bytes", "last used, UTC"]
+        console.print(_output.table(None, columns, [_row(entry, bytes_text) for entry in listing.entries]))
+    say(f"{_counted(listing.entries)}, {bytes_text(listing.bytes)} of {bytes_text(listing.max_bytes)}, in {listing.folder}")
+
+
+def _counted(entries):
+    return f"{len(entries)} entry" if len(entries) == 1 else f"{len(entries)} entries"
+
+
+def _row(entry, bytes_text):
+    from rich.markup import escape
+
+    used = datetime.datetime.fromtimestamp(entry.last_used, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
+    name, size = entry.name[:_ID_CHARACTERS], bytes_text(entry.bytes)
+    if entry.record is None:
+        return name, escape(f"cannot be used: {entry.problem}"), "", "", "", "", size, used
+    key = entry.record.key
+    origin = entry.record.origin or key.segment_digest.removeprefix("sha256:")[:_ID_CHARACTERS]
+    return name, escape(origin), key.precision, _shapes(key.calls), escape(key.gpu), key.tensorrt, size, used
+
+
+def _shapes(calls):
+    """Such as "1x8x8x1, 8x8x8x1"; the inputs of one call are joined by "+"."""
+    texts = ["+".join("x".join(map(str, fed.shape)) or "scalar" for fed in call) for call in calls]
+    more = f", and {len(texts) - _SHOWN_CALLS} more" if len(texts) > _SHOWN_CALLS else ""
+    return ", ".join(texts[:_SHOWN_CALLS]) + more

@@ -1,0 +1,62 @@
+"""Locks between processes: flock on a file. The system frees the lock of a process that dies."""
+
+import errno
+import fcntl
+import os
+
+# The file system keeps no locks (some network file systems).
+UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def acquire(path, wait, on_wait=None):
+    """Take the lock of file `path`, which is made where it is missing.
+
+    Args: wait: whether to wait for another holder; on_wait: called once before waiting.
+
+    Returns: a descriptor for `release`; None where another holds it and `wait` is false. Raises: OSError.
+    """
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            if not _lock(fd, wait, on_wait):
+                os.close(fd)
+                return None
+            if _is_there(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        # The holder before us removed the file: this lock excludes nobody.
+        os.close(fd)
+
+
+def _lock(fd, wait, on_wait):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not wait:
+            return False
+        if on_wait:
+            on_wait()
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    return True
+
+
+def _is_there(fd, path):
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+
+
+def release(fd, path):
+    """Give the lock back and remove its file."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+    # Said, not left to close: a child forked meanwhile shares the descriptor.
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
