@@ -1,0 +1,96 @@
+"""The distribution of every wanted tensor of a converted model over calibration data: no GPU, no TensorRT, one pass."""
+
+import threading
+
+import tensorflow as tf
+
+from tftrt_tools import errors, progress
+from tftrt_tools.calibration.histogram import Histogram
+from tftrt_tools.savedmodel import loading
+
+# Ops whose output holds exactly the values of their first input.
+_ALIASES = frozenset({"Identity", "Snapshot", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "Transpose"})
+_FLOATS = (tf.float32, tf.float16)
+
+
+def collect(frozen, graph_def, wanted, batches):
+    """Run the signature over calibration data and count |x| of each wanted tensor.
+
+    A tensor is counted inside the run, when it has been computed, and not kept: memory does not grow with the number of tensors or
+    batches. In a loop each iteration counts; what lies in a branch that no batch takes stays empty.
+
+    Args:
+      frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
+      wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out.
+      batches: iterable of {input: np.ndarray}.
+
+    Returns: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
+
+    Raises: TftrtError for NaN or infinity in a wanted tensor, and where the model fails.
+    """
+    histograms = {}
+    function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), histograms)
+    names = sorted(frozen.original.structured_input_signature[1])  # the order in which TensorFlow flattens keyword arguments
+    for number, batch in enumerate(batches, 1):
+        progress.say(f"collecting ranges, batch {number}")
+        try:
+            function(*[tf.constant(batch[name]) for name in names])
+        except tf.errors.OpError as error:
+            raise errors.TftrtError(f"the model fails on calibration batch {number}: {loading.first_line(error)}",
+                                    "check the data") from None
+        _check_finite(histograms, number)
+    return histograms
+
+
+def without_range(histograms):
+    """The tensors that were zero in every batch, or never computed: they get no scale. Returns: sorted names."""
+    return sorted(name for name, histogram in histograms.items() if not histogram.absmax)
+
+
+def _counting(frozen, graph_def, wanted, histograms):
+    """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
+    originals = [frozen.original.graph.get_tensor_by_name(name) for name in frozen.inputs]
+
+    def run(*inputs):
+        fed = dict(zip(frozen.inputs, inputs, strict=True))
+        fed.update({f"{name}:0": tf.identity(resource) for name, resource in frozen.captures.items()})
+        # Control edges, too: whatever waits for a placeholder would wait for one that nobody feeds.
+        fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
+        tensors = tf.graph_util.import_graph_def(graph_def, input_map=fed, return_elements=wanted, name="model")
+        counted = {}
+        for name, tensor in zip(wanted, tensors, strict=True):
+            if tensor.dtype in _FLOATS:
+                source = _source(tensor)
+                if source.ref() not in counted:
+                    counted[source.ref()] = Histogram()
+                    tf.numpy_function(_adder(counted[source.ref()]), [source], [])
+                histograms[name] = counted[source.ref()]
+        # Nothing is returned: with outputs TensorFlow prunes all that they do not need, the counting included.
+        return []
+
+    return tf.compat.v1.wrap_function(run, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in originals])
+
+
+def _source(tensor):
+    """The tensor whose values `tensor` only passes on."""
+    while tensor.op.type in _ALIASES:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _adder(histogram):
+    lock = threading.Lock()  # iterations of a loop may run at the same time
+
+    def add(values):
+        with lock:
+            histogram.add(values)
+
+    return add
+
+
+def _check_finite(histograms, number):
+    for name, histogram in histograms.items():
+        if histogram.nan or histogram.infinite:
+            what = "NaN" if histogram.nan else "infinity"
+            raise errors.TftrtError(f"{name.rpartition(':')[0]} gives {what} for calibration batch {number}",
+                                    "leave that data out, or keep the node out of INT8 engines: no scale can hold it")
