@@ -11,34 +11,19 @@ An entry appears by one rename and goes by one, so that none is seen in part. Sy
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import pathlib
 import re
-import shutil
-import stat
-import time
 
 from tftrt_tools import errors, progress
-from tftrt_tools.engine_cache import folders, locks
+from tftrt_tools.engine_cache import disk, folders, locks
 from tftrt_tools.engine_cache.record import Entry, Hit, Miss, Record, Stored
 from tftrt_tools.savedmodel import passport
 
 DEFAULT_MAX_BYTES = 10 << 30
 NOT_THERE = "not in the cache"
-_ENGINE, _RECORD = "engine", "record.json"
 _NAME = re.compile(r"[0-9a-f]{64}")
-_CHUNK_BYTES = 1 << 20
-_RECORD_LIMIT_BYTES = 16 << 20
-# Older stages whose lock is free were left by a process that died.
-_STAGE_SECONDS = 3600
-# O_NONBLOCK: a FIFO in place of a file must not hang the reader.
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-class _DamagedError(Exception):
-    """An entry that cannot be used; the text says why."""
 
 
 class Store:
@@ -67,7 +52,7 @@ class Store:
             return Miss(self.problem)
         path = self.folder / key.name
         try:
-            folder = os.open(path, _OPEN | os.O_DIRECTORY)
+            folder = os.open(path, disk.OPEN | os.O_DIRECTORY)
         except FileNotFoundError:
             return Miss(NOT_THERE)
         except OSError as error:
@@ -75,36 +60,36 @@ class Store:
                 return self._damaged(path, "it is no folder")
             return Miss(self._trouble(error))
         try:
-            with _closing(folder):
+            with disk.closing(folder):
                 try:
                     return self._read(folder, key, pathlib.Path(target))
-                except (_DamagedError, FileNotFoundError) as error:
+                except (disk.DamagedError, FileNotFoundError) as error:
                     # Another process may have taken the entry away while it was read here.
-                    if not _same(folder, path):
+                    if not disk.is_same(folder, path):
                         return Miss(NOT_THERE)
-                    return self._damaged(path, str(error) if isinstance(error, _DamagedError) else "a file is missing")
+                    return self._damaged(path, str(error) if isinstance(error, disk.DamagedError) else "a file is missing")
         except OSError as error:
             return Miss(self._trouble(error))
 
     def _read(self, folder, key, target):
-        with _opened(_RECORD, folder) as file:
+        with disk.opened(disk.RECORD, folder) as file:
             with contextlib.suppress(OSError):
                 os.utime(file)
-            record = _record(file)
+            record = disk.read_record(file)
         if record.key.name != key.name:
-            raise _DamagedError("its record speaks of another engine")
-        with _opened(_ENGINE, folder) as file:
+            raise disk.DamagedError("its record speaks of another engine")
+        with disk.opened(disk.ENGINE, folder) as file:
             if os.fstat(file).st_size != record.bytes:
-                raise _DamagedError(f"its engine file has {os.fstat(file).st_size} bytes, not {record.bytes}")
+                raise disk.DamagedError(f"its engine file has {os.fstat(file).st_size} bytes, not {record.bytes}")
             try:
-                with _new_file(target) as copy:
-                    found = _copy(file, copy)
+                with disk.new_file(target) as copy:
+                    found = disk.copy(file, copy)
             except OSError as error:
                 # The reader's disk; the entry is none the worse for it.
                 return Miss(f"it cannot be copied: {errors.from_os_error(error).cause}")
         if found != (record.sha256, record.bytes):
             target.unlink(missing_ok=True)
-            raise _DamagedError("its engine file has changed")
+            raise disk.DamagedError("its engine file has changed")
         return Hit(target, record)
 
     def _damaged(self, path, reason):
@@ -129,7 +114,7 @@ class Store:
             folders.make(self.folder)
             with self._stage() as stage:
                 self._write(stage, key, file, build_seconds, origin, driver)
-                if _size(stage) > self.max_bytes:
+                if disk.size(stage) > self.max_bytes:
                     return too_large
                 self._publish(stage, self.folder / key.name)
         except OSError as error:
@@ -143,21 +128,21 @@ class Store:
         stage = self._unused("stage")
         stage.mkdir(mode=0o700)
         try:
-            with _closing(os.open(stage, _OPEN | os.O_DIRECTORY)) as fd:
+            with disk.closing(os.open(stage, disk.OPEN | os.O_DIRECTORY)) as fd:
                 with contextlib.suppress(OSError):
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 yield stage
                 os.fsync(fd)
         finally:
-            _delete(stage)
+            disk.delete(stage)
 
     def _write(self, stage, key, file, build_seconds, origin, driver):
-        with open(file, "rb") as source, _new_file(stage / _ENGINE) as copy:
-            digest, size = _copy(source.fileno(), copy)
+        with open(file, "rb") as source, disk.new_file(stage / disk.ENGINE) as copy:
+            digest, size = disk.copy(source.fileno(), copy)
             os.fsync(copy)
         record = Record(key, digest, size, build_seconds, origin, driver, **passport.stamp())
-        with _new_file(stage / _RECORD) as fd:
-            _write_all(fd, (json.dumps(record.to_dict(), indent=2) + "\n").encode())
+        with disk.new_file(stage / disk.RECORD) as fd:
+            disk.write_all(fd, (json.dumps(record.to_dict(), indent=2) + "\n").encode())
             os.fsync(fd)
 
     def _publish(self, stage, path):
@@ -247,7 +232,7 @@ class Store:
             if error.errno not in locks.UNSUPPORTED:
                 return self._trouble(error)
         try:
-            if used is not None and _last_used(self.folder / name) != used:
+            if used is not None and disk.last_used(self.folder / name) != used:
                 return "it is in use"
             self._discard(self.folder / name)
             return ""
@@ -267,15 +252,15 @@ class Store:
     def _entry(self, name, size, used):
         record, problem = None, ""
         try:
-            with _closing(os.open(self.folder / name, _OPEN | os.O_DIRECTORY)) as folder, _opened(_RECORD, folder) as file:
-                record = _record(file)
+            with disk.closing(os.open(self.folder / name, disk.OPEN | os.O_DIRECTORY)) as folder, disk.opened(disk.RECORD, folder) as file:
+                record = disk.read_record(file)
             if record.key.name != name:
                 record, problem = None, "its record speaks of another engine"
         except FileNotFoundError:
             if not os.path.lexists(self.folder / name):
                 return None
             problem = "its record is missing"
-        except _DamagedError as error:
+        except disk.DamagedError as error:
             problem = str(error)
         except OSError as error:
             problem = error.strerror or str(error)
@@ -296,7 +281,7 @@ class Store:
         for name in names:
             # Gone meanwhile, or another user's.
             with contextlib.suppress(OSError):
-                found.append((name, _size(self.folder / name), _last_used(self.folder / name)))
+                found.append((name, disk.size(self.folder / name), disk.last_used(self.folder / name)))
         return found
 
     def _unused(self, kind):
@@ -306,124 +291,17 @@ class Store:
         """Take an entry away in one step, then delete it. Raises: OSError."""
         trash = self._unused("trash")
         os.rename(path, trash)
-        _delete(trash)
+        disk.delete(trash)
 
     def _sweep(self):
         """Delete what killed processes left."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder) if self.folder is not None else ():
-                if name.startswith(".trash-") or (name.startswith(".stage-") and _abandoned(self.folder / name)):
-                    _delete(self.folder / name)
+                if name.startswith(".trash-") or (name.startswith(".stage-") and disk.abandoned(self.folder / name)):
+                    disk.delete(self.folder / name)
 
     def _trouble(self, error):
         """Note the first problem. Returns: this one, one line."""
         text = f"the engine cache {self.folder} does not work: {errors.from_os_error(error).cause}"
         self.problem = self.problem or text
         return text
-
-
-@contextlib.contextmanager
-def _closing(fd):
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _opened(name, folder):
-    """A descriptor of the regular file `name` in the folder of descriptor `folder`. Raises: _DamagedError, FileNotFoundError, OSError."""
-    try:
-        fd = os.open(name, _OPEN, dir_fd=folder)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _DamagedError(f"its {name} is a symbolic link") from None
-        raise
-    with _closing(fd):
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise _DamagedError(f"its {name} is no file")
-        yield fd
-
-
-@contextlib.contextmanager
-def _new_file(path):
-    """A descriptor of a file that is removed again where the block fails."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with _closing(fd):
-            yield fd
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
-
-
-def _copy(source, target):
-    """Copy between descriptors. Returns: (hex SHA-256, bytes)."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := os.read(source, _CHUNK_BYTES):
-        digest.update(chunk)
-        size += len(chunk)
-        _write_all(target, chunk)
-    return digest.hexdigest(), size
-
-
-def _write_all(fd, data):
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view):]
-
-
-def _record(fd):
-    """The Record in an open file. Raises: _DamagedError."""
-    if os.fstat(fd).st_size > _RECORD_LIMIT_BYTES:
-        raise _DamagedError("its record is too large")
-    with os.fdopen(os.dup(fd), "rb") as file:
-        try:
-            return Record.from_dict(json.loads(file.read()))
-        except (ValueError, RecursionError) as error:
-            raise _DamagedError(f"its record cannot be read: {error}") from None
-
-
-def _same(fd, path):
-    """Whether `path` is still the folder of descriptor `fd`."""
-    try:
-        there, here = os.stat(path, follow_symlinks=False), os.fstat(fd)
-    except FileNotFoundError:
-        return False
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
-
-
-def _last_used(path):
-    """Time of the last use, nanoseconds since 1970. Raises: FileNotFoundError."""
-    try:
-        return os.stat(path / _RECORD, follow_symlinks=False).st_mtime_ns
-    except (FileNotFoundError, NotADirectoryError):
-        return os.stat(path, follow_symlinks=False).st_mtime_ns
-
-
-def _size(path):
-    """Bytes of the files directly in a folder; 0 where `path` is something else."""
-    if path.is_symlink() or not path.is_dir():
-        return 0
-    return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(path))
-
-
-def _abandoned(stage):
-    """Whether a stage is old and its writer is gone."""
-    try:
-        if time.time() - os.stat(stage, follow_symlinks=False).st_mtime < _STAGE_SECONDS:
-            return False
-        with _closing(os.open(stage, _OPEN | os.O_DIRECTORY)) as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except OSError:
-        return False
-
-
-def _delete(path):
-    if path.is_symlink() or path.is_file():
-        with contextlib.suppress(OSError):
-            path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
