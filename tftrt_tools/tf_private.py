@@ -9,11 +9,11 @@ import os
 import tensorflow as tf
 from tensorflow.compiler.tf2tensorrt import _pywrap_py_utils
 from tensorflow.compiler.tf2tensorrt.ops import gen_trt_ops
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.compiler.tensorrt import trt_convert
 from tensorflow.python.eager import wrap_function
-from tensorflow.python.framework import convert_to_constants, op_def_registry
-from tensorflow.python.grappler import tf_optimizer
+from tensorflow.python.framework import convert_to_constants, function_def_to_graph, op_def_registry
+from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace
 
@@ -98,6 +98,35 @@ def meta_graph(graph_def, preserved):
     return meta
 
 
+def function_body(function):
+    """A FunctionDef's body as (GraphDef with a Placeholder for each argument, {reference inside the function: tensor "node:port"})."""
+    return function_def_to_graph.function_def_to_graph_def(function)
+
+
+def optimized_as_on_gpu(graph_def, optimizer, fetched):
+    """One grappler optimizer ("layout", "constfold") on a graph, as TF-TRT runs it when it builds an engine on a GPU. Needs no GPU.
+
+    The GPU is one of before Volta: for those alone "layout" makes NCHW of NHWC unasked; TF-TRT asks for that on every GPU.
+
+    Args: graph_def: left as it is; fetched: nodes whose results must stay.
+    Returns: GraphDef, with a device on every node.
+    """
+    device = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:GPU:0")
+    device.properties.type = "GPU"
+    device.properties.environment["architecture"] = "6.0"
+    config = config_pb2.ConfigProto()
+    rewrite = config.graph_options.rewrite_options
+    rewrite.optimizers.append(optimizer)
+    rewrite.min_graph_nodes = -1
+    rewrite.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    rewrite.fail_on_optimizer_errors = True
+    rewrite.experimental_disable_folding_quantization_emulation = True
+    meta = meta_graph(graph_def, fetched)
+    for node in meta.graph_def.node:
+        node.device = device.name
+    return tf_optimizer.OptimizeGraph(config, meta, cluster=cluster.Cluster(devices=[device]))
+
+
 def rebuild(graph_def, frozen):
     """A ConcreteFunction over `graph_def` with the signature and names of graph_pass.Frozen `frozen`."""
     original = frozen.original
@@ -106,6 +135,14 @@ def rebuild(graph_def, frozen):
     function.graph.structured_input_signature = original.structured_input_signature
     function._function_type = original.function_type
     return function
+
+
+def fetching(graph_def, frozen, tensors):
+    """A function over `graph_def` that returns the values of `tensors` ("node:0") as a list.
+
+    It takes the signature's inputs as tensors in the order of their names, which is that of graph_pass.Frozen `frozen`.inputs.
+    """
+    return wrap_function.function_from_graph_def(graph_def, frozen.inputs, list(tensors), frozen.captures)
 
 
 def serialize_engines(name, path):

@@ -1,0 +1,150 @@
+"""The predicted names of calibration tables: rules on small segments, and whole tables recorded on a GPU."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import ROOT
+from tftrt_tools.calibration import tensor_names
+from tftrt_tools.calibration.tensor_names import NamedTensor
+from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import graph
+
+# Names alone, of the tables that TensorRT 8.5.3 made through TensorFlow 2.14.1 on an H100, of the sample models' own sizes:
+# {model: {mode: {"shapes": {signature: [shape of each engine input, by engine]}, "names": {signature: [names, by engine]}}}}.
+RECORDED = json.loads((ROOT / "tests/data/calibration_names.json").read_text())
+
+
+def predicted(body, *shapes, dynamic=True, dtype=tf.float32):
+    """names() of the segment that `body` is, with engine inputs of `shapes`."""
+    arguments = [tf.TensorSpec(shape, dtype) for shape in shapes]
+    function = tf.function(body, autograph=False).get_concrete_function(*arguments).function_def
+    # tf.function returns through identities; a native segment does not.
+    last = {f"{node.name}:output:0": node for node in function.node_def if node.op == "Identity"}
+    for name, source in function.ret.items():
+        function.ret[name] = last[source].input[0]
+    for node in last.values():
+        function.node_def.remove(node)
+    return tensor_names.names(function, dynamic, shapes)
+
+
+def unnamed(found):
+    return [tensor.name for tensor in found if tensor.name.startswith("(")]
+
+
+def weights(*shape):
+    return tf.constant(np.random.default_rng(0).normal(size=shape).astype("f4"))
+
+
+def conv(x, *shape):
+    return tf.raw_ops.Conv2D(input=x, filter=weights(*shape), strides=[1, 1, 1, 1], padding="SAME", name="conv")
+
+
+def test_a_convolution_gets_transpositions_that_hold_its_neighbours_values():
+    assert predicted(lambda x: tf.raw_ops.Relu(features=conv(x, 3, 3, 3, 4), name="relu"), (None, 8, 8, 3)) == [
+        NamedTensor("TensorRTInputPH_0", "x:0", True),
+        NamedTensor("conv-0-TransposeNHWCToNCHW-LayoutOptimizer", "x:0", True),
+        NamedTensor("conv", "conv:0", True),
+        NamedTensor("relu", "relu:0", True),
+        NamedTensor("TensorRTOutputPH_0", "relu:0", True)]
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_matrix_product_with_a_constant_is_fully_connected_between_reshapes(dynamic):
+    found = predicted(lambda x: tf.raw_ops.Tanh(x=tf.raw_ops.MatMul(a=x, b=weights(8, 4), name="product"), name="tanh"),
+                      (4, 8), dynamic=dynamic)
+    assert found == [
+        NamedTensor("TensorRTInputPH_0", "x:0", True),
+        NamedTensor("(Unnamed Layer* 0) [Shuffle]_output", "x:0", True),
+        NamedTensor("(Unnamed Layer* 1) [Fully Connected]_output", "product:0", True),
+        NamedTensor("product", "product:0", True),
+        NamedTensor("TensorRTOutputPH_0", "tanh:0", True)]
+
+
+def test_a_product_of_two_tensors_is_a_matrix_multiplication():
+    found = predicted(lambda x, y: tf.raw_ops.BatchMatMulV2(x=x, y=y, name="product"), (None, 4, 8), (None, 8, 4))
+    assert [tensor.name for tensor in found] == ["TensorRTInputPH_0", "TensorRTInputPH_1", "TensorRTOutputPH_0"]
+
+
+def test_a_bias_is_a_constant_layer_with_the_values_of_its_constant():
+    found = predicted(lambda x: tf.raw_ops.BiasAdd(value=x, bias=tf.constant([1., 2.], name="bias"), name="sum"), (None, 2))
+    assert found[1] == NamedTensor("(Unnamed Layer* 0) [Constant]_output", "bias:0", True)
+
+
+def test_what_is_computed_inside_a_converter_is_no_tensor_of_tensorflow():
+    found = predicted(lambda x: tf.raw_ops.Rsqrt(x=x, name="root"), (None, 2))
+    assert found[1] == NamedTensor("(Unnamed Layer* 0) [Unary]_output", None, True)
+
+
+def test_an_operand_of_lower_rank_is_reshaped_where_the_ranks_are_known_to_differ():
+    found = predicted(lambda x, y: tf.raw_ops.AddV2(x=x, y=y, name="sum"), (2, 3, 4), (3, 4))
+    assert unnamed(found) == ["(Unnamed Layer* 0) [Shuffle]_output"]
+
+
+def test_a_reshape_to_the_shape_that_is_there_makes_no_layer_and_renames_the_tensor():
+    found = predicted(lambda x: tf.raw_ops.Relu(features=tf.raw_ops.Reshape(tensor=tf.raw_ops.Tanh(x=x, name="tanh"), shape=[-1, 3],
+                                                                              name="same")), (None, 3))
+    assert [tensor.name for tensor in found] == ["TensorRTInputPH_0", "same", "TensorRTOutputPH_0"]
+    assert found[1].tensor == "tanh:0"
+
+
+def test_an_output_that_is_an_input_is_copied():
+    found = predicted(lambda x: [tf.raw_ops.Tanh(x=x, name="tanh"), x], (None, 3))
+    assert [(tensor.name, tensor.tensor) for tensor in found] == [
+        ("TensorRTInputPH_0", "x:0"), ("TensorRTOutputPH_0", "tanh:0"), ("TensorRTOutputPH_1", "x:0")]
+
+
+def test_a_slice_of_unknown_sizes_hides_layers_that_compute_shapes():
+    def body(x):
+        cut = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 2], strides=[1, 1], begin_mask=3, end_mask=1, name="cut")
+        return tf.raw_ops.Rsqrt(x=cut, name="root")
+
+    # 24 layers of int32 between the slice, which is layer 0, and the square root.
+    assert unnamed(predicted(body, (None, 4))) == ["(Unnamed Layer* 25) [Unary]_output"]
+    assert unnamed(predicted(body, (5, 4))) == ["(Unnamed Layer* 1) [Unary]_output"]
+
+
+def test_integers_are_not_listed():
+    assert predicted(lambda x: tf.raw_ops.Neg(x=x), (None, 3), dtype=tf.int32) == []
+
+
+def test_an_op_of_unknown_layers_ends_the_numbered_names_and_no_others():
+    def body(x):
+        first = tf.raw_ops.Rsqrt(x=x, name="first")
+        unknown = tf.raw_ops.Cumsum(x=first, axis=1, name="unknown")
+        last = tf.raw_ops.Rsqrt(x=unknown, name="last")
+        return tf.raw_ops.Tanh(x=last, name="tanh")
+
+    assert predicted(body, (None, 3)) == [
+        NamedTensor("TensorRTInputPH_0", "x:0", True),
+        NamedTensor("(Unnamed Layer* 0) [Unary]_output", None, True),
+        NamedTensor("first", "first:0", True),
+        NamedTensor("unknown", "unknown:0", False),
+        NamedTensor("last", "last:0", True),
+        NamedTensor("TensorRTOutputPH_0", "tanh:0", True)]
+
+
+def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profile():
+    declared, one, two = [(None, 8)], [(4, 8)], [(2, 8)]
+    assert tensor_names.build_shapes(declared, [one], True, "Optimal") == one
+    assert tensor_names.build_shapes(declared, [one, two], True, "Optimal") == declared
+    assert tensor_names.build_shapes(declared, [one], True, "Range") == declared
+    assert tensor_names.build_shapes(declared, [one], False, None) == one
+
+
+@pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in RECORDED for mode in RECORDED[name]])
+def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, name, mode):
+    recorded = RECORDED[name][mode]
+    root = tf.saved_model.load(str(zoo_model(name)))
+    for signature, tables in recorded["names"].items():
+        frozen = graph_pass.freeze(signature, root.signatures[signature])
+        graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=mode == "dynamic")).graph_def
+        functions = {function.signature.name: function for function in graph_def.library.function}
+        engines = list(graph.engine_nodes(graph_def))
+        for engine, shapes, names in zip(engines, recorded["shapes"][signature], tables, strict=True):
+            function = functions[engine.attr["segment_func"].func.name]
+            found = tensor_names.names(function, mode == "dynamic", [tuple(shape) for shape in shapes])
+            assert [tensor.name for tensor in found] == names

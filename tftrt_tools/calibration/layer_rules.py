@@ -1,0 +1,542 @@
+"""Which TensorRT layers TF-TRT's converters make of one TensorFlow op, in which order. Needs no GPU.
+
+Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and held against the
+tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what decides number, order and kind of layers is here.
+
+Shapes are TensorRT's: tuples with -1 for what is unknown; without the batch in implicit batch mode, where constants keep theirs.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+# TensorRT's limit on dimensions (nvinfer1::Dims::MAX_DIMS).
+_MAX_DIMS = 8
+
+
+class UnknownLayersError(Exception):
+    """How many layers the converter makes of this op is not known here."""
+
+
+@dataclasses.dataclass(eq=False)
+class Tensor:
+    """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
+    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess."""
+
+    name: str | None
+    dims: tuple | None
+    dtype: str
+    source: str | None
+    sure: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """A constant that is no tensor of the network yet. dims: with the batch in both modes."""
+
+    dims: tuple
+    dtype: str
+    source: str
+
+
+class Network:
+    """TensorRT's network while the nodes are converted. tensors: the layers' outputs in order; layers: how many there are, None from
+    an op on of which it is not known."""
+
+    def __init__(self, implicit):
+        self.implicit = implicit
+        self.tensors = []
+        self.layers = 0
+
+    def input(self, name, tensor):
+        """Add an engine input."""
+        self.tensors.append(Tensor(name, self.dims(tensor), tensor.dtype.name, tensor.name))
+        return self.tensors[-1]
+
+    def add(self, kind, dims, dtype, source=None):
+        """Add a layer; `kind` as TensorRT writes it into default names. Returns: its first output."""
+        name = None
+        if self.layers is not None:
+            name = f"(Unnamed Layer* {self.layers}) [{kind}]_output"
+            self.layers += 1
+        self.tensors.append(Tensor(name, dims, dtype, source))
+        return self.tensors[-1]
+
+    def add_output(self, tensor):
+        """A further output of the layer added last, or one of an unknown layer."""
+        dims = None if tensor.shape.rank is None else self.dims(tensor)
+        self.tensors.append(Tensor(None, dims, tensor.dtype.name, tensor.name, sure=self.layers is not None))
+        return self.tensors[-1]
+
+    def shapes(self, *kinds):
+        """Add layers that compute shapes: int32, never calibrated. Returns: the last one's output."""
+        for kind in kinds:
+            last = self.add(kind, (-1,), "int32")
+        return last
+
+    def dims(self, tensor):
+        """TensorRT's dims of a tf.Tensor. Raises: UnknownLayersError for an unknown rank."""
+        if tensor.shape.rank is None:
+            raise UnknownLayersError
+        dims = tuple(-1 if size is None else size for size in tensor.shape)
+        return dims[1:] if self.implicit else dims
+
+    def result(self, kind, tensor):
+        """Add the layer that computes tf.Tensor `tensor`."""
+        return self.add(kind, self.dims(tensor), tensor.dtype.name, tensor.name)
+
+    def transpose(self, value, permutation):
+        """A transposition; `permutation` counts the batch."""
+        order = [axis - 1 for axis in permutation[1:]] if self.implicit else permutation
+        return self.add("Shuffle", tuple(value.dims[axis] for axis in order), value.dtype, value.source)
+
+    def shaped(self, value, dims):
+        """`value` with `dims`: a reshape where they differ, a constant layer for weights. 0 in dims keeps the input's."""
+        if isinstance(value, Weights):
+            return self.add("Constant", tuple(dims), value.dtype, value.source)
+        if tuple(dims) == value.dims:
+            return value
+        known = tuple(value.dims[index] if size == 0 else size for index, size in enumerate(dims))
+        return self.add("Shuffle", known, value.dtype, value.source)
+
+    def tensor(self, value):
+        """`value` as a tensor: a constant layer for weights."""
+        return self.shaped(value, value.dims)
+
+    def reshaped_dynamically(self, value, dims, slices, added=()):
+        """A reshape to a shape put together at run time of `slices` parts of the input's and of `added` (-1: none there) sizes."""
+        self.shapes("Shape")
+        for index in range(max(slices, len(added))):
+            if index < len(added) and added[index] >= 0:
+                self.shapes("Constant")
+            if index < slices:
+                self.shapes("Slice")
+        self.shapes("Concatenation")
+        return self.add("Shuffle", dims, value.dtype, value.source)
+
+    def broadcast_dims(self, left, right):
+        """Both operands' dims, with leading ones up to one rank."""
+        def rank(value):
+            return len(value.dims) + (self.implicit and isinstance(value, Tensor))
+
+        total = max(rank(left), rank(right))
+        padded = [(1,) * (total - len(value.dims)) + value.dims for value in (left, right)]
+        return [dims[1:] if self.implicit else dims for dims in padded]
+
+
+def convert(network, op, inputs):
+    """Add the layers of `op`.
+
+    Args: op: tf.Operation; inputs: its Tensors and Weights.
+    Returns: outputs, Tensors or Weights.
+    """
+    before = len(network.tensors)
+    try:
+        if any(value.dims is None for value in inputs):
+            raise UnknownLayersError
+        return _RULES.get(op.type, _unknown)(network, op, inputs)
+    except UnknownLayersError:
+        del network.tensors[before:]
+        network.layers = None
+        return [network.add_output(output) for output in op.outputs]
+
+
+def _unknown(network, op, inputs):
+    raise UnknownLayersError
+
+
+def _static(dims):
+    return all(size >= 0 for size in dims)
+
+
+def _axis(network, axis, rank):
+    """TensorFlow's axis as TensorRT's; rank: TensorRT's."""
+    whole = rank + network.implicit
+    return (axis + whole if axis < 0 else axis) - network.implicit
+
+
+def _constant(op, index):
+    value = tf.get_static_value(op.inputs[index])
+    if value is None:
+        raise UnknownLayersError
+    return value
+
+
+def _one(kind):
+    def rule(network, op, inputs):
+        return [network.result(kind, op.outputs[0])]
+    return rule
+
+
+def _identity(network, op, inputs):
+    return list(inputs)
+
+
+def _const(network, op, inputs):
+    output = op.outputs[0]
+    return [Weights(tuple(output.shape), output.dtype.name, output.name)]
+
+
+def _channels_first(op):
+    return op.get_attr("data_format") in (b"NCHW", b"NCDHW")
+
+
+def _in_channels_first(kind):
+    """Layers that want the channels first: transposed around them where the op has them last."""
+    def rule(network, op, inputs):
+        if _channels_first(op):
+            return [network.result(kind, op.outputs[0])]
+        rank = len(inputs[0].dims) + network.implicit
+        network.transpose(inputs[0], [0, rank - 1, *range(1, rank - 1)])
+        inner = network.add(kind, _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name)
+        return [network.transpose(inner, [0, *range(2, rank), 1])]
+    return rule
+
+
+def _moved(dims, implicit):
+    """Channels-last dims as channels-first."""
+    head = () if implicit else dims[:1]
+    return (*head, dims[-1], *dims[len(head):-1])
+
+
+def _deconvolution(network, op, inputs):
+    if not _channels_first(op):
+        raise UnknownLayersError
+    output = network.dims(op.outputs[0])
+    sizes = inputs[2].dims[-2:]
+    strides, kernel = op.get_attr("strides")[2:], inputs[1].dims[:2]
+    if not _static(sizes) or not _static(output[-2:]):
+        raise UnknownLayersError
+    same = op.get_attr("padding") == b"SAME"
+    made = [size * stride if same else (size - 1) * stride + width
+            for size, stride, width in zip(sizes, strides, kernel, strict=True)]
+    if tuple(made) == output[-2:]:
+        return [network.result("Deconvolution", op.outputs[0])]
+    network.add("Deconvolution", (*output[:-2], *made), inputs[2].dtype)
+    return [network.result("Padding", op.outputs[0])]
+
+
+def _batch_norm(network, op, inputs):
+    output = op.outputs[0]
+    if _channels_first(op):
+        return [network.result("Scale", output)]
+    dims, dtype = network.dims(output), output.dtype.name
+    flat = (*(1 for _ in dims[:-1]), dims[-1])
+    network.add("Constant", flat, dtype)
+    network.add("ElementWise", dims, dtype)
+    network.add("Constant", flat, dtype)
+    return [network.result("ElementWise", output)]
+
+
+def _binary(network, op, inputs):
+    dims = network.broadcast_dims(*inputs)
+    for value, wanted in zip(inputs, dims, strict=True):
+        network.shaped(value, wanted)
+    return [network.result("ElementWise", op.outputs[0])]
+
+
+def _bias_add(network, op, inputs):
+    value, bias = inputs
+    if _channels_first(op):
+        head = () if network.implicit else (1,)
+        bias_dims = (*head, *bias.dims, *(1 for _ in value.dims[len(head) + 1:]))
+        dims = value.dims
+    else:
+        dims, bias_dims = network.broadcast_dims(value, bias)
+    network.shaped(value, dims)
+    network.shaped(bias, bias_dims)
+    return [network.result("ElementWise", op.outputs[0])]
+
+
+def _square(network, op, inputs):
+    network.add("Constant", tuple(1 for _ in inputs[0].dims), inputs[0].dtype)
+    return [network.result("ElementWise", op.outputs[0])]
+
+
+def _squared_difference(network, op, inputs):
+    for value, dims in zip(inputs, network.broadcast_dims(*inputs), strict=True):
+        network.shaped(value, dims)
+    network.add("ElementWise", network.dims(op.outputs[0]), op.outputs[0].dtype.name)
+    return [network.result("ElementWise", op.outputs[0])]
+
+
+def _rsqrt(network, op, inputs):
+    network.add("Unary", inputs[0].dims, inputs[0].dtype)
+    return [network.result("Unary", op.outputs[0])]
+
+
+def _add_n(network, op, inputs):
+    dims, dtype = network.dims(op.outputs[0]), op.outputs[0].dtype.name
+    for value in inputs:
+        network.tensor(value)
+    for _ in inputs[2:]:
+        network.add("ElementWise", dims, dtype)
+    return [network.result("ElementWise", op.outputs[0])]
+
+
+def _mat_mul(network, op, inputs):
+    return [_product(network, op, *inputs, op.get_attr("transpose_a"))]
+
+
+def _batch_mat_mul(network, op, inputs):
+    dims = network.broadcast_dims(*inputs)
+    operands = [_broadcast_operand(network, value, wanted) for value, wanted in zip(inputs, dims, strict=True)]
+    return [_product(network, op, *operands, op.get_attr("adj_x"))]
+
+
+def _broadcast_operand(network, value, dims):
+    if isinstance(value, Weights):
+        return dataclasses.replace(value, dims=dims)
+    if sum(size == -1 for size in dims) <= 1:
+        return network.shaped(value, dims)
+    if len(dims) > len(value.dims):
+        return network.reshaped_dynamically(value, dims, 1, (len(dims) - len(value.dims),))
+    return value
+
+
+def _product(network, op, left, right, transposed):
+    """A fully connected layer between two reshapes where the right side is one constant matrix, else a matrix product."""
+    output = op.outputs[0]
+    if not transposed and isinstance(left, Tensor) and isinstance(right, Weights) and _fits_fully_connected(network, left, right):
+        network.shaped(left, (*(0 for _ in left.dims), 1, 1))
+        # A batch of matrices is noticed only now; the reshape stays in the network.
+        if all(size == 1 for size in right.dims[:-2]):
+            inner = network.add("Fully Connected", (*network.dims(output), 1, 1), output.dtype.name, output.name)
+            return network.shaped(inner, tuple(0 for _ in network.dims(output)))
+    network.tensor(left)
+    network.tensor(right)
+    return network.result("Matrix Multiply", output)
+
+
+def _fits_fully_connected(network, left, right):
+    if not network.implicit and len(right.dims) > 2 and right.dims[0] != 1:
+        return False
+    return left.dims[-1] != -1 and len(left.dims) + 2 <= _MAX_DIMS
+
+
+def _transpose(network, op, inputs):
+    return [network.result("Shuffle", op.outputs[0])]
+
+
+def _shape(network, op, inputs):
+    return [network.shapes("Constant" if _static(inputs[0].dims) else "Shape")]
+
+
+def _reshape(network, op, inputs):
+    value, shape = inputs
+    if isinstance(shape, Tensor):
+        return [network.result("Shuffle", op.outputs[0])]
+    wanted = tuple(int(size) for size in _constant(op, 1))
+    if network.implicit:
+        wanted = wanted[1:]
+    if wanted == value.dims:
+        return [value]
+    return [network.result("Shuffle", op.outputs[0])]
+
+
+def _expand_dims(network, op, inputs):
+    axis = _axis(network, int(_constant(op, 1)), len(inputs[0].dims) + 1)
+    return [_expanded(network, inputs[0], axis)]
+
+
+def _expanded(network, value, axis):
+    dims = (*value.dims[:axis], 1, *value.dims[axis:])
+    if network.implicit or _static(value.dims):
+        return network.shaped(value, dims)
+    slices = (axis != 0) + (axis != len(value.dims))
+    return network.reshaped_dynamically(value, dims, slices, (-1, 1) if axis else (1,))
+
+
+def _squeeze(network, op, inputs):
+    value, rank = inputs[0], len(inputs[0].dims)
+    axes = {_axis(network, axis, rank) for axis in op.get_attr("squeeze_dims")}
+    axes = axes or {axis for axis, size in enumerate(value.dims) if size == 1}
+    dims = tuple(size for axis, size in enumerate(value.dims) if axis not in axes)
+    if network.implicit or _static(value.dims):
+        return [network.shaped(value, dims)]
+    return [network.reshaped_dynamically(value, dims, len(dims))]
+
+
+def _pack(network, op, inputs):
+    # TF-TRT takes the dims of the last input that is static, else of the first.
+    chosen = inputs[0].dims
+    for value in inputs[1:]:
+        chosen = value.dims if _static(value.dims) else chosen
+    axis = _axis(network, op.get_attr("axis"), len(chosen) + 1)
+    expanded = []
+    for value in inputs:
+        if isinstance(value, Tensor) and not network.implicit and not _static(chosen):
+            expanded.append(_expanded(network, value, axis))
+        else:
+            expanded.append(network.shaped(value, (*chosen[:axis], 1, *chosen[axis:])))
+    return expanded if len(inputs) == 1 else [network.result("Concatenation", op.outputs[0])]
+
+
+def _concat(network, op, inputs):
+    for value in inputs[:-1]:
+        network.tensor(value)
+    return [network.result("Concatenation", op.outputs[0])]
+
+
+def _gather(network, op, inputs):
+    for value in inputs[:2]:
+        network.tensor(value)
+    if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
+        return [network.result("Gather", op.outputs[0])]
+    network.add("Gather", (), inputs[0].dtype, op.outputs[0].name)
+    return [network.result("Shuffle", op.outputs[0])]
+
+
+def _pad(network, op, inputs):
+    amounts = _constant(op, 1)
+    rank = len(amounts)
+    padded = [axis for axis, (before, after) in enumerate(amounts) if before or after]
+    if not padded:
+        return [inputs[0]]
+    if len(padded) > 2:
+        raise UnknownLayersError
+    # TensorRT pads the last two axes only.
+    places = [rank - 2, rank - 1]
+    if padded == [rank - 1] or (len(padded) == 2 and padded[1] == rank - 2):
+        places.reverse()
+    swaps = [(axis, place) for axis, place in zip(padded, places, strict=False) if axis != place]
+    if not swaps:
+        return [network.result("Padding", op.outputs[0])]
+    order = list(range(rank))
+    for axis, place in swaps:
+        order[axis], order[place] = order[place], order[axis]
+    network.transpose(inputs[0], order)
+    inner = network.add("Padding", (-1,) * len(inputs[0].dims), inputs[0].dtype, op.outputs[0].name)
+    return [network.transpose(inner, order)]
+
+
+def _split(network, op, inputs):
+    return [network.result("Slice", output) for output in op.outputs]
+
+
+def _unpack(network, op, inputs):
+    if not _static(inputs[0].dims):
+        raise UnknownLayersError
+    outputs = []
+    for output in op.outputs:
+        network.add("Slice", (), output.dtype.name, output.name)
+        outputs.append(network.result("Shuffle", output))
+    return outputs
+
+
+def _slice(network, op, inputs):
+    begin, size = _constant(op, 1), _constant(op, 2)
+    return [_sliced(network, op, inputs[0], set(), {axis for axis, length in enumerate(size) if length == -1}, [1] * len(begin))]
+
+
+def _strided_slice(network, op, inputs):
+    strides = [int(stride) for stride in _constant(op, 3)]
+    _constant(op, 1), _constant(op, 2)
+    rank = len(inputs[0].dims) + network.implicit
+    masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "shrink_axis")}
+    begin, end, dense = set(), set(), []
+    for index, stride in enumerate(strides):
+        if masks["ellipsis"] >> index & 1:
+            skipped = rank - len(strides) + 1
+            begin.update(range(len(dense), len(dense) + skipped))
+            end.update(range(len(dense), len(dense) + skipped))
+            dense += [1] * skipped
+            continue
+        if masks["begin"] >> index & 1:
+            begin.add(len(dense))
+        if masks["end"] >> index & 1:
+            end.add(len(dense))
+        dense.append(stride)
+    begin.update(range(len(dense), rank))
+    end.update(range(len(dense), rank))
+    dense += [1] * (rank - len(dense))
+    output = _sliced(network, op, inputs[0], begin, end, dense)
+    return [network.shaped(output, network.dims(op.outputs[0])) if masks["shrink_axis"] else output]
+
+
+def _sliced(network, op, value, begin, end, strides):
+    """A slice; axes of unknown size need arithmetic on shapes. begin, end: axes without a given begin or end."""
+    unknown = [axis for axis, size in enumerate(value.dims) if size == -1]
+    shrinks = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask")
+    # The slice itself keeps the rank; what a reshape makes of it comes after.
+    dims = tuple(-1 for _ in value.dims) if shrinks else network.dims(op.outputs[0])
+    output = network.add("Slice", dims, value.dtype, op.outputs[0].name)
+    if network.implicit or not unknown:
+        return output
+    network.shapes("Constant", "Constant", "Constant")
+    if any(axis in end and strides[axis] > 0 for axis in unknown):
+        network.shapes("Shape", "Constant", "Constant", "Concatenation", "Gather", "ElementWise")
+    if any(axis in begin and strides[axis] < 0 for axis in unknown):
+        network.shapes("Shape", "Constant", "ElementWise", "Constant", "Constant", "Concatenation", "Gather", "ElementWise")
+    magnitude = ("Constant", "Constant", "ElementWise", "ElementWise", "ElementWise")
+    network.shapes("ElementWise", *magnitude, *magnitude, "ElementWise", "Constant", "ElementWise", "ElementWise")
+    return output
+
+
+def _resize(network, op, inputs):
+    inner = network.transpose(inputs[0], [0, 3, 1, 2])
+    constant = isinstance(inputs[1], Weights)
+    if not constant or not _static(inner.dims):
+        network.shapes("Shape", "Slice", "Slice", *(["Constant"] * 2 if constant else ["Slice"] * 2), "Concatenation")
+    resized = network.add("Resize", _moved(network.dims(op.outputs[0]), network.implicit), inputs[0].dtype, op.outputs[0].name)
+    return [network.transpose(resized, [0, 2, 3, 1])]
+
+
+def _einsum(network, op, inputs):
+    for value in inputs:
+        network.tensor(value)
+    return [network.result("Einsum", op.outputs[0])]
+
+
+def _top_k(network, op, inputs):
+    first = network.result("TopK", op.outputs[0])
+    return [first, network.add_output(op.outputs[1])]
+
+
+def _fill(network, op, inputs):
+    value = inputs[1]
+    network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
+    network.add("Constant", (-1,), value.dtype)
+    return [network.result("Fill", op.outputs[0])]
+
+
+_RULES = {
+    "Const": _const,
+    **dict.fromkeys(("Identity", "IdentityN", "Snapshot", "StopGradient"), _identity),
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative", "Conv3D"), _in_channels_first("Convolution")),
+    **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _in_channels_first("Pooling")),
+    "Conv2DBackpropInput": _deconvolution,
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
+    **dict.fromkeys(("Relu", "Relu6", "Sigmoid", "Tanh", "Elu", "Selu", "Softsign", "Softplus", "LeakyRelu", "ClipByValue"),
+                    _one("Activation")),
+    **dict.fromkeys(("Exp", "Log", "Sqrt", "Reciprocal", "Abs", "Neg", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan",
+                     "Asinh", "Acosh", "Atanh", "Ceil", "Floor", "Erf", "Round", "Sign"), _one("Unary")),
+    "Rsqrt": _rsqrt,
+    **dict.fromkeys(("Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow"), _binary),
+    "BiasAdd": _bias_add,
+    "Square": _square,
+    "SquaredDifference": _squared_difference,
+    "AddN": _add_n,
+    "MatMul": _mat_mul,
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), _batch_mat_mul),
+    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "Mean"), _one("Reduce")),
+    "Softmax": _one("Softmax"),
+    "Transpose": _transpose,
+    "Shape": _shape,
+    "Reshape": _reshape,
+    "ExpandDims": _expand_dims,
+    "Squeeze": _squeeze,
+    "Pack": _pack,
+    "ConcatV2": _concat,
+    "GatherV2": _gather,
+    "Pad": _pad,
+    "Split": _split,
+    "Unpack": _unpack,
+    "Slice": _slice,
+    "StridedSlice": _strided_slice,
+    **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor"), _resize),
+    "TopKV2": _top_k,
+    "Einsum": _einsum,
+    "Cast": _one("Identity"),
+    "Fill": _fill,
+}

@@ -1,0 +1,118 @@
+"""The names in an engine's INT8 calibration table, and the TensorFlow tensors that they stand for. Needs no GPU.
+
+TensorRT lists every float tensor of the network that TF-TRT makes of a native segment, in the order of its layers. TF-TRT names a
+node's outputs after the node, and the engine's inputs and outputs TensorRTInputPH_i and TensorRTOutputPH_i. What a converter makes in
+between keeps TensorRT's name, "(Unnamed Layer* 10) [Shuffle]_output", with the number of the layer: it depends on how many layers each
+node before it became.
+
+The steps are TF-TRT's own, in its order (tf2tensorrt/convert/convert_nodes.cc, ConvertGraphDefToEngine): grappler's layout optimizer,
+which turns convolutions to NCHW and puts transpositions around them; grappler's constant folding; the nodes in the order in which
+TensorFlow numbers them; the layers of each (layer_rules). Both optimizers are TensorFlow's, run here. Checked for TensorFlow 2.14.1
+with TensorRT 8.5.3.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tftrt_tools import tf_private
+from tftrt_tools.calibration import layer_rules
+from tftrt_tools.savedmodel import segment
+
+_FLOATS = ("float32", "float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedTensor:
+    """One line of a table.
+
+    name: as TensorRT lists it. tensor: the segment's tensor, "node:port" or "argument:0", that holds the same values, up to a
+    transposition or reshape; None where none does (a square root inside Rsqrt, say), so that no range can be measured.
+    sure: False for the outputs of an op whose converter is not in layer_rules.
+    """
+
+    name: str
+    tensor: str | None
+    sure: bool
+
+
+def names(function, dynamic, input_shapes):
+    """The table's names for the engine of one segment.
+
+    After the first op of which it is not known how many layers it becomes, no name with a layer's number is given.
+
+    Args:
+      function: FunctionDef of the native segment.
+      dynamic: explicit batch mode.
+      input_shapes: the engine's inputs as it is built with: tuples with None (build_shapes).
+
+    Returns: [NamedTensor], in TensorRT's order.
+    """
+    original, arguments = segment.to_graph(function)
+    converted = _as_converted(original)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(segment.importable(converted, input_shapes), name="")
+    nodes = {node.name for node in original.node} - set(arguments)
+    network = _network([graph.get_operation_by_name(node.name) for node in converted.node], nodes, not dynamic)
+    return [NamedTensor(tensor.name, _in_segment(tensor.source, nodes, arguments), tensor.sure) for tensor in network.tensors
+            if tensor.dtype in _FLOATS and tensor.name is not None]
+
+
+def build_shapes(declared, profiles, dynamic, strategy):
+    """The input shapes that TF-TRT builds an engine with: they decide how many layers there are.
+
+    Args: declared: the engine op's input_shapes; profiles: the distinct input shapes ([[tuple]]) it is built for; strategy: of its
+      profiles. In implicit batch mode and with a single "Optimal" profile TF-TRT takes the shapes themselves, else the declared ones.
+    """
+    if not dynamic or (strategy == "Optimal" and len(profiles) == 1):
+        return profiles[0]
+    return declared
+
+
+def _as_converted(graph_def):
+    results = [node.name for node in graph_def.node if node.op == "_Retval"]
+    for optimizer in ("layout", "constfold"):
+        graph_def = tf_private.optimized_as_on_gpu(graph_def, optimizer, results)
+    return segment.sorted_by_inputs(graph_def)
+
+
+def _network(ops, nodes, implicit):
+    """The layer_rules.Network of the ops, in the order of their conversion. nodes: the segment's own."""
+    network, values, results = layer_rules.Network(implicit), {}, []
+    for op in ops:
+        if op.name.startswith(segment.INPUT):
+            values[op.outputs[0].name] = network.input(op.name, op.outputs[0])
+        elif op.name.startswith(segment.OUTPUT):
+            results.append(op)
+        else:
+            outputs = layer_rules.convert(network, op, [values[source.name] for source in op.inputs])
+            for port, (output, value) in enumerate(zip(op.outputs, outputs, strict=False)):
+                _rename(value, op.name if port == 0 else f"{op.name}:{port}")
+                values[output.name] = value
+            if op.type == "Transpose" and op.name not in nodes:
+                # The layout optimizer's own: its input's values.
+                outputs[0].source = values[op.inputs[0].name].source
+    for op in sorted(results, key=lambda op: int(op.name.removeprefix(segment.OUTPUT))):
+        _name_result(network, op.name, values[op.inputs[0].name])
+    return network
+
+
+def _rename(value, name):
+    """A tensor takes the name of the last node that passes it on; an engine's input keeps its own."""
+    if isinstance(value, layer_rules.Tensor) and not (value.name or "").startswith(segment.INPUT):
+        value.name = name
+
+
+def _name_result(network, name, value):
+    if (value.name or "").startswith((segment.INPUT, segment.OUTPUT)):
+        # It has the name of another end of the engine already: TF-TRT copies it.
+        value = network.add("Shuffle", value.dims, value.dtype, value.source)
+    value.name = name
+
+
+def _in_segment(source, nodes, arguments):
+    """The segment's own tensor for one of the converted graph, which has constants and transpositions of its own."""
+    name = source.partition(":")[0] if source else None
+    if name in arguments:
+        return f"{arguments[name]}:0"
+    return source if name in nodes else None
