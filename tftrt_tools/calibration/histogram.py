@@ -4,27 +4,28 @@ import math
 
 import numpy as np
 
-# Enough for 8 to 16 bins in each of the 2,048 that the entropy method looks at.
+# 16 in each of the 2,048 that the entropy method looks at.
 BINS = 1 << 15
 # Elements at a time: the buffers stay in a core's cache.
 _CHUNK = 1 << 17
-# Below this the scale that spreads the range over the bins would leave float32; such a tensor is all but zero.
-_LOWEST_EXPONENT = -110
+# A smaller range would put the factor from values to bins beyond float32; such a tensor is all but zero.
+_LEAST_RANGE = 2.0**-110
 
 
 class Histogram:
-    """Counts of |x| in BINS equal bins over [0, 2**exponent), the smallest such range that holds every value.
+    """Counts of |x| in BINS equal bins over [0, range].
 
-    When a larger value comes, adjacent bins are merged. Scaling by powers of two is exact, so the counts depend on the values alone,
-    not on their order nor on how they were split among `add` and `merge`.
+    The range is that of the first values that are not all zero; when a larger value comes, it doubles and bins are merged in pairs.
+    TensorRT does the same with its 2,048 bins (found by comparing its tables with their data), and where bins begin decides what the
+    entropy method finds: so the first batch matters, the order of all later values does not.
 
-    counts: int64 [BINS]; count: finite values; zeros: exact zeros among them; nan, infinite: values that are in no bin;
-    minimum, maximum: of the finite values (0.0 where there are none).
+    counts: int64 [BINS]; range: 0.0 before the first value but zero; count: finite values; zeros: exact zeros among them;
+    nan, infinite: values that are in no bin; minimum, maximum: of the finite values (inf, -inf where there are none).
     """
 
     def __init__(self):
         self.counts = np.zeros(BINS, np.int64)
-        self.exponent = _LOWEST_EXPONENT
+        self.range = 0.0
         self.count = self.zeros = self.nan = self.infinite = 0
         self.minimum, self.maximum = math.inf, -math.inf
 
@@ -36,7 +37,7 @@ class Histogram:
     @property
     def width(self):
         """Width of a bin."""
-        return math.ldexp(1.0, self.exponent) / BINS
+        return self.range / BINS
 
     @property
     def constant(self):
@@ -55,9 +56,9 @@ class Histogram:
                 return
             low, high = float(values.min()), float(values.max())
         self.minimum, self.maximum = min(self.minimum, low), max(self.maximum, high)
-        self._grow(_exponent(max(-low, high)))
+        self._grow(max(-low, high))
         self.count += values.size
-        scale = np.float32(math.ldexp(BINS, -self.exponent))
+        scale = np.float32(BINS / self.range if self.range else 0.0)
         magnitudes = np.empty(min(_CHUNK, values.size), np.float32)
         indices = np.empty(magnitudes.size, np.intp)  # what bincount takes without a copy
         for start in range(0, values.size, _CHUNK):
@@ -67,7 +68,9 @@ class Histogram:
             self.zeros += chunk.size - np.count_nonzero(magnitude.view(np.int32))  # of floats it would be slow
             np.multiply(magnitude, scale, out=magnitude)
             np.copyto(index, magnitude, casting="unsafe")
-            self.counts += np.bincount(index, minlength=BINS)
+            counted = np.bincount(index, minlength=BINS)
+            self.counts += counted[:BINS]
+            self.counts[-1] += counted[BINS:].sum()  # the range itself is in the last bin
 
     def _finite(self, values):
         nan = int(np.isnan(values).sum())
@@ -76,20 +79,23 @@ class Histogram:
         self.infinite += values.size - finite.size - nan
         return finite
 
-    def _grow(self, exponent):
-        shift = exponent - self.exponent
-        if shift <= 0:
-            return
-        self.exponent = exponent
-        merged = self.counts.reshape(-1, min(1 << shift, BINS)).sum(axis=1)
-        self.counts = np.zeros(BINS, np.int64)
-        self.counts[:merged.size] = merged
+    def _grow(self, absmax):
+        if not self.range and absmax:
+            self.range = max(absmax, _LEAST_RANGE)
+        while self.range < absmax:
+            self.range *= 2
+            merged = self.counts.reshape(-1, 2).sum(axis=1)
+            self.counts = np.concatenate([merged, np.zeros_like(merged)])
 
     def merge(self, other):
-        """Count in what Histogram `other` has counted; it is left as it is."""
-        self._grow(other.exponent)
-        merged = other.counts.reshape(-1, min(1 << (self.exponent - other.exponent), BINS)).sum(axis=1)
-        self.counts[:merged.size] += merged
+        """Count in what Histogram `other` has counted, each of its bins by its centre; `other` is left as it is."""
+        self._grow(other.absmax)
+        if self.range:
+            centres = (np.arange(BINS) + 0.5) * other.width / self.width
+            index = np.minimum(centres.astype(np.intp), BINS - 1)
+            np.add.at(self.counts, index, other.counts)
+        else:
+            self.counts += other.counts
         self.count, self.zeros = self.count + other.count, self.zeros + other.zeros
         self.nan, self.infinite = self.nan + other.nan, self.infinite + other.infinite
         self.minimum, self.maximum = min(self.minimum, other.minimum), max(self.maximum, other.maximum)
@@ -99,27 +105,13 @@ class Histogram:
 
         Raises: ValueError for a histogram without range.
         """
-        if not self.absmax:
+        if not self.range:
             raise ValueError("all values are zero: no range")
-        last = min(int(self.absmax / self.width), BINS - 1)
+        last = int(np.nonzero(self.counts)[0][-1])
         upper = np.arange(1, last + 2) * self.width
         upper[-1] = self.absmax
         return upper
 
     def rebinned(self, bins):
-        """The counts in `bins` equal bins over [0, absmax]; a bin that lies across an edge is shared out by length.
-
-        Returns: float64 [bins]. Raises: ValueError for a histogram without range.
-        """
-        upper = self.edges()
-        cumulative = np.cumsum(self.counts[:upper.size], dtype=np.float64)
-        wanted = self.absmax * np.arange(1, bins + 1) / bins
-        wanted[-1] = upper[-1]
-        # Exact zeros lie at the left end of the first bin, not along it.
-        got = np.interp(wanted, np.concatenate([[0.0], upper]), np.concatenate([[self.zeros], cumulative]))
-        return np.diff(got, prepend=0.0)
-
-
-def _exponent(absmax):
-    """The least e with absmax < 2**e, but no less than _LOWEST_EXPONENT."""
-    return max(math.frexp(absmax)[1], _LOWEST_EXPONENT) if absmax else _LOWEST_EXPONENT
+        """The counts in `bins` equal bins over [0, range]. Args: bins: a divisor of BINS. Returns: int64 [bins]."""
+        return self.counts.reshape(bins, -1).sum(axis=1)

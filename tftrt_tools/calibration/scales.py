@@ -23,13 +23,13 @@ def scale(histogram, method="entropy", percentile=PERCENTILE):
 
     Args: histogram: histogram.Histogram; method: one of METHODS; percentile: of all |x|, for that method, in (0, 100].
 
-    Returns: float > 0, or None for a tensor without range (empty or all zero). Never above absmax / 127.
+    Returns: float > 0, or None for a tensor without range (empty or all zero). Never above absmax / 127 but with entropy.
     """
     if not histogram.absmax:
         return None
     methods = {"entropy": entropy_amax, "percentile": functools.partial(percentile_amax, percentile=percentile), "mse": mse_amax,
                "max": lambda one: one.absmax}
-    return min(methods[method](histogram), histogram.absmax) / LEVELS
+    return methods[method](histogram) / LEVELS
 
 
 def percentile_amax(histogram, percentile=PERCENTILE):
@@ -47,7 +47,7 @@ def percentile_amax(histogram, percentile=PERCENTILE):
     index = min(int(np.searchsorted(cumulative, wanted)), upper.size - 1)
     lower = upper[index - 1] if index else 0.0
     share = 1.0 - (cumulative[index] - wanted) / counts[index]
-    return float(lower + min(share, 1.0) * (upper[index] - lower))
+    return min(float(lower + min(share, 1.0) * (upper[index] - lower)), histogram.absmax)
 
 
 def mse_amax(histogram):
@@ -88,7 +88,7 @@ def squared_errors(histogram, amaxes):
 
 @dataclasses.dataclass(frozen=True)
 class _Entropy:
-    """What public descriptions of the entropy method leave open or differ in.
+    """What public descriptions of the entropy method leave open or differ in; the defaults are what TensorRT 8.5.3 does.
 
     bins: of the whole range; levels: of the quantised distribution.
     zeros: of the first bin: "keep", "drop" (the exact zeros; the rest stays), "empty" (the whole bin) or "next" (as many as the second).
@@ -98,29 +98,31 @@ class _Entropy:
       bin is non-empty when anything lies beyond.
     outliers: whether the candidate is normalised with ("all") or without ("inside") the values that it leaves out.
     tiny: least probability of the candidate where the reference has any; 0 makes the divergence infinite there.
-    last: whether the last of equal divergences is taken. half: added to the number of bins for amax.
+    last: whether the last of equal divergences is taken.
     """
 
     bins: int = 2048
     levels: int = 128
-    zeros: str = "drop"
+    zeros: str = "next"
     groups: str = "even"
     support: str = "count"
     outliers: str = "inside"
-    tiny: float = 1e-9
+    tiny: float = 0.0
     last: bool = False
-    half: float = 0.5
 
 
 def entropy_amax(histogram):
-    """The amax of the entropy method; at most absmax."""
+    """The amax of the entropy method: of TensorRT's bins (histogram.Histogram), (i + 1/2) for the i with the least `divergences`.
+
+    It can lie above absmax, by half a bin or where i counts empty bins behind it: TensorRT's scales do.
+    """
     return _entropy_amax(histogram, _Entropy())
 
 
 def _entropy_amax(histogram, variant):
-    counts = histogram.rebinned(variant.bins)
+    counts = histogram.rebinned(variant.bins).astype(np.float64)
     if variant.zeros == "drop":
-        counts[0] = max(counts[0] - histogram.zeros, 0.0)
+        counts[0] -= histogram.zeros
     elif variant.zeros == "empty":
         counts[0] = 0.0
     elif variant.zeros == "next":
@@ -129,7 +131,7 @@ def _entropy_amax(histogram, variant):
         return histogram.absmax
     found = divergences(counts, variant)
     best = int(len(found) - 1 - np.argmin(found[::-1]) if variant.last else np.argmin(found)) + variant.levels
-    return min((best + variant.half) * histogram.absmax / variant.bins, histogram.absmax)
+    return (best + 0.5) * histogram.range / variant.bins
 
 
 def divergences(counts, variant=_Entropy()):
