@@ -127,6 +127,12 @@ def test_an_op_of_unknown_layers_ends_the_numbered_names_and_no_others():
         NamedTensor("TensorRTOutputPH_0", "tanh:0", True)]
 
 
+def test_an_input_of_unknown_rank_leaves_the_nodes_names():
+    found = predicted(lambda x: tf.raw_ops.Tanh(x=tf.raw_ops.Rsqrt(x=x, name="root"), name="tanh"), None)
+    assert [(tensor.name, tensor.sure) for tensor in found] == [
+        ("TensorRTInputPH_0", True), ("root", False), ("TensorRTOutputPH_0", False)]
+
+
 def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profile():
     declared, one, two = [(None, 8)], [(4, 8)], [(2, 8)]
     assert tensor_names.build_shapes(declared, [one], True, "Optimal") == one

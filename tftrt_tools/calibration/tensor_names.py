@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tftrt_tools import tf_private
 from tftrt_tools.calibration import layer_rules
+from tftrt_tools.calibration.network import Network, Tensor
 from tftrt_tools.savedmodel import segment
 
 _FLOATS = ("float32", "float16")
@@ -77,8 +78,8 @@ def _as_converted(graph_def):
 
 
 def _network(ops, nodes, implicit):
-    """The layer_rules.Network of the ops, in the order of their conversion. nodes: the segment's own."""
-    network, values, results = layer_rules.Network(implicit), {}, []
+    """The Network of the ops, in the order of their conversion. nodes: the segment's own."""
+    network, values, results = Network(implicit), {}, []
     for op in ops:
         if op.name.startswith(segment.INPUT):
             values[op.outputs[0].name] = network.input(op.name, op.outputs[0])
@@ -99,7 +100,7 @@ def _network(ops, nodes, implicit):
 
 def _rename(value, name):
     """A tensor takes the name of the last node that passes it on; an engine's input keeps its own."""
-    if isinstance(value, layer_rules.Tensor) and not (value.name or "").startswith(segment.INPUT):
+    if isinstance(value, Tensor) and not (value.name or "").startswith(segment.INPUT):
         value.name = name
 
 

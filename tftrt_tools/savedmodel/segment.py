@@ -63,8 +63,8 @@ def sorted_by_inputs(graph_def):
 
 
 def importable(graph_def, shapes):
-    """A copy that tf.import_graph_def takes: placeholders of `shapes` (tuples with None, by argument) for arguments, identities for
-    results."""
+    """A copy that tf.import_graph_def takes: placeholders of `shapes` (tuples with None, None for an unknown rank, by argument) for
+    arguments, identities for results."""
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:
@@ -75,8 +75,8 @@ def importable(graph_def, shapes):
             node.op = "Placeholder"
             node.attr.clear()
             node.attr["dtype"].type = dtype
-            node.attr["shape"].shape.SetInParent()
-            for size in shape:
+            node.attr["shape"].shape.unknown_rank = shape is None
+            for size in shape or ():
                 node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
         elif node.op == "_Retval":
             node.op = "Identity"

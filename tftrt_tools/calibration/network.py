@@ -1,0 +1,117 @@
+"""TensorRT's network as far as the names of its tensors go: how many layers there are, and what each of their outputs holds.
+
+Shapes are TensorRT's: tuples with -1 for what is unknown; without the batch in implicit batch mode, where constants keep theirs.
+"""
+
+import dataclasses
+
+
+class UnknownLayersError(Exception):
+    """How many layers the converter makes of this op is not known here."""
+
+
+@dataclasses.dataclass(eq=False)
+class Tensor:
+    """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
+    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess."""
+
+    name: str | None
+    dims: tuple | None
+    dtype: str
+    source: str | None
+    sure: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """A constant that is no tensor of the network yet. dims: with the batch in both modes."""
+
+    dims: tuple
+    dtype: str
+    source: str
+
+
+class Network:
+    """TensorRT's network while the nodes are converted. tensors: the layers' outputs in order; layers: how many there are, None from
+    an op on of which it is not known."""
+
+    def __init__(self, implicit):
+        self.implicit = implicit
+        self.tensors = []
+        self.layers = 0
+
+    def input(self, name, tensor):
+        """Add an engine input."""
+        dims = None if tensor.shape.rank is None else self.dims(tensor)
+        self.tensors.append(Tensor(name, dims, tensor.dtype.name, tensor.name))
+        return self.tensors[-1]
+
+    def add(self, kind, dims, dtype, source=None):
+        """Add a layer; `kind` as TensorRT writes it into default names. Returns: its first output."""
+        name = None
+        if self.layers is not None:
+            name = f"(Unnamed Layer* {self.layers}) [{kind}]_output"
+            self.layers += 1
+        self.tensors.append(Tensor(name, dims, dtype, source))
+        return self.tensors[-1]
+
+    def add_output(self, tensor):
+        """A further output of the layer added last, or one of an unknown layer."""
+        dims = None if tensor.shape.rank is None else self.dims(tensor)
+        self.tensors.append(Tensor(None, dims, tensor.dtype.name, tensor.name, sure=self.layers is not None))
+        return self.tensors[-1]
+
+    def shapes(self, *kinds):
+        """Add layers that compute shapes: int32, never calibrated. Returns: the last one's output."""
+        for kind in kinds:
+            last = self.add(kind, (-1,), "int32")
+        return last
+
+    def dims(self, tensor):
+        """TensorRT's dims of a tf.Tensor. Raises: UnknownLayersError for an unknown rank."""
+        if tensor.shape.rank is None:
+            raise UnknownLayersError
+        dims = tuple(-1 if size is None else size for size in tensor.shape)
+        return dims[1:] if self.implicit else dims
+
+    def result(self, kind, tensor):
+        """Add the layer that computes tf.Tensor `tensor`."""
+        return self.add(kind, self.dims(tensor), tensor.dtype.name, tensor.name)
+
+    def transpose(self, value, permutation):
+        """A transposition; `permutation` counts the batch."""
+        order = [axis - 1 for axis in permutation[1:]] if self.implicit else permutation
+        return self.add("Shuffle", tuple(value.dims[axis] for axis in order), value.dtype, value.source)
+
+    def shaped(self, value, dims):
+        """`value` with `dims`: a reshape where they differ, a constant layer for weights. 0 in dims keeps the input's."""
+        if isinstance(value, Weights):
+            return self.add("Constant", tuple(dims), value.dtype, value.source)
+        if tuple(dims) == value.dims:
+            return value
+        known = tuple(value.dims[index] if size == 0 else size for index, size in enumerate(dims))
+        return self.add("Shuffle", known, value.dtype, value.source)
+
+    def tensor(self, value):
+        """`value` as a tensor: a constant layer for weights."""
+        return self.shaped(value, value.dims)
+
+    def reshaped_dynamically(self, value, dims, slices, added=()):
+        """A reshape to a shape put together at run time of `slices` parts of the input's and of `added` (-1: none there) sizes."""
+        self.shapes("Shape")
+        for index in range(max(slices, len(added))):
+            if index < len(added) and added[index] >= 0:
+                self.shapes("Constant")
+            if index < slices:
+                self.shapes("Slice")
+        self.shapes("Concatenation")
+        return self.add("Shuffle", dims, value.dtype, value.source)
+
+    def broadcast_dims(self, left, right):
+        """Both operands' dims, with leading ones up to one rank."""
+        def rank(value):
+            return len(value.dims) + (self.implicit and isinstance(value, Tensor))
+
+        total = max(rank(left), rank(right))
+        padded = [(1,) * (total - len(value.dims)) + value.dims for value in (left, right)]
+        return [dims[1:] if self.implicit else dims for dims in padded]
