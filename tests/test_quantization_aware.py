@@ -332,3 +332,16 @@ def test_the_statements_as_data_need_no_tensorflow():
 
     code = "import sys, tftrt_tools.conversion.quantization\nprint('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(("activations", "weights", "asked", "expected"), [
+    (V2, None, "INT8", "INT8"), (V2, None, "FP16", "INT8"), (VARS, "", "INT8", "INT8"), (VARS, "", "FP16", "FP16"), ("", None, "FP16", "FP16"),
+    (V4, "", "INT8", "FP16"),
+])
+def test_the_graph_pass_leaves_the_precision_to_the_nodes_and_says_where_that_is_not_what_was_asked(activations, weights, asked, expected):
+    from tftrt_tools.conversion import graph_pass, settings
+
+    passed = graph_pass.run(frozen(activations, weights), settings.Settings(precision_mode=asked, use_dynamic_shape=True))
+    assert {engine.precision for engine in passed.engines} == {expected}
+    assert not any(engine.use_calibration for engine in passed.engines)
+    assert bool(passed.quantization.upgraded or passed.quantization.downgraded) == (asked != expected)

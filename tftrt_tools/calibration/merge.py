@@ -50,7 +50,7 @@ def merge(calibrations, how, sources):
         **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
         tensorflow=_joined(one.tensorflow for one in calibrations), model=first.model,
         model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
-        data=_data([one.data for one in calibrations]), engines=engines, provenance=(step,))
+        data=combined([one.data for one in calibrations]), engines=engines, provenance=(step,))
 
 
 def _check_segments(calibrations, sources):
@@ -101,7 +101,7 @@ def _has_scale_first(name, parts):
     return next(name in part.table.scales for part in parts if name in part.table.scales or name in dict(part.left_out))
 
 
-def _data(records):
+def combined(records):
     """One data record (calibration/record.py) of several; what one of them does not say, the sum does not say either (None)."""
     rows = [row for one in records for row in one.get("rows") or ()]
     digests = [one["digest"] for one in records if one.get("digest")]

@@ -16,12 +16,12 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _output
+from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
-_NOT_REPEATED = ("overwrite", "dry_run", "log_file")
+_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
 
 
 def define(values):
@@ -35,7 +35,14 @@ def define(values):
                         "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0", **text)
     flags.DEFINE_boolean("save_engines", default.save_engines, "save the engines that --shapes built with the model", **text)
     flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model in which no segment is worth an engine", **text)
+    _calibration_flags.define(values)
+    define_calibrator(values)
+    flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept what TF-TRT does otherwise than a "
+                         "quantization-aware model, or the precision, asks", **text)
+    flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
+                        "table`, or a converted model) in place of data", **text)
     define_keras(values)
+    define_cache(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
     flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -45,8 +52,8 @@ def define_settings(values):
     """The flags that decide the graph pass; `inspect` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
-    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later) or FP16",
-                        **text)
+    flags.DEFINE_string("precision_mode", default.precision_mode, "precision of the engines: FP32 (TF32 on Ampere and later), FP16 or "
+                        "INT8", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to convert, by default all; the others are kept as they are", **text)
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
     flags.DEFINE_integer("minimum_segment_size", default.minimum_segment_size, "nodes that a segment needs to become an engine", **text)
@@ -65,6 +72,32 @@ def define_settings(values):
                         "TensorFlow", **text)
     flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
                         "--precision_mode", **text)
+
+
+def define_calibrator(values):
+    """The flags that say how INT8 tables are made; `calibrate` has them too."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_string("calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text)
+    flags.DEFINE_string("calibration_method", default.calibration_method, "of the toolkit: entropy (as TensorRT), percentile, mse or max",
+                        **text)
+    flags.DEFINE_float("calibration_percentile", default.calibration_percentile, "of |x|, for --calibration_method=percentile", **text)
+    flags.DEFINE_string("high_precision_nodes", default.high_precision_nodes, "INT8: regular expression; nodes whose whole name matches "
+                        "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
+
+
+def define_cache(values):
+    """The flags of the engine cache; every command that builds engines has them."""
+    flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", flag_values=values)
+    _engine_cache.define(values)
+
+
+def read_cache(values):
+    """{"folder", "max_bytes"} of the engine cache, or None where it is switched off. Raises: UsageError."""
+    if not values.engine_cache:
+        return None
+    store = _engine_cache.store(values)
+    return {"folder": str(store.folder) if store.folder else None, "max_bytes": store.max_bytes}
 
 
 def define_keras(values):
@@ -93,15 +126,30 @@ def run(values, positional):
     settings = read_settings(values)
     if settings.shapes:
         shape_grammar.parse(settings.shapes)
+    cache = read_cache(values)
+    data = read_data(values, settings)
     from tftrt_tools.conversion import pipeline
 
     source = pipeline.Source(values.input_saved_model_dir, values.allow_unsafe_deserialization, values.custom_objects)
     with progress.on_terminal():
         done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
-                                values.log_file)
+                                values.log_file, data, cache)
     _print(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
+
+
+def read_data(values, settings):
+    """DataOptions of an INT8 conversion, or None where nothing is to be calibrated. Raises: UsageError."""
+    given = bool(values.calibration_data or values.calibrate_on_random_data)
+    if settings.precision_mode != "INT8":
+        if given:
+            raise errors.UsageError(f"calibration data has no effect with --precision_mode={settings.precision_mode}",
+                                    "use --precision_mode=INT8, or leave the data out")
+        return None
+    if settings.calibration_table and given:
+        raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
+    return _calibration_flags.read(values) if given else None
 
 
 def _flag_file(values):
@@ -113,7 +161,9 @@ def _flag_file(values):
         flag = values[name]
         if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or flag.value == flag.default:
             continue
-        value = os.path.abspath(flag.value) if name.endswith("_saved_model_dir") else flag.value
+        value = flag.value
+        if name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
+            value = os.path.abspath(value)
         if isinstance(value, bool):
             lines.append(f"--{name}" if value else f"--no{name}")
         else:
@@ -136,7 +186,27 @@ def _print(done, json_path):
     count = _output.counted(len(done.engines), "engine op")
     console.print(f"{done.settings.precision_mode}, {count}, {done.coverage:.1%} of the computing ops; converted "
                   f"{where}, TensorRT {done.versions['tensorrt']}; {engines}", markup=False)
+    print_calibration(console, done.calibration)
+    reused = sum(engine.cached for one in done.signatures for engine in one.built)
+    if reused:
+        console.print(f"{_output.counted(reused, 'engine')} came from the engine cache", markup=False)
+    if done.cache_problem:
+        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
     if done.output:
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     else:
         console.print("dry run: nothing was written", markup=False)
+
+
+def print_calibration(console, calibration):
+    """A line on a file.Calibration, and its warnings; nothing for None."""
+    if calibration is None:
+        return
+    data = calibration.data
+    samples = f" on {data['samples']} {'random ' if data.get('random') else ''}samples" if data.get("samples") else ""
+    tensors = _output.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
+    left = sum(len(one.left_out) for one in calibration.engines)
+    console.print(f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
+                  + (f", {left} left out" if left else ""), markup=False)
+    for warning in data.get("warnings") or ():
+        console.print(f"  warning: calibration data: {warning}", markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ import re
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, tf_private
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import pass_log, quantization_aware
 from tftrt_tools.savedmodel import graph
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
@@ -30,12 +30,13 @@ class Frozen:
 @dataclasses.dataclass(frozen=True)
 class PassResult:
     """graph_def: with TRTEngineOps; engines: graph.EngineOp, in graph order; left_out: pass_log.LeftOut of nodes that compute
-    something; native_ops: {op: count} of what stays in TensorFlow."""
+    something; native_ops: {op: count} of what stays in TensorFlow; quantization: quantization.Quantization."""
 
     graph_def: object
     engines: tuple
     left_out: tuple
     native_ops: dict
+    quantization: object
 
     @property
     def coverage(self):
@@ -78,16 +79,21 @@ def run(frozen, settings):
     native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
     high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
+    requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
         # What the second pass took is no longer left out; what it left has its newer reason.
         result, log = _once(frozen, result, settings, "FP32", native)
-    return _result(result, log, native, settings)
+    requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
+    passed = _result(result, log, native, settings)
+    said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=passed.left_out)
+    return dataclasses.replace(passed, quantization=said)
 
 
 def clusters(frozen, settings):
     """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
     native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
-    _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), "FP32", native)
+    _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
+                   native)
     return log
 
 
@@ -113,19 +119,23 @@ def _matching(graph_def, pattern, flag):
 
 def _once(frozen, graph_def, settings, precision, preserved):
     before = {node.name for node in graph.engine_nodes(graph_def)}
+    # The pass runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the integer 100000
+    # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantisation nodes;
+    # INT8 leaves casts alone.
+    parameters = quantization_aware.pass_parameters(graph_def, precision)
     converter = tf_private.GraphPass(
-        # The pass always runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the
-        # integer 100000 becomes inf. The engine op's precision attribute decides what TensorRT builds.
-        precision_mode="FP32", minimum_segment_size=settings.minimum_segment_size,
+        **parameters, minimum_segment_size=settings.minimum_segment_size,
         max_workspace_size_bytes=settings.max_workspace_size_bytes, maximum_cached_engines=settings.maximum_cached_engines,
-        use_calibration=False, use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
+        use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
     meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
     variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
     with _environment(variables), native_log.captured() as text:
         converted = converter.run(meta)
     for node in graph.engine_nodes(converted):
-        if node.name not in before:
-            node.attr["precision_mode"].s = precision.encode()
+        # TF-TRT's own answer stands where quantisation nodes decide: an explicit engine can be built as INT8 only, and one that it
+        # made FP16 for want of such nodes has no scales.
+        if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
+            graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
     return converted, pass_log.parse(text[0])
 
 
@@ -147,7 +157,7 @@ def _result(graph_def, log, native, settings):
     engines = tuple(graph.engine_ops(graph_def))
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
     left_out = tuple(_reason(node, log, native, settings) for node in remaining)
-    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node))
+    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node), None)
 
 
 def _reason(node, log, native, settings):

@@ -10,6 +10,9 @@ import time
 
 from tftrt_tools import child, errors
 from tftrt_tools import stack as stack_room
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration import merge
+from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import keras_export, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult
@@ -19,7 +22,8 @@ from tftrt_tools.savedmodel import files, passport, staging
 @dataclasses.dataclass(frozen=True)
 class Conversion:
     """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
-    coverage.check saw, for each declared shape; seconds: wall time."""
+    coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
+    cache did not work, or ""; seconds: wall time."""
 
     source: str
     output: str | None
@@ -30,6 +34,8 @@ class Conversion:
     gpu: dict | None
     shapes_served: tuple
     seconds: float
+    calibration: Calibration | None = None
+    cache_problem: str = ""
 
     @property
     def engines(self):
@@ -50,7 +56,17 @@ class Conversion:
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
-                "shapes_served": list(self.shapes_served)}
+                "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration)}
+
+
+def _summary(calibration):
+    """What the manifest says of a calibration; the tables and the hashes of the data's rows are in calibration.json."""
+    if calibration is None:
+        return None
+    data = {name: value for name, value in calibration.data.items() if name != "rows"}
+    return {"calibrator": calibration.calibrator, "method": calibration.method, "tensors": sum(len(one.table.scales) for one in
+            calibration.engines), "left_out": sum(len(one.left_out) for one in calibration.engines), "data": data,
+            "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Source:
     custom_objects: str = ""
 
 
-def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None):
+def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None):
     """Convert a SavedModel or Keras file.
 
     Args:
@@ -73,6 +89,8 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       dry_run: run everything but the saving.
       flag_file: text that repeats the conversion, kept as convert.flags.
       log_file: where to keep what TensorFlow and TensorRT log.
+      data: calibration.options.DataOptions for INT8, or None.
+      cache: {"folder", "max_bytes"} of the engine cache, or None for none.
 
     Returns: Conversion.
 
@@ -84,17 +102,20 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
     keras = keras_export.is_keras_file(source.path)
     if not keras:
         files.check(source.path)
+    given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
     target = None if dry_run else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
         stage = None if dry_run else stack.enter_context(staging.staged(target))
         model = _exported(source, stack, log_file) if keras else source.path
         digest = _Digest(source.path)
-        request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict()}
+        request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict(),
+                   "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
         env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
         answer = child.run("tftrt_tools.conversion.convert:job", request, env=env, log_file=log_file).result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         done = Conversion(str(pathlib.Path(source.path).absolute()), str(target) if target else None, digest.value(), settings, signatures,
-                          answer["versions"], answer["gpu"], (), 0.0)
+                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
+        done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         _check_engines(done)
         if stage:
             done = dataclasses.replace(done, shapes_served=_check_shapes(stage, done))
@@ -102,7 +123,25 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
             passport.write(stage, passport.FLAGS, flag_file)
+            if done.calibration:
+                done.calibration.write(passport.folder(stage) / passport.CALIBRATION)
     return done
+
+
+def _calibration(answer, done, given):
+    """The Calibration that the model carries, or None where no engine has a table."""
+    tables = tuple(map(EngineTable.from_dict, answer["tables"]))
+    if not tables:
+        return None
+    if given:
+        step = {"step": "reused", **passport.stamp(), "source": done.settings.calibration_table}
+        return dataclasses.replace(given, engines=tables, provenance=(*given.provenance, step))
+    records = answer["data"]
+    settings = done.settings
+    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=done.versions["tensorrt"],
+                       tensorflow=done.versions["tensorflow"], model=done.source, model_digest=done.source_digest,
+                       data=records[0] if len(records) == 1 else merge.combined(records), engines=tables)
 
 
 def _exported(source, stack, log_file):

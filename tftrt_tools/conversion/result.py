@@ -3,30 +3,37 @@
 import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
+from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltEngine:
-    """An engine that was built. shapes: of its inputs, one list a profile; seconds: of building all engines of the signature."""
+    """An engine that was built. shapes: of its inputs; bytes: of the serialized engine; seconds: that building all engines of its engine
+    op took, there where it was built; peak_memory_bytes: of the whole GPU meanwhile, above what was in use before; None where not known;
+    cached: it was taken from the engine cache."""
 
     name: str
     shapes: tuple
     bytes: int
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    cached: bool = False
 
     def to_dict(self):
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, data):
-        return cls(data["name"], tuple(data["shapes"]), data["bytes"])
+        return cls(**{**data, "shapes": tuple(data["shapes"])})
 
 
 @dataclasses.dataclass(frozen=True)
 class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
-    calls: declared shapes, [{input: shape}]; built: engines that were built for them."""
+    calls: declared shapes, [{input: shape}]; built: engines that were built for them; build_seconds: of all of them; quantization: of a
+    quantization-aware model, else None."""
 
     name: str
     inputs: tuple
@@ -38,11 +45,14 @@ class SignatureResult:
     calls: tuple = ()
     built: tuple = ()
     build_seconds: float | None = None
+    quantization: Quantization | None = None
 
     @classmethod
     def of(cls, name, inputs, passed):
         """From a graph_pass.PassResult."""
-        return cls(name, tuple(inputs), bool(passed.engines), passed.coverage, passed.engines, passed.left_out, passed.native_ops)
+        quantization = passed.quantization if passed.quantization.aware else None
+        return cls(name, tuple(inputs), bool(passed.engines), passed.coverage, passed.engines, passed.left_out, passed.native_ops,
+                   quantization=quantization)
 
     @classmethod
     def untouched(cls, name, inputs):
@@ -60,11 +70,13 @@ class SignatureResult:
                 "coverage": round(self.coverage, 4), "engines": [one.to_dict() for one in self.engines],
                 "left_out": [one.to_dict() for one in self.left_out], "native_ops": self.native_ops,
                 "calls": [{name: list(shape) for name, shape in call.items()} for call in self.calls],
-                "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds}
+                "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds,
+                "quantization": self.quantization.to_dict() if self.quantization else None}
 
     @classmethod
     def from_dict(cls, data):
         return cls(data["name"], tuple(map(InputSpec.from_dict, data["inputs"])), data["converted"], data["coverage"],
                    tuple(map(EngineOp.from_dict, data["engines"])), tuple(LeftOut(**one) for one in data["left_out"]), data["native_ops"],
                    tuple({name: tuple(shape) for name, shape in call.items()} for call in data["calls"]),
-                   tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"])
+                   tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"],
+                   Quantization.from_dict(data["quantization"]) if data.get("quantization") else None)

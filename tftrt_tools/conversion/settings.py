@@ -4,8 +4,11 @@ import dataclasses
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
-PRECISIONS = ("FP32", "FP16")
+PRECISIONS = ("FP32", "FP16", "INT8")
+CALIBRATORS = ("toolkit", "tensorrt")
+CALIBRATION_METHODS = ("entropy", "percentile", "mse", "max")
 STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
@@ -15,19 +18,26 @@ MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 class Settings:
     """Settings of one conversion.
 
-    precision_mode: "FP32" or "FP16", the precision of the engines.
+    precision_mode: "FP32", "FP16" or "INT8", the precision of the engines.
     signature_keys: signatures to convert; () for all. The others stay as they were.
     tags: tags of the MetaGraph; () for the only one, or "serve".
     minimum_segment_size: nodes (Identity not counted, constants counted) that a segment needs to become an engine.
     max_workspace_size_bytes: scratch GPU memory that an engine may use.
     maximum_cached_engines: engines kept for one segment in implicit batch mode.
     use_dynamic_shape: explicit batch with optimization profiles; None decides by `shapes`.
-    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape.
+    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape, and for ranges
+      (min=…,max=…) "Range" or "Range+Optimal".
     allow_build_at_runtime: whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
     max_engines: keep the N largest segments; 0 for no limit.
     keep_native_ops: op types that stay in TensorFlow.
     keep_native_nodes: regular expression on node names of the frozen graph; full matches stay in TensorFlow.
     fp32_nodes: regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
+    calibrator: who makes INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
+    calibration_method: of the toolkit calibrator: "entropy", "percentile", "mse" or "max".
+    calibration_percentile: of |x|, for "percentile", in (50, 100].
+    calibration_table: calibration file to reuse; "" to calibrate.
+    high_precision_nodes: regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
+    allow_quantization_changes: accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
     shapes: text of --shapes; "" builds no engines.
     save_engines: whether built engines are saved with the model.
     allow_no_engines: accept a model in which no segment is worth an engine.
@@ -46,6 +56,12 @@ class Settings:
     keep_native_ops: tuple = ()
     keep_native_nodes: str = ""
     fp32_nodes: str = ""
+    calibrator: str = "toolkit"
+    calibration_method: str = "entropy"
+    calibration_percentile: float = 99.99
+    calibration_table: str = ""
+    high_precision_nodes: str = ""
+    allow_quantization_changes: bool = False
     shapes: str = ""
     save_engines: bool = True
     allow_no_engines: bool = False
@@ -67,7 +83,7 @@ class Settings:
     @property
     def strategy(self):
         """The profile strategy in force, or None in implicit batch mode."""
-        return (self.dynamic_shape_profile_strategy or "Optimal") if self.dynamic else None
+        return (self.dynamic_shape_profile_strategy or shape_grammar.strategy(self.shapes)) if self.dynamic else None
 
 
 def _plain(value):
@@ -76,9 +92,6 @@ def _plain(value):
 
 def checked(settings):
     """Return `settings`, or raise UsageError for a value that can never work."""
-    if settings.precision_mode.upper() == "INT8":
-        raise errors.UsageError("INT8 is not supported yet: it needs calibration, which this version does not have",
-                                "use --precision_mode=FP16")
     settings = dataclasses.replace(settings, precision_mode=settings.precision_mode.upper(),
                                    dynamic_shape_profile_strategy=_strategy(settings))
     if settings.precision_mode not in PRECISIONS:
@@ -90,11 +103,35 @@ def checked(settings):
         raise errors.UsageError(f"--max_workspace_size_bytes is over {MAX_WORKSPACE_BYTES}", "leave the flag out for no limit")
     if settings.dynamic_shape_profile_strategy and not settings.dynamic:
         raise errors.UsageError("--dynamic_shape_profile_strategy needs dynamic shapes", "add --use_dynamic_shape or --shapes")
+    if settings.dynamic_shape_profile_strategy == "Optimal" and shape_grammar.is_range(settings.shapes):
+        raise errors.UsageError("--dynamic_shape_profile_strategy=Optimal serves single shapes, and --shapes gives a range",
+                                "leave the strategy out, or list the shapes")
     if settings.fp32_nodes and settings.precision_mode == "FP32":
         raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave one of them out")
-    for name in ("keep_native_nodes", "fp32_nodes"):
+    for name in ("keep_native_nodes", "fp32_nodes", "high_precision_nodes"):
         _check_regex(name, getattr(settings, name))
+    _check_calibration(settings)
     return settings
+
+
+def _check_calibration(settings):
+    if settings.calibrator not in CALIBRATORS:
+        raise errors.UsageError(f"--calibrator={settings.calibrator} is unknown", "use one of " + ", ".join(CALIBRATORS))
+    if settings.calibration_method not in CALIBRATION_METHODS:
+        raise errors.UsageError(f"--calibration_method={settings.calibration_method} is unknown",
+                                "use one of " + ", ".join(CALIBRATION_METHODS))
+    if settings.calibrator == "tensorrt" and settings.calibration_method != "entropy":
+        raise errors.UsageError(f"--calibration_method={settings.calibration_method} is the toolkit's: TensorRT calibrates by entropy only",
+                                "leave it out, or use --calibrator=toolkit")
+    if not 50 < settings.calibration_percentile <= 100:
+        raise errors.UsageError(f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100",
+                                "e.g. 99.99")
+    if settings.precision_mode == "INT8":
+        return
+    for name in ("calibration_table", "high_precision_nodes"):
+        if getattr(settings, name):
+            raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
+                                    "use --precision_mode=INT8, or leave it out")
 
 
 def _strategy(settings):

@@ -141,15 +141,19 @@ def set_attributes(node, **attributes):
             node.attr[name].s = value.encode()
 
 
-def native(graph_def):
+def native(graph_def, keep=()):
     """Turn each engine op into a call of its native segment, in place, so that the graph runs without TensorRT.
 
+    Args: keep: names of engine ops that stay.
     Returns: names of the engine ops that were replaced. Raises: KeyError(name) for one whose segment was removed.
     """
+    def wanted(node):
+        return node.op == ENGINE_OP and engine_name(node.name) not in keep
+
     functions = {function.signature.name: function for function in graph_def.library.function}
-    replaced = [_to_call(node, functions) for node in graph_def.node if node.op == ENGINE_OP]
+    replaced = [_to_call(node, functions) for node in graph_def.node if wanted(node)]
     for function in graph_def.library.function:
-        inner = [node for node in function.node_def if node.op == ENGINE_OP]
+        inner = [node for node in function.node_def if wanted(node)]
         replaced += [_to_call(node, functions) for node in inner]
         _repoint({node.name for node in inner}, function)
     return replaced

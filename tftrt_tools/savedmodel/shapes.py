@@ -5,6 +5,8 @@
     --shapes='ids:1x64;mask:8x64'                is an error: the batch sizes of one call differ only where the signature says so
     --shapes='score/user:4x16;score/item:4x32'   inputs of signature "score"
     --shapes='n:scalar'                          rank 0
+    --shapes='x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'
+                                                 every shape from min to max, the best speed at opt (by default max)
 
 An input that is not named takes its static shape; an unknown first dimension takes the batch size of the named inputs.
 """
@@ -16,6 +18,7 @@ from tftrt_tools import errors
 
 _EXAMPLE = "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
 _DIMENSION = re.compile(r"[0-9]+$")
+_PROFILE = ("min", "opt", "max")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +58,34 @@ def call_text(shapes):
     return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
 
 
+def is_range(flag):
+    """Whether --shapes gives ranges (min=…,max=…), not a list of exact shapes."""
+    return any(f"{kind}=" in flag.lower() for kind in _PROFILE)
+
+
+def strategy(flag):
+    """The profile strategy that serves --shapes best. TF-TRT's "Range" optimizes for the largest shape, so that an `opt` below it needs
+    "Range+Optimal", which adds a profile for each of min, opt and max. Raises: UsageError."""
+    if not is_range(flag):
+        return "Optimal"
+    return "Range" if all(len(shapes) <= 2 for shapes in parse(flag).values()) else "Range+Optimal"
+
+
 def parse(flag):
-    """Parse --shapes. Returns: {(signature or "", input): [shape, …]}. Raises: UsageError."""
+    """Parse --shapes. Returns: {(signature or "", input): [shape, …]}; of a range [min, opt, max], or [min, max] where opt is max in all
+    inputs. Raises: UsageError."""
+    declared = _declared(flag)
+    ranges = {key: shapes for key, shapes in declared.items() if isinstance(shapes, dict)}
+    if ranges and any(len(shapes) > 1 for key, shapes in declared.items() if key not in ranges):
+        raise errors.UsageError("--shapes: one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none")
+    with_opt = any(one["opt"] != one["max"] for one in ranges.values())
+    for key, one in ranges.items():
+        declared[key] = [one["min"], *([one["opt"]] if with_opt else []), one["max"]]
+    return declared
+
+
+def _declared(flag):
+    """{(signature, input): [shape, …], or {"min", "opt", "max"} of a range}."""
     declared = {}
     for item in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, shapes = item.rpartition(":")
@@ -66,10 +95,31 @@ def parse(flag):
         key = (signature, given)
         if key in declared:
             raise errors.UsageError(f"--shapes: input {name!r} is given twice", _EXAMPLE)
-        declared[key] = [_shape(name, shape.strip()) for shape in shapes.split(",")]
+        listed = [shape.strip() for shape in shapes.split(",")]
+        declared[key] = _range(name, listed) if is_range(shapes) else [_shape(name, shape) for shape in listed]
     if not declared:
         raise errors.UsageError("--shapes is empty", _EXAMPLE)
     return declared
+
+
+def _range(name, listed):
+    found = {}
+    for item in listed:
+        kind, equals, shape = item.partition("=")
+        kind = kind.strip().lower()
+        if not equals or kind not in _PROFILE or kind in found:
+            raise errors.UsageError(f"--shapes: {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…")
+        found[kind] = _shape(name, shape.strip())
+    missing = [kind for kind in ("min", "max") if kind not in found]
+    if missing:
+        raise errors.UsageError(f"--shapes: input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out")
+    found.setdefault("opt", found["max"])
+    for low, high in (("min", "opt"), ("opt", "max")):
+        small, large = found[low], found[high]
+        if len(small) != len(large) or any(one > other for one, other in zip(small, large, strict=True)):
+            raise errors.UsageError(f"--shapes: {low} of input {name!r} is larger than its {high}, or of another rank",
+                                    "every dimension has to grow from min over opt to max")
+    return found
 
 
 def _shape(name, given):

@@ -1,0 +1,119 @@
+"""INT8 tables for the engines of one converted signature: made from data, or taken from a file, and written onto the engine ops."""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors, tf_private
+from tftrt_tools.calibration import data, file, table, tensor_names, toolkit
+from tftrt_tools.savedmodel import graph, segment, segments
+from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
+
+_NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
+            "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where tables come from. options: data.DataOptions, or None; given: file.Calibration to reuse, or None."""
+
+    options: object
+    given: object
+
+    def to_dict(self):
+        return {"options": self.options.to_dict() if self.options else None, "given": self.given.to_dict() if self.given else None}
+
+    @classmethod
+    def from_dict(cls, plain):
+        options, given = plain["options"], plain["given"]
+        return cls(data.DataOptions.from_dict(options) if options else None, file.Calibration.from_dict(given) if given else None)
+
+
+def tables(name, frozen, graph_def, specs, settings, source, folder):
+    """Tables for every INT8 engine of a signature that wants one.
+
+    Args: name: of the signature; frozen, graph_def: as conversion.engines takes them; specs: [InputSpec]; source: Source; folder: for
+      temporary files.
+
+    Returns: ((file.EngineTable, …), record.DataRecord or None where the tables are reused). Raises: UsageError, TftrtError.
+    """
+    digests = segments.engine_digests(graph_def, names=True)
+    wanted = {engine: digests[engine] for engine in _int8_engines(graph_def)}
+    if not wanted:
+        return (), None
+    if source.given:
+        found = file.for_segments(source.given, wanted, tf_private.tensorrt_versions()[1])
+        made, record = {engine: file.EngineTable(wanted[engine], name, engine, found[engine]) for engine in wanted}, None
+    elif source.options:
+        made, record = _calibrated(name, frozen, graph_def, specs, settings, source.options, wanted, folder)
+    else:
+        raise errors.UsageError(*_NO_DATA)
+    excluded = _excluded(graph_def, made, settings)
+    return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
+
+
+def write(graph_def, made):
+    """Put the tables onto their engine ops, in place. Args: made: EngineTables."""
+    texts = {one.engine: one.table.text() for one in made}
+    for node in graph.engine_nodes(graph_def):
+        name = graph.engine_name(node.name)
+        if name in texts:
+            graph.set_attributes(node, use_calibration=True, calibration_data=texts[name])
+
+
+def _int8_engines(graph_def):
+    """Names of the engines that need a table: those with explicit quantization nodes carry their ranges themselves."""
+    return [engine.name for engine in graph.engine_ops(graph_def)
+            if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision]
+
+
+def _calibrated(name, frozen, graph_def, specs, settings, options, wanted, folder):
+    batches = data.open(options, name, specs)
+    if settings.calibrator == "tensorrt":
+        from tftrt_tools.calibration import tensorrt
+
+        texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
+        found = {engine: (table.parse(text, f"the table of {engine}"), (), None) for engine, text in texts.items()}
+    else:
+        found = toolkit.tables(frozen, graph_def, list(wanted), batches, settings, tf_private.tensorrt_versions()[1])
+    made = {engine: file.EngineTable(wanted[engine], name, engine, *found[engine]) for engine in wanted}
+    return made, batches.record
+
+
+def _excluded(graph_def, made, settings):
+    """{engine: names of the table's tensors that go to nodes of --high_precision_nodes}."""
+    if not settings.high_precision_nodes:
+        return {}
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    found = {}
+    for engine in graph.engine_ops(graph_def):
+        if engine.name in made:
+            shapes = [one.shape for one in engine.inputs]
+            found[engine.name] = _inputs_of(functions[engine.native_segment], settings.high_precision_nodes, settings.dynamic, shapes)
+    if not any(found.values()):
+        names = [node.name for function in functions.values() for node in function.node_def if node.op not in PASSIVE_OPS]
+        raise errors.UsageError(f"--high_precision_nodes={settings.high_precision_nodes} matches no node of an INT8 engine (the whole "
+                                "name must match)", "names look like " + ", ".join(names[:3]))
+    return found
+
+
+def _inputs_of(function, pattern, dynamic, shapes):
+    """Names under which a table holds what feeds the segment's nodes that match."""
+    body, arguments = segment.to_graph(function)
+    fed = {_tensor(source, arguments) for node in body.node if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
+           for source in node.input}
+    return {one.name for one in tensor_names.names(function, dynamic, shapes) if one.tensor in fed}
+
+
+def _tensor(source, arguments):
+    name, _, port = source.partition(":")
+    return f"{arguments[name]}:0" if name in arguments else f"{name}:{port or 0}"
+
+
+def _without(made, excluded):
+    """An EngineTable without some tensors."""
+    gone = sorted(excluded & made.table.scales.keys()) if excluded else []
+    if not gone:
+        return made
+    kept = {name: scale for name, scale in made.table.scales.items() if name not in excluded}
+    left_out = (*made.left_out, *((name, "--high_precision_nodes") for name in gone))
+    return dataclasses.replace(made, table=table.Table(made.table.header, kept), left_out=left_out)

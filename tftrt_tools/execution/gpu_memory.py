@@ -1,0 +1,55 @@
+"""How much memory of the GPU was in use at most, by the driver's management library: TensorRT's own allocations included."""
+
+import os
+import threading
+
+_PERIOD_SECONDS = 0.02
+
+
+class PeakMemory:
+    """Watches the first visible GPU while its block runs. It sees the whole device, so other processes there count too.
+
+    bytes: the most that was in use above what was in use at the start; None where NVML is not there.
+    """
+
+    def __init__(self):
+        self.bytes = None
+        self._stop = threading.Event()
+        self._thread = self._handle = None
+
+    def __enter__(self):
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml, self._handle = pynvml, _handle(pynvml)
+            self._start, self.bytes = self._used(), 0
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        except Exception:  # NVML is a witness, not a need: without it there is only no figure
+            self.bytes = None
+        return self
+
+    def __exit__(self, *_):
+        if self._thread:
+            self._stop.set()
+            self._thread.join()
+            self._nvml.nvmlShutdown()
+
+    def _used(self):
+        return self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used
+
+    def _watch(self):
+        while True:
+            last = self._stop.wait(_PERIOD_SECONDS)
+            self.bytes = max(self.bytes, self._used() - self._start)
+            if last:
+                return
+
+
+def _handle(nvml):
+    """The device that CUDA calls 0: CUDA_VISIBLE_DEVICES may name another than the driver's first, by number or UUID."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    if first.isdigit():
+        return nvml.nvmlDeviceGetHandleByIndex(int(first))
+    return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else nvml.nvmlDeviceGetHandleByIndex(0)
