@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks import _loop, _process, _report, _stats, convert_overhead, engine_efficiency, latency
+from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency
 
 
 def test_quantile_is_a_measured_value():
@@ -238,6 +238,13 @@ def test_overhead_ratios_pair_the_two_sides_of_a_round():
     ratios = convert_overhead.summarize(rows)
     assert ratios["time"]["median"] == 1.5 and ratios["largest process"]["bare"] == 3.0
     assert "saving 2.00" in convert_overhead.summary(ratios, rows)
+
+
+def test_calibration_tells_histograms_from_the_forward_pass():
+    row = {"batch": 10, "images": 500, "tensors": 178, "values": 500 * 37_000_000, "collect_s": 70.0, "forward_s": 14.0, "scales_s": 1.0,
+           "collect_mb": 3000.0, "forward_mb": 3200.0}
+    last = calibration.summary([row]).splitlines()[-1].split()
+    assert last == ["10", "500", "178", "37", "70", "14", "55", "1", "3000", "3200"]
 
 
 def test_steps_last_until_the_next_one_begins():
