@@ -3,8 +3,8 @@
 TensorFlow, TensorRT and CUDA abort the process on some inputs and broken installations. Whatever calls them
 runs here, so that an abort becomes an error message, and the command itself starts without loading them.
 
-The child is `python -m tftrt_tools.child FD module:function`. It reads one JSON request on stdin and writes
-JSON lines to the pipe FD: {"progress": [text, done, total]}, then {"result": …} or {"error": …}.
+The child is `python -m tftrt_tools.child FD module:function`. It reads JSON requests on stdin, one a line, until that is closed.
+For each it writes JSON lines to the pipe FD: {"progress": [text, done, total]}, then {"result": …} or {"error": …}.
 Its stdout and stderr, which native libraries write to, go to a log file.
 """
 
@@ -50,7 +50,7 @@ class ChildBug(Exception):
 
 
 def run(target, request, env=None, python=None, timeout=None, log_file=None):
-    """Call `target` ("package.module:function") with `request` in a child process.
+    """Call `target` ("package.module:function") with `request` in a child process of its own.
 
     Args:
       target: function of one JSON value that returns a JSON value.
@@ -64,30 +64,87 @@ def run(target, request, env=None, python=None, timeout=None, log_file=None):
 
     Raises: the TftrtError that the function raised; ChildDied; ChildBug.
     """
+    with worker(target, env, log_file, python) as one:
+        return one.call(request, timeout)
+
+
+@contextlib.contextmanager
+def worker(target, env=None, log_file=None, python=None):
+    """A child process that answers many calls of `target`, one after the other: what it loaded and cached stays.
+
+    Arguments as for `run`. Yields: Worker. The child ends with the context, at once where a call is under way.
+    """
     with tempfile.TemporaryDirectory(prefix="tftrt-child-") as folder:
         log_path = pathlib.Path(log_file) if log_file else pathlib.Path(folder) / "log"
-        answer, died = None, None
-        with _started(target, request, env, python, log_path) as (process, lines):
-            killer = _kill_after(process, timeout)
-            for line in lines:
-                message = json.loads(line)
-                if "progress" in message:
-                    progress.say(*message["progress"])
-                else:
-                    answer = message
-            code = process.wait()
-            if killer:
-                killer.cancel()
-        log = log_path.read_text(errors="replace") if log_path.exists() else ""
+        with _started(target, env, python, log_path) as (process, lines):
+            yield Worker(process, lines, log_path)
+
+
+class Worker:
+    """A started child process; made by `worker`."""
+
+    def __init__(self, process, lines, log_path):
+        self._process, self._lines, self._log_path = process, lines, log_path
+        self._ended, self._logged = False, 0
+
+    @property
+    def alive(self):
+        """Whether the process runs and can be called."""
+        return not self._ended and self._process.poll() is None
+
+    def call(self, request, timeout=None):
+        """Call the function with `request` (a JSON value); no longer than `timeout` seconds, or the child is killed.
+
+        Returns: Outcome with the log of this call alone.
+
+        Raises: the TftrtError that the function raised, or ChildBug, after which the child can be called again; ChildDied, after which it
+        cannot.
+        """
+        if self._ended:
+            raise ChildDied("the process has ended", "start another worker", "")
+        try:
+            with _killed_after(self._process, timeout):
+                answer = self._answer(request)
+                if answer is None:
+                    self._ended, code = True, self._process.wait()
+        except BaseException:
+            # An answer that nobody read would be taken for the next call's.
+            self._ended = True
+            _end(self._process)
+            raise
+        log = self._new_log()
         if answer is None:
-            died = _death(code, log, timeout)
-    if died:
-        raise died
-    if "error" in answer:
-        raise errors.from_dict(answer["error"])
-    if "bug" in answer:
-        raise ChildBug(answer["bug"])
-    return Outcome(answer["result"], log)
+            raise _death(code, log, timeout)
+        if "error" in answer:
+            raise errors.from_dict(answer["error"])
+        if "bug" in answer:
+            raise ChildBug(answer["bug"])
+        return Outcome(answer["result"], log)
+
+    def _answer(self, request):
+        """The child's answer, or None where it ended without one."""
+        line = json.dumps(request).encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        for line in self._lines:
+            if not line.endswith(b"\n"):
+                return None
+            message = json.loads(line)
+            if "progress" not in message:
+                return message
+            progress.say(*message["progress"])
+        return None
+
+    def _new_log(self):
+        """What was logged since the last call."""
+        if not self._log_path.exists():
+            return ""
+        with open(self._log_path, "rb") as log:
+            log.seek(self._logged)
+            text = log.read()
+        self._logged += len(text)
+        return text.decode(errors="replace")
 
 
 def _environment(changes):
@@ -105,7 +162,7 @@ def _environment(changes):
 
 
 @contextlib.contextmanager
-def _started(target, request, env, python, log_path):
+def _started(target, env, python, log_path):
     reader, writer = os.pipe()
     process = None
     try:
@@ -116,38 +173,53 @@ def _started(target, request, env, python, log_path):
                                        env=_environment(env), start_new_session=True)
         os.close(writer)
         writer = None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(request).encode())
-            process.stdin.close()
         with os.fdopen(reader, "rb") as lines:
             reader = None
             yield process, lines
+            _dismiss(process)
     finally:
         for fd in (reader, writer):
             if fd is not None:
                 os.close(fd)
-        if process is not None and process.poll() is None:
+        if process is not None:
             _end(process)
 
 
-def _end(process):
-    process.terminate()
-    try:
+def _dismiss(process):
+    """Let an idle child end by itself: it does when its stdin is closed."""
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_TERMINATE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
-def _kill_after(process, seconds):
+def _end(process):
+    """End the child if it still runs, and reap it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_TERMINATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+
+
+@contextlib.contextmanager
+def _killed_after(process, seconds):
     if seconds is None:
-        return None
+        yield
+        return
     import threading
 
     timer = threading.Timer(seconds, process.kill)
     timer.daemon = True
     timer.start()
-    return timer
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _death(code, log, timeout):
@@ -165,29 +237,40 @@ def _serve(fd, target):
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # Programs that native code starts (ptxas) must not hold the pipe open after this process has ended.
     os.set_inheritable(fd, False)
-    request = json.load(sys.stdin)
+    requests = os.fdopen(os.dup(0), "rb")
+    # Nothing that the function calls may read the next request.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     with os.fdopen(fd, "w", buffering=1) as pipe:
 
         def send(message):
             pipe.write(json.dumps(message) + "\n")
 
-        try:
-            module, function = target.split(":")
-            with progress.listening(lambda *said: send({"progress": said})):
-                result = getattr(importlib.import_module(module), function)(request)
-            send({"result": result})
-        except errors.TftrtError as error:
-            send({"error": error.to_dict()})
-        except OSError as error:
-            send({"error": errors.from_os_error(error).to_dict()})
-        except MemoryError:
-            send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
-        except BaseException as error:
-            if isinstance(error, ImportError) and (error.name or "").startswith("tensorflow"):
-                missing = errors.TftrtError(f"TensorFlow is missing or not the one needed: {error}", "`tftrt doctor` says what mends it")
-                send({"error": missing.to_dict()})
-            else:
-                send({"bug": traceback.format_exc()})
+        for line in requests:
+            _answer(target, json.loads(line), send)
+            sys.stdout.flush()
+
+
+def _answer(target, request, send):
+    try:
+        module, function = target.split(":")
+        with progress.listening(lambda *said: send({"progress": said})):
+            result = getattr(importlib.import_module(module), function)(request)
+        sys.stdout.flush()
+        send({"result": result})
+    except errors.TftrtError as error:
+        send({"error": error.to_dict()})
+    except OSError as error:
+        send({"error": errors.from_os_error(error).to_dict()})
+    except MemoryError:
+        send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
+    except BaseException as error:
+        if isinstance(error, ImportError) and (error.name or "").startswith("tensorflow"):
+            missing = errors.TftrtError(f"TensorFlow is missing or not the one needed: {error}", "`tftrt doctor` says what mends it")
+            send({"error": missing.to_dict()})
+        else:
+            send({"bug": traceback.format_exc()})
 
 
 if __name__ == "__main__":
