@@ -141,6 +141,14 @@ def test_what_runs_in_a_loop_is_counted_in_every_iteration(inlined):
     assert products and all(count % steps == 0 and count > 0 for count in products)
 
 
+@pytest.mark.parametrize("name", ["bert_encoder", "dynamic_segmenter", "tf1_export", "mobilenet_v2"])
+def test_every_tensor_in_the_engines_of_a_sample_model_is_counted(name, inlined):
+    one = inlined(name)
+    names = [name for name in one.computed if name.endswith(":0")]  # a FusedBatchNormV3 has empty ones, too
+    got = collect.collect(one.frozen, one.graph_def, names, batches(name, 1))
+    assert len(got) >= len(names) / 2 and all(histogram.count for histogram in got.values())
+
+
 def test_integers_are_left_out(inlined):
     one = inlined("ranker")
     got = collect.collect(one.frozen, one.graph_def, ["visits:0", "user_features:0"], batches("ranker", 1))
