@@ -17,12 +17,12 @@ _MAX_DIMS = 8
 def convert(network, op, inputs):
     """Add the layers of `op`.
 
-    Args: op: tf.Operation; inputs: its Tensors and Weights.
+    Args: op: tf.Operation; inputs: its Tensors and Weights, None for an output that its converter does not make.
     Returns: outputs, Tensors or Weights.
     """
     before = len(network.tensors)
     try:
-        if any(value.dims is None for value in inputs):
+        if any(value is None or value.dims is None for value in inputs):
             raise UnknownLayersError
         return _RULES.get(op.type, _unknown)(network, op, inputs)
     except UnknownLayersError:
@@ -372,6 +372,13 @@ def _resize(network, op, inputs):
     return [network.transpose(resized, [0, 2, 3, 1])]
 
 
+def _depth_space(network, op, inputs):
+    if not _static(inputs[0].dims):
+        raise UnknownLayersError
+    network.add("Shuffle", (), inputs[0].dtype, inputs[0].source)
+    return [network.result("Shuffle", op.outputs[0])]
+
+
 def _einsum(network, op, inputs):
     for value in inputs:
         network.tensor(value)
@@ -426,6 +433,7 @@ _RULES = {
     "StridedSlice": _strided_slice,
     **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor"), _resize),
     "TopKV2": _top_k,
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_space),
     "Einsum": _einsum,
     "Cast": _one("Identity"),
     "Fill": _fill,

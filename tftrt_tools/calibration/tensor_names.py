@@ -86,7 +86,7 @@ def _network(ops, nodes, implicit):
         elif op.name.startswith(segment.OUTPUT):
             results.append(op)
         else:
-            outputs = layer_rules.convert(network, op, [values[source.name] for source in op.inputs])
+            outputs = layer_rules.convert(network, op, [values.get(source.name) for source in op.inputs])
             for port, (output, value) in enumerate(zip(op.outputs, outputs, strict=False)):
                 _rename(value, op.name if port == 0 else f"{op.name}:{port}")
                 values[output.name] = value
