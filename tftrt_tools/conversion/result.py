@@ -1,5 +1,6 @@
 """What a conversion did, signature by signature."""
 
+import collections
 import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
@@ -53,6 +54,15 @@ class SignatureResult:
         quantization = passed.quantization if passed.quantization.aware else None
         return cls(name, tuple(inputs), bool(passed.engines), passed.coverage, passed.engines, passed.left_out, passed.native_ops,
                    quantization=quantization)
+
+    @classmethod
+    def of_graph(cls, seen, engines, before):
+        """Of a model that was converted earlier. Args: seen: inspection.SignatureGraph. engines: EngineOps. before: the manifest's
+        SignatureResult, or None where the model has no manifest."""
+        if before:
+            return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), build_seconds=None)
+        ops = collections.Counter(node.op for node in seen.native)
+        return cls(seen.name, tuple(seen.inputs), True, seen.coverage, tuple(engines), (), dict(sorted(ops.items())))
 
     @classmethod
     def untouched(cls, name, inputs):

@@ -18,4 +18,4 @@ def refuse_foreign_engines(model):
                              ("compute capability", manifest["gpu"]["compute_capability"], here and here["compute_capability"])):
         if now is not None and built != now:
             raise errors.TftrtError(f"the engines of {model} were built for {what} {built}, and here it is {now}",
-                                    "convert again on this machine with --shapes")
+                                    f"build them here: `tftrt build {model} --shapes=…`; or take them away: `tftrt build {model} --strip`")

@@ -45,8 +45,7 @@ def _run_calls(model, request, traced):
 
     from tftrt_tools.savedmodel import loading
 
-    if request["trace"]:
-        guard.refuse_foreign_engines(model)
+    guard.refuse_foreign_engines(model)
     progress.say(f"loading {request['label']}")
     # The loaded object owns the engines; dropping it would destroy them before the first call.
     loaded = loading.load(model, tuple(request["tags"]))

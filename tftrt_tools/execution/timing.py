@@ -25,10 +25,12 @@ def job(request):
     """The child's side of `compare`."""
     import tensorflow as tf
 
-    from tftrt_tools.execution import gpu, inputs
+    from tftrt_tools.execution import gpu, guard, inputs
     from tftrt_tools.savedmodel import loading
     from tftrt_tools.savedmodel.shapes import InputSpec
 
+    for which in ("original", "converted"):
+        guard.refuse_foreign_engines(request[which])
     # Both loaded objects stay alive: engines die with theirs.
     models = [loading.load(request[which]) for which in ("original", "converted")]
     functions = [model.root.signatures[request["signature"]] for model in models]

@@ -27,7 +27,7 @@ def inspect(path, meta_graph):
     graph_def = meta_graph.graph_def
     engines = graph.engine_ops(graph_def)
     manifest, verification, damaged = _passport(path)
-    walked = tuple(_signature(name, one, meta_graph, engines) for name, one in signatures.definitions(meta_graph).items())
+    walked = signature_graphs(meta_graph)
     return Inspection(
         str(pathlib.Path(path).absolute()), tuple(meta_graph.meta_info_def.tags), meta_graph.meta_info_def.tensorflow_version,
         (pathlib.Path(path) / "saved_model.pb").stat().st_size, walked,
@@ -46,6 +46,12 @@ def _passport(path):
             damaged.append(Finding(name, error.cause, error.mend))
         documents.append(document)
     return *documents, tuple(damaged)
+
+
+def signature_graphs(meta_graph):
+    """The SignatureGraphs of a MetaGraphDef."""
+    engines = graph.engine_ops(meta_graph.graph_def)
+    return tuple(_signature(name, one, meta_graph, engines) for name, one in signatures.definitions(meta_graph).items())
 
 
 def _signature(name, signature, meta_graph, engines):

@@ -11,6 +11,8 @@ from tftrt_tools import errors
 from tftrt_tools.savedmodel import files, graph
 from tftrt_tools.savedmodel.shapes import InputSpec
 
+FILE = "saved_model.pb"
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -27,7 +29,7 @@ class Model:
 def read_proto(path):
     """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
     proto = saved_model_pb2.SavedModel()
-    file = pathlib.Path(path) / "saved_model.pb"
+    file = pathlib.Path(path) / FILE
     if not file.is_file():
         raise errors.TftrtError(f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)")
     try:
@@ -109,7 +111,7 @@ def restore_declarations(path, model):
                     info.dim.add(size=-1 if dim is None else dim)
     after = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
     if after != before:
-        (pathlib.Path(path) / "saved_model.pb").write_bytes(proto.SerializeToString(deterministic=True))
+        (pathlib.Path(path) / FILE).write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def copy_extras(source, output):

@@ -1,0 +1,87 @@
+"""usage: tftrt build MODEL --shapes=SHAPES [--flags]
+       tftrt build MODEL --strip [--flags]
+
+Builds the TensorRT engines of a model that was converted elsewhere, on the GPU that will serve it: all engine ops of all
+signatures, each declared shape checked in a fresh process. The model is replaced in one step, or left as it was; or the result
+goes to --output_saved_model_dir. Engines that the model carries are left behind unread, so that those of another TensorRT or GPU
+do no harm. Engines come from the engine cache where it has them.
+
+--strip takes the engines away instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
+
+examples:
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
+  tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
+  tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _flags, _output, convert
+from tftrt_tools.savedmodel import shapes as shape_grammar
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
+                        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`", **text)
+    flags.DEFINE_boolean("strip", False, "take the engines away", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default "
+                        "what fits --shapes: Optimal for a list, Range or Range+Optimal for a range", **text)
+    flags.DEFINE_integer("max_workspace_size_bytes", None, "scratch GPU memory of an engine; by default what the conversion chose", **text)
+    flags.DEFINE_boolean("allow_build_at_runtime", None, "let a request whose shape has no engine build one; by default what the "
+                         "conversion chose", **text)
+    flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    convert.define_cache(values)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def run(values, positional):
+    """Build. Returns: the exit code."""
+    model = _flags.one_argument("build", positional, "MODEL")
+    if bool(values.shapes) == values.strip:
+        raise errors.UsageError("--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
+                                "give --shapes to build engines, or --strip to take them away")
+    if values.shapes:
+        shape_grammar.parse(values.shapes)
+    cache = convert.read_cache(values)
+    from tftrt_tools.conversion import build
+
+    options = build.Options(values.shapes, values.dynamic_shape_profile_strategy, values.max_workspace_size_bytes,
+                            values.allow_build_at_runtime, tuple(filter(None, values.tags)))
+    with progress.on_terminal():
+        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file)
+    _print(done, values.json)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE
+
+
+def _print(done, json_path):
+    console = _output.console(json_path)
+    if done.built:
+        _print_engines(console, done)
+    else:
+        ops = sum(len(one.engines) for one in done.signatures)
+        console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own", markup=False)
+    if done.cache_problem:
+        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
+    console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+
+
+def _print_engines(console, done):
+    rows = []
+    for signature in done.signatures:
+        for one in signature.built:
+            shapes = "; ".join("x".join(map(str, shape)) for shape in one.shapes)
+            memory = "" if one.peak_memory_bytes is None else f"{one.peak_memory_bytes / 1e6:.0f} MB"
+            seconds = "cache" if one.cached else f"{one.seconds:.1f} s"
+            rows.append((one.name, signature.name, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
+    columns = ["engine", "signature", "inputs", ">size", ">built in", ">peak GPU memory"]
+    console.print(_output.table("Engines", columns, rows))
+    how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"
+    gpu = done.gpu
+    console.print(f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
+                  f"{done.versions['tensorrt']}, {gpu['name']}, compute capability {gpu['compute_capability']}", markup=False)

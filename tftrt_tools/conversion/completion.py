@@ -1,0 +1,68 @@
+"""The child's side of `tftrt build`: engines for a model that was converted before, or its engines taken away."""
+
+import pathlib
+import tempfile
+
+from tftrt_tools import errors, progress
+from tftrt_tools.conversion import finishing, graph_pass, saving
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import gpu as gpu_module
+from tftrt_tools.savedmodel import detach, graph, inspector, loading
+from tftrt_tools.savedmodel import shapes as shape_grammar
+
+
+def job(request):
+    """Build the engines of a converted model for declared shapes; without shapes, save it without engines.
+
+    Engines that the model carries are left behind unread: they may be of another TensorRT or GPU.
+
+    Args:
+      request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
+        [SignatureResult dicts] of the manifest, "cache": {"folder", "max_bytes"} or None}.
+
+    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "cache_problem": text}.
+    """
+    settings = Settings.from_dict(request["settings"])
+    gpu = gpu_module.seen()
+    if settings.shapes and gpu is None:
+        raise errors.TftrtError("building engines needs a GPU; none is visible here", "run this on the machine that will serve the model")
+    source = pathlib.Path(request["source"])
+    known = {one["name"]: SignatureResult.from_dict(one) for one in request["signatures"]}
+    with tempfile.TemporaryDirectory(prefix="tftrt-build-") as folder:
+        progress.say("loading the model")
+        proto = loading.read_proto(source)
+        seen = inspector.signature_graphs(loading.meta_graph(proto, settings.tags))
+        if not any(one.engines for one in seen):
+            raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
+        detach.write(proto, source, folder + "/model")
+        model = loading.load(folder + "/model", settings.tags)
+        work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
+        made = _signatures(model, seen, known, work, finishing.prefix(source, settings), folder)
+        progress.say("saving")
+        functions = {one.result.name: one.function for one in made if one.function}
+        resources = {name: resource for one in made for name, resource in one.resources.items()}
+        saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
+    return {"signatures": [one.result.to_dict() for one in made], "versions": work.versions, "gpu": gpu,
+            "cache_problem": work.store.problem if work.store else ""}
+
+
+def _signatures(model, seen, known, work, prefix, folder):
+    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest."""
+    settings = work.settings
+    with_engines = {one.name: one.inputs for one in seen if one.engines}
+    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines) if settings.shapes else {}
+    made = []
+    for index, one in enumerate(seen):
+        if not one.engines:
+            made.append(finishing.Made(known.get(one.name) or SignatureResult.untouched(one.name, one.inputs)))
+            continue
+        progress.say(f"reading signature {one.name}", index, len(seen))
+        frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
+        graph_def = frozen.graph_def
+        finishing.unique_names(graph_def, f"{prefix}_{index}")
+        attributes = {"workspace_size_bytes": settings.max_workspace_size_bytes}
+        graph.set_on_engines(graph_def, **attributes | ({"profile_strategy": settings.strategy} if settings.dynamic else {}))
+        result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), known.get(one.name))
+        made.append(finishing.finished(frozen, graph_def, result, work, calls.get(one.name, []), folder))
+    return made

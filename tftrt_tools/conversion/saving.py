@@ -1,0 +1,39 @@
+"""A model saved with its converted signatures; what saving through TensorFlow drops is put back."""
+
+import shutil
+
+import tensorflow as tf
+
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import loading
+
+# The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
+RESOURCES = "trt_engine_resources"
+
+
+def save(model, functions, resources, source, output):
+    """Save a loaded model.
+
+    Args: model: loading.Model. functions: {signature: converted ConcreteFunction}; the others stay as they were. resources: {engine name:
+    trackable}. source: directory whose extras (warm-up requests and the like) are kept. output: empty directory.
+
+    Raises: TftrtError.
+    """
+    root = model.root
+    if resources or hasattr(root, RESOURCES):
+        setattr(root, RESOURCES, resources)
+    functions = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
+    try:
+        tf.saved_model.save(root, str(output), signatures=functions)
+    except (tf.errors.OpError, OSError) as error:
+        raise _save_error(error, output) from None
+    loading.restore_declarations(output, model)
+    loading.copy_extras(source, output)
+
+
+def _save_error(error, output):
+    """TensorFlow reports a full disk in words of its own, or, of the checkpoint, only as a failed write."""
+    text = loading.first_line(error)
+    if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):
+        return errors.TftrtError(f"no space left on the disk of {output.parent}", "free space there, or choose another output directory")
+    return errors.TftrtError(f"TensorFlow cannot save the model: {text}", "check the output directory; the log has more (--log_file)")
