@@ -206,19 +206,19 @@ def test_a_place_without_a_calibration_is_wrong_usage(tmp_path):
 def test_each_engine_gets_the_table_of_its_graph_whatever_it_is_called():
     whole = calibration(engine("sha256:s1", "E_0", a=0.5), engine("sha256:s2", "E_1", x=0.1))
     assert file.for_segments(whole, {"N_7": "sha256:s2", "N_8": "sha256:s1"}, "8.6.1") == {
-        "N_7": whole.engines[1].table, "N_8": whole.engines[0].table}
+        "N_7": whole.engines[1], "N_8": whole.engines[0]}
     assert list(file.for_segments(whole, {"N_7": "sha256:s2"}, "8.5.3")) == ["N_7"]
 
 
 def test_engines_of_one_graph_share_a_table_only_where_there_is_one():
     same = calibration(engine(name="E_0"), engine(name="E_1"))
-    assert file.for_segments(same, {"N": "sha256:s1", "M": "sha256:s1"}, "8.5.3") == {"N": same.engines[0].table, "M": same.engines[0].table}
+    assert file.for_segments(same, {"N": "sha256:s1", "M": "sha256:s1"}, "8.5.3") == {"N": same.engines[0], "M": same.engines[0]}
     differing = calibration(engine(name="E_0", a=0.5), engine(name="E_1", a=0.6))
     with pytest.raises(errors.TftrtError, match="N could have 2 tables that differ: its graph is that of E_0, E_1") as caught:
         file.for_segments(differing, {"N": "sha256:s1"}, "8.5.3")
     assert "merge" in caught.value.mend
     mended = merge.merge([differing], "max", ["c.json"])
-    assert file.for_segments(mended, {"N": "sha256:s1"}, "8.5.3")["N"].scales == {"a": pytest.approx(0.6)}
+    assert file.for_segments(mended, {"N": "sha256:s1"}, "8.5.3")["N"].table.scales == {"a": pytest.approx(0.6)}
 
 
 @pytest.mark.parametrize(("whole", "segments", "says"), [
@@ -236,7 +236,7 @@ def test_an_engine_without_its_table_is_an_error_that_names_it(whole, segments, 
 
 def test_a_plain_table_serves_a_model_with_one_engine():
     plain = file.of_table(table.parse(WRITTEN))
-    assert file.for_segments(plain, {"N": "sha256:s1"}, "8.5.3") == {"N": plain.engines[0].table}
+    assert file.for_segments(plain, {"N": "sha256:s1"}, "8.5.3") == {"N": plain.engines[0]}
 
 
 # Merging.

@@ -198,29 +198,30 @@ def for_segments(calibration, segments, tensorrt):
     Args: segments: {engine: "sha256:…" of its segment's graph}, all engines that need a table. tensorrt: the version that will read the
       tables, such as "8.5.3".
 
-    Returns: {engine: Table}, for every engine. Tables of segments that nobody asks for are no error: a model may be converted with fewer
-    signatures. A table of unknown segment ("", from a plain text file) is taken where one engine asks and it is the only table; that it
-    fits cannot be checked here.
+    Returns: {engine: EngineTable as it is in `calibration`}, for every engine. Tables of segments that nobody asks for are no error: a
+    model may be converted with fewer signatures. A table of unknown segment ("", from a plain text file) is taken where one engine asks
+    and it is the only table; that it fits cannot be checked here.
 
     Raises: TftrtError naming the engine that has no table, has several that differ, or has one of another major version of TensorRT or
     another calibrator.
     """
     found = {}
     for engine, segment in segments.items():
-        table = _only(calibration, engine, segment, len(segments))
+        one = _only(calibration, engine, segment, len(segments))
+        table = one.table
         if table.major != int(tensorrt.split(".")[0]):
             raise errors.TftrtError(f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
                                     "calibrate again with this TensorRT")
         if table.calibrator != tables.TFTRT_CALIBRATOR:
             raise errors.TftrtError(f"the table of {engine} was made by {table.calibrator}, and TF-TRT's engines take no other than "
                                     f"{tables.TFTRT_CALIBRATOR}", "calibrate with tftrt, or give another table")
-        found[engine] = table
+        found[engine] = one
     return found
 
 
 def _only(calibration, engine, segment, wanted):
     if wanted == 1 and len(calibration.engines) == 1 and not calibration.engines[0].segment:
-        return calibration.engines[0].table
+        return calibration.engines[0]
     fitting = [one for one in calibration.engines if segment and one.segment == segment]
     if not fitting:
         raise _no_table(calibration, engine, segment, wanted)
@@ -228,4 +229,4 @@ def _only(calibration, engine, segment, wanted):
         names = ", ".join(one.label for one in fitting)
         raise errors.TftrtError(f"{engine} could have {len(fitting)} tables that differ: its graph is that of {names}",
                                 "`tftrt table merge FILE --how=max --output=OTHER` makes one table of them")
-    return fitting[0].table
+    return fitting[0]

@@ -35,9 +35,7 @@ def job(request):
     model = loading.load(source, settings.tags)
     chosen = signatures.chosen(list(model.root.signatures), settings.signature_keys)
     tables_from = int8.Source.from_dict(request["int8"])
-    if tables_from.options and settings.calibrator == "tensorrt" and gpu is None:
-        raise errors.TftrtError("--calibrator=tensorrt calibrates on a GPU; none is visible here",
-                                "use --calibrator=toolkit, which needs none, or run on a machine with a GPU")
+    int8.check_calibrator(settings, tables_from, gpu)
     work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}

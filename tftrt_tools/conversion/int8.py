@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.calibration import data, file, table, tensor_names, toolkit
+from tftrt_tools.calibration import data, file, fitting, scales, table, tensor_names, toolkit
 from tftrt_tools.savedmodel import graph, segment, segments
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 
@@ -41,8 +41,7 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
     if not wanted:
         return (), None
     if source.given:
-        found = file.for_segments(source.given, wanted, tf_private.tensorrt_versions()[1])
-        made, record = {engine: file.EngineTable(wanted[engine], name, engine, found[engine]) for engine in wanted}, None
+        made, record = _reused(name, graph_def, settings, source.given, wanted), None
     elif source.options:
         made, record = _calibrated(name, frozen, graph_def, specs, settings, source.options, wanted, folder)
     else:
@@ -64,6 +63,35 @@ def _int8_engines(graph_def):
     """Names of the engines that need a table: those with explicit quantization nodes carry their ranges themselves."""
     return [engine.name for engine in graph.engine_ops(graph_def)
             if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision]
+
+
+def check_calibrator(settings, source, gpu):
+    """Raise TftrtError where `settings.calibrator` cannot work here. Args: source: Source; gpu: of execution.gpu.seen."""
+    if source.options and settings.calibrator == "tensorrt" and gpu is None:
+        raise errors.TftrtError("--calibrator=tensorrt calibrates on a GPU; none is visible here",
+                                "use --calibrator=toolkit, which needs none, or run on a machine with a GPU")
+
+
+def _reused(name, graph_def, settings, given, wanted):
+    """{engine: EngineTable} of a calibration file, fitted to this build."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    ops = {engine.name: engine for engine in graph.engine_ops(graph_def)}
+    found = {}
+    for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
+        build = functions[ops[engine].native_segment], settings.dynamic, [tensor.shape for tensor in ops[engine].inputs]
+        if one.segment:
+            one = fitting.fitted(one, *build, _method(given))
+        elif not fitting.knows(one.table, *build):
+            raise errors.TftrtError(f"the table speaks of no node of {engine} ({name}): it was made for another graph",
+                                    "give the table of this model, or calibrate it")
+        found[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
+    return found
+
+
+def _method(given):
+    """With which method constants get a scale: that of the calibration, as far as it is known."""
+    said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
+    return next((one for one in said if one in scales.METHODS), "entropy")
 
 
 def _calibrated(name, frozen, graph_def, specs, settings, options, wanted, folder):

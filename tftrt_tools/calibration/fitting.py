@@ -1,0 +1,105 @@
+"""A table fitted to another build of its engine: batch mode and shapes decide how many layers TensorRT numbers, and so the names.
+
+Names of nodes stay; names with a layer's number ("(Unnamed Layer* 12) [Shuffle]_output") are worked out anew.
+"""
+
+import tensorflow as tf
+
+from tftrt_tools.calibration import scales as methods
+from tftrt_tools.calibration import tensor_names
+from tftrt_tools.calibration.file import EngineTable
+from tftrt_tools.calibration.histogram import Histogram
+from tftrt_tools.calibration.table import Table
+from tftrt_tools.calibration.toolkit import NO_RANGE, NOT_MEASURED
+
+_NUMBERED = "(Unnamed Layer* "
+# Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.
+_ADDED = "LayoutOptimizer"
+NOT_IN_TABLE = "the table has no entry for it"
+
+
+def fitted(made, function, dynamic, shapes, method="entropy"):
+    """The table for one build.
+
+    Where the numbered names are those of this build already, all entries stay. Otherwise a numbered name takes the scale of the entry
+    that is named after the node and holds the same values; a constant's comes from its values; what is left has no scale. In both
+    cases a tensor that is left out takes its numbered names with it.
+
+    Args: made: file.EngineTable. function: FunctionDef of the segment; dynamic, shapes: of the build, as tensor_names.names takes them.
+      method: how constants get a scale (one of scales.METHODS).
+
+    Returns: file.EngineTable, in the order of TensorRT's layers.
+    """
+    named = tensor_names.names(function, dynamic, shapes)
+    build = _Build(made, named, _constants(function), method)
+    scales, left_out = {}, {}
+    for one in named:
+        scale, reason = build.entry(one)
+        if scale is None:
+            left_out[one.name] = reason
+        else:
+            scales[one.name] = scale
+    for name, scale in made.table.scales.items():
+        if name not in left_out and (build.same or not _is_numbered(name)):
+            scales.setdefault(name, scale)
+    for name, reason in made.left_out:
+        if name not in scales:
+            left_out.setdefault(name, reason)
+    return EngineTable(made.segment, made.signature, made.engine, Table(made.table.header, scales), tuple(left_out.items()), made.ranges)
+
+
+def knows(table, function, dynamic, shapes):
+    """Whether a table of unknown origin speaks of this engine's nodes at all. Args: table: table.Table; the others as in `fitted`."""
+    names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
+    own = {name for name in names if not name.startswith((_NUMBERED, "TensorRTInputPH_", "TensorRTOutputPH_"))}
+    return not own or bool(own & table.scales.keys())
+
+
+class _Build:
+    """Which scale a tensor of this build gets. same: the table's numbered names are of such a build."""
+
+    def __init__(self, made, named, constants, method):
+        self._scales, self._reasons = made.table.scales, dict(made.left_out)
+        self._constants, self._method = constants, method
+        numbered = {one.name for one in named if _is_numbered(one.name)}
+        known = set(filter(_is_numbered, (*self._scales, *self._reasons)))
+        # Beyond an op of unknown layers the prediction gives no numbers, and the table may.
+        self.same = numbered <= known and (known <= numbered or not all(one.sure for one in named))
+        by_node = [one for one in named if one.tensor and not _is_numbered(one.name)]
+        self._of_tensor = {one.tensor: self._scales[one.name] for one in reversed(by_node) if one.name in self._scales}
+        self._gone = {one.tensor: self._reasons[one.name] for one in reversed(by_node)
+                      if one.name in self._reasons and one.tensor not in self._of_tensor}
+
+    def entry(self, one):
+        """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""
+        own = self.same or not _is_numbered(one.name)
+        if own and one.name in self._reasons:
+            return None, self._reasons[one.name]
+        if _is_numbered(one.name) and one.tensor in self._gone:
+            return None, self._gone[one.tensor]
+        if own and one.name in self._scales:
+            return self._scales[one.name], ""
+        if own and not one.name.endswith(_ADDED):
+            return None, NOT_IN_TABLE
+        return self._derived(one)
+
+    def _derived(self, one):
+        if one.tensor in self._of_tensor:
+            return self._of_tensor[one.tensor], ""
+        if one.tensor in self._gone:
+            return None, self._gone[one.tensor]
+        if one.tensor not in self._constants:
+            return None, NOT_MEASURED
+        histogram = Histogram()
+        histogram.add(tf.make_ndarray(self._constants[one.tensor]))
+        scale = methods.scale(histogram, self._method)
+        return scale, "" if scale else NO_RANGE
+
+
+def _is_numbered(name):
+    return name.startswith(_NUMBERED)
+
+
+def _constants(function):
+    """{tensor: TensorProto} of the segment's constants."""
+    return {f"{node.name}:0": node.attr["value"].tensor for node in function.node_def if node.op == "Const"}
