@@ -1,10 +1,13 @@
-"""Native segments put in the place of their engine ops, so that a tensor inside an engine can be fetched. Works on protos alone."""
+"""Native segments put in the place of their engine ops, and functions in that of their calls, so that a tensor inside can be fetched.
+Works on protos alone."""
 
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
 from tftrt_tools.savedmodel import graph
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def inline_segments(graph_def):
@@ -33,12 +36,64 @@ def inline_segments(graph_def):
         if segment not in functions:
             raise KeyError(name)
         inlined.add(segment)
-        tensors[name] = _inline(node, functions, functions[segment], _prefix(node.name, taken), result)
+        tensors[name] = _inline(node, functions, functions[segment], _prefix(node.name, taken), node.attr["OutT"], result)
     kept = [function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)]
     result.library.function.extend(kept)
     result.library.gradient.extend(graph_def.library.gradient)
     graph.native(result)
     return result, tensors
+
+
+def inline_calls(graph_def):
+    """Replace calls of functions that hold engine ops by the functions' nodes, until no such call is left in the main graph.
+
+    A converted signature is saved as a function; freezing it leaves it one where it has loops or lookup tables. Functions that nothing
+    calls any more are left out.
+
+    Args: graph_def: left as it is. Returns: GraphDef.
+    """
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    holders = _holding_engines(functions)
+    while any(_is_call(node, holders) for node in graph_def.node):
+        result = graph_pb2.GraphDef(versions=graph_def.versions)
+        taken = {node.name for node in graph_def.node}
+        for node in graph_def.node:
+            if _is_call(node, holders):
+                _inline(node, functions, functions[node.attr["f"].func.name], _prefix(node.name, taken), node.attr["Tout"], result)
+            else:
+                result.node.add().CopyFrom(node)
+        result.library.function.extend(functions[name] for name in _reached(result.node, functions))
+        result.library.gradient.extend(graph_def.library.gradient)
+        graph_def = result
+    return graph_def
+
+
+def _reached(nodes, functions):
+    """Names of the functions that `nodes` call, directly or through other functions."""
+    found, waiting = {}, [nodes]
+    while waiting:
+        for node in waiting.pop():
+            called = [node.op, *(value.func.name for value in node.attr.values()),
+                      *(one.name for value in node.attr.values() for one in value.list.func)]
+            for name in called:
+                if name in functions and name not in found:
+                    found[name] = True
+                    waiting.append(functions[name].node_def)
+    return found
+
+
+def _is_call(node, holders):
+    return node.op in _CALLS and node.attr["f"].func.name in holders
+
+
+def _holding_engines(functions):
+    """Names of the functions that hold an engine op, or call one that does."""
+    found, before = set(), None
+    while found != before:
+        before = set(found)
+        found |= {name for name, function in functions.items()
+                  if any(node.op == ENGINE_OP or _is_call(node, found) for node in function.node_def)}
+    return found
 
 
 def _prefix(name, taken):
@@ -55,9 +110,10 @@ def _called_elsewhere(segment, graph_def):
                for function in graph_def.library.function for node in function.node_def)
 
 
-def _inline(engine, functions, segment, prefix, result):
-    """Add the segment's nodes to GraphDef `result`. Returns: {tensor of the segment: tensor of the graph}."""
-    sources = [_with_port(source) for source in engine.input if not source.startswith("^")]
+def _inline(call, functions, segment, prefix, types, result):
+    """Add the segment's nodes to GraphDef `result`. Args: types: AttrValue of the results' types. Returns: {tensor of the segment: tensor
+    of the graph}."""
+    sources = [_with_port(source) for source in call.input if not source.startswith("^")]
     # In a FunctionDef a reference is an argument's name or "node:output argument:index"; in a GraphDef it is "node:port".
     arguments = {arg.name: source for arg, source in zip(segment.signature.input_arg, sources, strict=True)}
     references, tensors = dict(arguments), {f"{name}:0": source for name, source in arguments.items()}
@@ -69,17 +125,23 @@ def _inline(engine, functions, segment, prefix, result):
         copy = result.node.add()
         copy.CopyFrom(node)
         copy.name, copy.device = prefix + node.name, ""
+        if "frame_name" in copy.attr:  # two loops of one frame would be one loop
+            copy.attr["frame_name"].s = prefix.encode() + copy.attr["frame_name"].s
         if "_class" in copy.attr:  # colocation, by names that do not hold here
             del copy.attr["_class"]
         del copy.input[:]
-        copy.input.extend(f"^{prefix}{source[1:]}" if source.startswith("^") else references[source] for source in node.input)
+        copy.input.extend(_control(source[1:], arguments, prefix) if source.startswith("^") else references[source] for source in node.input)
     returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
     tensors.update({f"{name}:0": source for name, source in returned.items()})
-    outputs = result.node.add(name=engine.name, op="IdentityN", input=returned.values())
+    outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())
     # What the engine op waited for, its outputs still wait for; the segment's own ops have no side effects.
-    outputs.input.extend(source for source in engine.input if source.startswith("^"))
-    outputs.attr["T"].list.type.extend(engine.attr["OutT"].list.type)
+    outputs.input.extend(source for source in call.input if source.startswith("^"))
+    outputs.attr["T"].CopyFrom(types)
     return tensors
+
+
+def _control(name, arguments, prefix):
+    return "^" + (arguments[name].split(":")[0] if name in arguments else prefix + name)
 
 
 def _with_port(source):
