@@ -1,4 +1,5 @@
-"""The whole of `tftrt convert`: check, convert in a child, write the passport, put the result in place. No TensorFlow here."""
+"""The whole of `tftrt convert` and of `tftrt calibrate`: check, work in a child, write the passport or the table, put the result in place.
+No TensorFlow here."""
 
 import contextlib
 import dataclasses
@@ -98,10 +99,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       The output is then as it was.
     """
     start = time.monotonic()
-    stack_room.check_can_convert()
-    keras = keras_export.is_keras_file(source.path)
-    if not keras:
-        files.check(source.path)
+    keras = _check_source(source)
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
     target = None if dry_run else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
@@ -110,10 +108,9 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         digest = _Digest(source.path)
         request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
-        env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
-        answer = child.run("tftrt_tools.conversion.convert:job", request, env=env, log_file=log_file).result
+        answer = _ask("tftrt_tools.conversion.convert:job", request, log_file)
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        done = Conversion(str(pathlib.Path(source.path).absolute()), str(target) if target else None, digest.value(), settings, signatures,
+        done = Conversion(_absolute(source), str(target) if target else None, digest.value(), settings, signatures,
                           answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         _check_engines(done)
@@ -136,12 +133,80 @@ def _calibration(answer, done, given):
     if given:
         step = {"step": "reused", **passport.stamp(), "source": done.settings.calibration_table}
         return dataclasses.replace(given, engines=tables, provenance=(*given.provenance, step))
+    return _new_calibration(answer, tables, done.settings, done.source, done.source_digest)
+
+
+def _new_calibration(answer, tables, settings, model, digest):
+    """The Calibration of a child's answer {"versions", "data", …} and its EngineTables."""
     records = answer["data"]
-    settings = done.settings
     method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=done.versions["tensorrt"],
-                       tensorflow=done.versions["tensorflow"], model=done.source, model_digest=done.source_digest,
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=answer["versions"]["tensorrt"],
+                       tensorflow=answer["versions"]["tensorflow"], model=model, model_digest=digest,
                        data=records[0] if len(records) == 1 else merge.combined(records), engines=tables)
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrationRun:
+    """A finished calibration. output: the file that holds it; calibration: file.Calibration; seconds: wall time."""
+
+    output: str
+    calibration: Calibration
+    seconds: float
+
+    def to_dict(self):
+        return {**self.calibration.to_dict(), "output": self.output, "seconds": round(self.seconds, 2)}
+
+
+def calibrate(source, output, settings, data, overwrite=False, log_file=None):
+    """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
+
+    Args: source: Source. output: file to write, whole or not at all. settings: Settings of the conversion that the tables are for.
+      data: calibration.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
+
+    Returns: CalibrationRun. Raises: UsageError, TftrtError, OSError; CheckFailed where no engine takes a table.
+    """
+    start = time.monotonic()
+    target = _check_file(output, overwrite)
+    keras = _check_source(source)
+    with contextlib.ExitStack() as stack:
+        model = _exported(source, stack, log_file) if keras else source.path
+        digest = _Digest(source.path)
+        request = {"source": str(model), "settings": settings.to_dict(), "int8": {"options": data.to_dict(), "given": None}}
+        answer = _ask("tftrt_tools.conversion.calibrate:job", request, log_file)
+    tables = tuple(map(EngineTable.from_dict, answer["tables"]))
+    calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
+    calibration.write(target)
+    return CalibrationRun(str(target), calibration, time.monotonic() - start)
+
+
+def _check_file(output, overwrite):
+    """The absolute path of a file that may be written. Raises: UsageError."""
+    target = pathlib.Path(output).absolute()
+    if target.is_dir():
+        raise errors.UsageError(f"the output {target} is a directory", "name the file to write")
+    if target.exists() and not overwrite:
+        raise errors.UsageError(f"the output file exists: {target}", "add --overwrite to replace it, or choose another")
+    if not target.parent.is_dir():
+        raise errors.UsageError(f"no such directory: {target.parent}", "make it, or choose another")
+    return target
+
+
+def _check_source(source):
+    """Whether it is a Keras file. Raises: TftrtError where nothing can be converted here, UsageError where it is no model."""
+    stack_room.check_can_convert()
+    keras = keras_export.is_keras_file(source.path)
+    if not keras:
+        files.check(source.path)
+    return keras
+
+
+def _absolute(source):
+    return str(pathlib.Path(source.path).absolute())
+
+
+def _ask(job, request, log_file):
+    env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    return child.run(job, request, env=env, log_file=log_file).result
 
 
 def _exported(source, stack, log_file):

@@ -1,0 +1,58 @@
+"""usage: tftrt calibrate MODEL --calibration_data=DATA --output_table=FILE [--flags]
+
+Finds the range of every tensor inside the INT8 engines that `tftrt convert` would make of MODEL, by running it on representative data,
+and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
+edits such files.
+
+MODEL is a SavedModel or a Keras file (.keras, .h5); the flags that decide its engines are those of the conversion. Or it is a converted
+model: its engines are then what is calibrated, whatever their precision.
+
+examples:
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output_table=resnet.calibration.json
+  tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output_table=encoder.calibration.json
+  tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output_table=resnet.calibration.json --overwrite
+  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_int8 --precision_mode=INT8 \\
+      --calibration_table=resnet.calibration.json
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import convert as convert_command
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("output_table", None, "the calibration file to write", **text)
+    convert_command.define_settings(values)
+    values.set_default("precision_mode", "INT8")
+    flags.DEFINE_string("shapes", "", "the --shapes of the conversion: they choose dynamic shapes, and are those of random data; nothing "
+                        "is built", **text)
+    _calibration_flags.define(values)
+    convert_command.define_calibrator(values)
+    convert_command.define_keras(values)
+    flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+
+
+def run(values, positional):
+    """Calibrate. Returns: the exit code."""
+    model = _flags.one_argument("calibrate", positional, "MODEL")
+    if not values.output_table:
+        raise errors.UsageError("--output_table is missing", "name the file to write")
+    settings = convert_command.read_settings(values)
+    if settings.precision_mode != "INT8":
+        raise errors.UsageError(f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8")
+    data = _calibration_flags.read(values)
+    from tftrt_tools.conversion import pipeline
+
+    source = pipeline.Source(model, values.allow_unsafe_deserialization, values.custom_objects)
+    with progress.on_terminal():
+        done = pipeline.calibrate(source, values.output_table, settings, data, values.overwrite, values.log_file)
+    console = _output.console(values.json)
+    convert_command.print_calibration(console, done.calibration)
+    console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE

@@ -1,0 +1,95 @@
+"""The child's side of `tftrt calibrate`: tables for the engines that a conversion would make, or that a converted model has."""
+
+import dataclasses
+import tempfile
+
+from tftrt_tools import errors, progress
+from tftrt_tools.conversion import finishing, graph_pass, int8
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import gpu as gpu_module
+from tftrt_tools.savedmodel import detach, graph, inline, loading, signatures
+
+
+def job(request):
+    """Calibrate in this process; nothing is saved.
+
+    Args: request: {"source": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict()}.
+
+    Returns: {"versions": {…}, "tables": [EngineTable dicts], "data": [DataRecord dicts, one a calibrated signature]}.
+    Raises: UsageError, TftrtError.
+    """
+    settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
+    int8.check_calibrator(settings, source, gpu_module.seen())
+    with tempfile.TemporaryDirectory(prefix="tftrt-calibrate-") as folder:
+        progress.say("loading the model")
+        model, converted = _load(request["source"], settings, folder)
+        names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
+        tables, records = [], []
+        for index, name in enumerate(names):
+            progress.say(f"calibrating signature {name}", index, len(names))
+            prefix = f"TRTEngineOp_calibrated_{index}"
+            made, record = _signature(name, model.root.signatures[name], converted, prefix, settings, source, folder)
+            tables += made
+            records += [record] if record else []
+    if not tables:
+        raise _nothing(request["source"], converted)
+    return {"versions": finishing.versions(), "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records]}
+
+
+def _load(path, settings, folder):
+    """Returns: (loading.Model, whether TF-TRT was there already). Engines that a model carries are left behind unread."""
+    proto = loading.read_proto(path)
+    if not any(True for _ in graph.engine_nodes(loading.meta_graph(proto, settings.tags).graph_def)):
+        return loading.load(path, settings.tags), False
+    _refuse_pass_settings(settings)
+    detach.write(proto, path, folder + "/model")
+    return loading.load(folder + "/model", settings.tags), True
+
+
+def _refuse_pass_settings(settings):
+    """The engines of a converted model are there already."""
+    default = Settings()
+    for name in ("minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "fp32_nodes", "use_dynamic_shape"):
+        if getattr(settings, name) != getattr(default, name):
+            raise errors.UsageError(f"--{name} has no effect: the model is converted already, and its engines are what is calibrated",
+                                    "leave it out, or calibrate the original model")
+
+
+def _signature(name, function, converted, prefix, settings, source, folder):
+    """(EngineTables, DataRecord or None) of one signature."""
+    frozen = graph_pass.freeze(name, function)
+    if not converted:
+        graph_def = graph_pass.run(frozen, settings).graph_def
+        finishing.unique_names(graph_def, prefix)
+        return int8.tables(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+    graph_def = inline.inline_calls(frozen.graph_def)
+    functions = {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
+    graph.rename(graph_def, {}, functions)
+    engines = _to_calibrate(name, graph_def)
+    if engines:
+        settings = dataclasses.replace(settings, use_dynamic_shape=not engines[0].implicit_batch)
+    return int8.tables(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+
+
+def _to_calibrate(name, graph_def):
+    """Mark the engine ops that are to be calibrated as INT8: those that are, or, of a model in another precision, all: its segments are
+    those of an INT8 conversion with the same settings. Returns: their EngineOps."""
+    known = [one for one in graph.engine_ops(graph_def) if not one.explicit_precision]
+    int8_engines = [one for one in known if one.precision == "INT8"]
+    wanted = [one for one in int8_engines if one.use_calibration] if int8_engines else known
+    for one in wanted:
+        if not one.native_segment:
+            raise errors.TftrtError(f"the native segment of {one.name} ({name}) was removed, so that nothing can run here",
+                                    "calibrate the original model")
+    names = {one.name for one in wanted}
+    for node in graph.engine_nodes(graph_def):
+        chosen = graph.engine_name(node.name) in names
+        graph.set_attributes(node, precision_mode="INT8" if chosen else "FP32", use_calibration=chosen)
+    return wanted
+
+
+def _nothing(path, converted):
+    if converted:
+        return errors.CheckFailed(f"{path} has no engine op that takes a calibration table", "its quantization nodes carry the ranges")
+    return errors.CheckFailed(f"no INT8 engine of {path} takes a calibration table",
+                              "`tftrt inspect` says what stays in TensorFlow; a quantization-aware model carries its ranges itself")
