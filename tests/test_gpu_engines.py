@@ -1,0 +1,183 @@
+"""Engines on a GPU: completed, cached, stripped, guarded. `make gpu-test`."""
+
+import concurrent.futures
+import json
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from tests.conftest import run_tftrt
+from tests.test_convert import assert_clear
+from tests.test_gpu import EXACT, NO_GPU, convert, report, verify
+from tests.test_verify import saved_inputs
+from tftrt_tools.savedmodel import engine_assets, passport
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
+
+
+def build(model, *flags, cache=None):
+    """Returns: what `tftrt build` says as JSON."""
+    where = [f"--engine_cache_dir={cache}"] if cache else ["--noengine_cache"]
+    done = run_tftrt("build", model, *flags, *where, "--json=-", timeout=550)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def engines_of(said):
+    return [engine for signature in said["signatures"] for engine in signature["built"]]
+
+
+@pytest.fixture(scope="module")
+def portable(zoo_model, tmp_path_factory):
+    """digits_cnn in FP16, converted where no GPU is seen, with dynamic shapes."""
+    path = tmp_path_factory.mktemp("portable") / "model"
+    convert(zoo_model("digits_cnn"), path, "--precision_mode=FP16", "--use_dynamic_shape", env=NO_GPU)
+    return path
+
+
+def answers(model, data, folder):
+    """The model's answers to an .npz of images, as one array."""
+    from tftrt_tools.execution import run
+
+    with np.load(data) as arrays:
+        call = run.Call("serving_default", {name.rsplit("/")[-1]: arrays[name] for name in arrays.files})
+    done = run.run(model, run.save_calls([call], folder / "in"), folder / "out", "the model", trace=True)
+    assert not done.traces[0].build and not done.traces[0].fallback
+    return next(iter(done.answer(0).values()))
+
+
+def test_a_model_from_another_machine_is_completed_and_its_engines_are_reused(portable, zoo_model, tmp_path):
+    data = saved_inputs(tmp_path / "data.npz", "digits_cnn", batch=8)
+    start = time.monotonic()
+    first = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    middle = time.monotonic()
+    second = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    end = time.monotonic()
+    assert not any(one["cached"] for one in engines_of(first)) and all(one["cached"] for one in engines_of(second))
+    assert all(one["seconds"] > 0 and one["peak_memory_bytes"] > 0 for one in engines_of(first))
+    said = passport.read(tmp_path / "one", passport.MANIFEST)
+    assert said["gpu"]["driver"] and said["gpu"]["compute_capability"] and said["versions"]["tensorrt"] == "8.5.3"
+    assert [list(one["shapes"].values()) for one in said["shapes_served"]] == [[[1, 8, 8, 1]], [[8, 8, 8, 1]]]
+    assert np.array_equal(answers(tmp_path / "one", data, tmp_path / "a"), answers(tmp_path / "two", data, tmp_path / "b"))
+    assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
+    report(test="engine cache", model="digits_cnn, two shapes, built", seconds=middle - start, engine_seconds=engines_of(first)[0]["seconds"],
+           peak_memory_mb=engines_of(first)[0]["peak_memory_bytes"] / 1e6, passed=True)
+    report(test="engine cache", model="digits_cnn, two shapes, from the cache", seconds=end - middle, passed=True)
+
+
+def test_a_conversion_takes_the_engine_that_a_build_made(portable, zoo_model, tmp_path):
+    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    said = convert(zoo_model("digits_cnn"), tmp_path / "two", "--precision_mode=FP16", EXACT, f"--engine_cache_dir={tmp_path / 'cache'}")
+    assert all(one["cached"] for one in engines_of(said))
+    assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
+
+
+def test_a_corrupt_entry_is_built_again(portable, zoo_model, tmp_path):
+    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    (engine,) = (tmp_path / "cache").glob("*/engine")
+    raw = bytearray(engine.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    engine.write_bytes(raw)
+    again = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    assert not any(one["cached"] for one in engines_of(again))
+    assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
+
+
+def test_of_two_processes_one_builds(portable, tmp_path):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        said = list(pool.map(lambda name: build(portable, "--shapes=image:2x8x8x1", f"--output_saved_model_dir={tmp_path / name}",
+                                                cache=tmp_path / "cache"), ("one", "two")))
+    assert sorted(one["cached"] for each in said for one in engines_of(each)) == [False, True]
+
+
+def test_a_range_serves_every_shape_in_it_and_no_other(portable, zoo_model, tmp_path):
+    said = build(portable, "--shapes=image:min=1x8x8x1,opt=8x8x8x1,max=16x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}")
+    assert said["dynamic_shape_profile_strategy"] == "Range+Optimal"
+    assert verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:1x8x8x1,3x8x8x1,8x8x8x1,16x8x8x1")[0] == 0
+    code, result, _ = verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:17x8x8x1")
+    assert code == 3 and "ran natively" in result["engine_problems"][0]
+
+
+def test_in_implicit_batch_mode_a_range_of_batches_needs_two_engines(zoo_model, tmp_path):
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
+    said = build(tmp_path / "model", "--shapes=image:min=1x8x8x1,opt=4x8x8x1,max=16x8x8x1")
+    assert sorted(one["shapes"][0][0] for one in engines_of(said)) == [4, 16]
+    assert verify(zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:1x8x8x1,4x8x8x1,9x8x8x1,16x8x8x1")[0] == 0
+
+
+def test_all_signatures_are_completed(zoo_model, tmp_path):
+    convert(zoo_model("ranker"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
+    said = build(tmp_path / "model", "--shapes=user:8;user_features:8x8;visits:8x4;item:8;price_cents:8")
+    assert all(signature["built"] for signature in said["signatures"]) and len(said["shapes_served"]) == 3
+    code, result, error = verify(zoo_model("ranker"), tmp_path / "model")
+    assert code == 0, (result or {}).get("problems", error)
+
+
+def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable, zoo_model, tmp_path):
+    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
+    said = passport.read(tmp_path / "model", passport.MANIFEST)
+    said["gpu"]["compute_capability"] = "7.5"
+    passport.write(tmp_path / "model", passport.MANIFEST, said)
+    (asset,) = (tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*")
+    asset.write_bytes(asset.read_bytes()[:100])  # what another GPU's engine would do to TensorFlow, this does too
+    assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "truncated")
+    build(tmp_path / "model", EXACT)
+    assert verify(zoo_model("digits_cnn"), tmp_path / "model")[0] == 0
+
+
+def test_a_stripped_model_builds_on_its_first_request(portable, zoo_model, tmp_path):
+    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
+    build(tmp_path / "model", "--strip")
+    assert not list((tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*"))
+    code, result, error = verify(zoo_model("digits_cnn"), tmp_path / "model", "--shapes=image:8x8x8x1", "--allow_builds")
+    assert code == 0, (result or {}).get("problems", error)
+    assert sum(result["builds"].values()) == 1
+
+
+def test_a_cache_that_cannot_be_used_does_not_stop_a_build(portable, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run_tftrt("build", portable, "--shapes=image:1x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}", "--json=-",
+                     env={"XDG_CACHE_HOME": str(tmp_path / "file")}, timeout=550)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cache_problem"]
+
+
+def test_too_little_gpu_memory_is_a_clear_error_and_leaves_the_model_as_it_was(zoo_model, portable, tmp_path):
+    shutil.copytree(portable, tmp_path / "model")
+    before = sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*"))
+    with GpuMemoryTaken(leave_mb=300):
+        done = run_tftrt("build", tmp_path / "model", "--shapes=image:65536x8x8x1", "--noengine_cache", timeout=550)
+    report(test="bad input", model="too little GPU memory", code=done.returncode, says=done.stderr.strip().splitlines()[0][:200], passed=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error:"), done.stderr
+    assert sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*")) == before
+
+
+class GpuMemoryTaken:
+    """Holds the GPU's free memory, but for some, in a process of its own."""
+
+    CODE = """
+import ctypes, sys, pathlib, nvidia.cuda_runtime
+cuda = ctypes.CDLL(str(next(pathlib.Path(next(iter(nvidia.cuda_runtime.__path__))).glob("lib/libcudart.so*"))))
+free, total, held = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p()
+assert cuda.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
+assert cuda.cudaMalloc(ctypes.byref(held), ctypes.c_size_t(free.value - (int(sys.argv[1]) << 20))) == 0
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+    def __init__(self, leave_mb):
+        self._leave = leave_mb
+
+    def __enter__(self):
+        import subprocess
+        import sys
+
+        self._process = subprocess.Popen([sys.executable, "-c", self.CODE, str(self._leave)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         text=True)
+        assert self._process.stdout.readline() == "held\n"
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        self._process.wait()

@@ -1,0 +1,172 @@
+"""INT8 on a GPU: both calibrators, tables reused and edited, nodes kept high, quantization-aware models. `make gpu-test`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import saved_models
+from tests import quantized
+from tests.conftest import run_tftrt
+from tests.test_gpu import NO_GPU, change_engines, convert, report, verify
+from tftrt_tools.calibration import difference, file
+from tftrt_tools.savedmodel import describe, passport
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
+
+SHAPES = "--shapes=image:40x8x8x1"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Folder with calibration.npz (training images), held_back.npz and labels.npy of the digits."""
+    folder = tmp_path_factory.mktemp("images")
+    digits = saved_models.builder("digits_cnn")
+    np.savez(folder / "calibration.npz", image=digits.training_images()[0][:512])
+    held_back, labels = digits.held_back()
+    np.savez(folder / "held_back.npz", image=held_back)
+    np.save(folder / "labels.npy", labels)
+    return folder
+
+
+def int8(source, target, images, *flags, env=None):
+    return convert(source, target, "--precision_mode=INT8", f"--calibration_data={images / 'calibration.npz'}", "--calibration_batch_size=32",
+                   "--noengine_cache", *flags, env=env)
+
+
+def accuracy(source, target, images, *flags):
+    """Returns: (the converted model's accuracy, verify's result)."""
+    code, said, error = verify(source, target, f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}", *flags)
+    assert said, error
+    assert said["mode"] == "gpu" and said["engine_runs"], said["problems"]
+    return said["accuracy"]["converted"], said, code
+
+
+@pytest.fixture(scope="module")
+def by_tensorrt(zoo_model, images, tmp_path_factory):
+    """digits_cnn in INT8 by TensorRT's own calibration."""
+    path = tmp_path_factory.mktemp("tensorrt") / "model"
+    int8(zoo_model("digits_cnn"), path, images, "--calibrator=tensorrt", SHAPES)
+    return path
+
+
+@pytest.mark.parametrize("method", ["entropy", "percentile", "mse", "max"])
+def test_the_toolkits_tables_make_int8_engines_that_are_right(method, zoo_model, images, tmp_path):
+    """Calibrated where no GPU is seen, built and run with it."""
+    source = zoo_model("digits_cnn")
+    int8(source, tmp_path / "portable", images, f"--calibration_method={method}", "--use_dynamic_shape", env=NO_GPU)
+    done = run_tftrt("build", tmp_path / "portable", SHAPES, "--noengine_cache", "--json=-", timeout=550)
+    assert done.returncode == 0, done.stderr
+    engine = describe.describe(tmp_path / "portable")[0].engines[0]
+    assert engine.precision == "INT8" and engine.calibrated
+    share, said, code = accuracy(source, tmp_path / "portable", images)
+    built = json.loads(done.stdout)["signatures"][0]["built"][0]
+    report(test="INT8", model="digits_cnn", calibrator=f"toolkit/{method}", accuracy=share, original=said["accuracy"]["original"],
+           top1=said["comparisons"][0]["top1"], snr_db=said["comparisons"][0]["snr_db"], bytes=built["bytes"], passed=code == 0)
+    assert code == 0, said["problems"]
+    assert share >= said["accuracy"]["original"] - 0.01
+
+
+def test_tensorrts_own_calibration(by_tensorrt, zoo_model, images):
+    share, said, code = accuracy(zoo_model("digits_cnn"), by_tensorrt, images)
+    report(test="INT8", model="digits_cnn", calibrator="tensorrt", accuracy=share, original=said["accuracy"]["original"],
+           top1=said["comparisons"][0]["top1"], snr_db=said["comparisons"][0]["snr_db"], passed=code == 0)
+    assert code == 0, said["problems"]
+
+
+@pytest.mark.parametrize("mode", ["implicit", "dynamic"])
+def test_the_toolkits_entropy_gives_tensorrts_scales(mode, zoo_model, images, tmp_path):
+    flags = ["--use_dynamic_shape"] if mode == "dynamic" else []
+    source = zoo_model("digits_cnn")
+    said = {}
+    for calibrator in ("tensorrt", "toolkit"):
+        int8(source, tmp_path / calibrator, images, f"--calibrator={calibrator}", *flags)
+        said[calibrator] = file.read(tmp_path / calibrator)
+    compared = difference.compare(said["toolkit"], said["tensorrt"], "toolkit", "tensorrt")
+    names = [list(said[one].engines[0].table.scales) for one in ("toolkit", "tensorrt")]
+    ratios = [said["toolkit"].engines[0].table.scales[name] / scale for name, scale in said["tensorrt"].engines[0].table.scales.items()
+              if name in said["toolkit"].engines[0].table.scales]
+    report(test="scales", model=f"digits_cnn {mode}", tensors=len(names[1]), same_names=names[0] == names[1], median_ratio=float(np.median(ratios)),
+           least=min(ratios), most=max(ratios), passed=True)
+    assert names[0] == names[1], compared.notes
+    assert abs(np.log2(np.median(ratios))) < 0.01
+
+
+def test_a_table_is_reused_with_another_batch_size_and_gives_the_same_answers(by_tensorrt, zoo_model, images, tmp_path):
+    source = zoo_model("digits_cnn")
+    for name, flags in (("one", ()), ("two", ())):
+        convert(source, tmp_path / name, "--precision_mode=INT8", f"--calibration_table={by_tensorrt}", "--shapes=image:8x8x8x1",
+                "--noengine_cache", *flags)
+    share, said, code = accuracy(source, tmp_path / "one", images)
+    assert code == 0, said["problems"]
+    assert passport.read(tmp_path / "one", passport.MANIFEST)["calibration"]["reused"]
+    report(test="INT8", model="digits_cnn, TensorRT's table at another batch size", accuracy=share, snr_db=said["comparisons"][0]["snr_db"],
+           passed=True)
+
+
+def test_a_ruined_table_ruins_the_answers_so_it_is_really_used(by_tensorrt, zoo_model, images, tmp_path):
+    source = zoo_model("digits_cnn")
+    done = run_tftrt("table", "edit", by_tensorrt, f"--output={tmp_path / 'ruined.json'}", "--scale=.*Conv2D.*|.*Relu.*|.*BiasAdd.*=0.02")
+    assert done.returncode == 0, done.stderr
+    convert(source, tmp_path / "out", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES, "--noengine_cache")
+    _, said, code = accuracy(source, tmp_path / "out", images)
+    _, good, _ = accuracy(source, by_tensorrt, images)
+    report(test="INT8", model="digits_cnn, scales x 0.02", snr_db=said["comparisons"][0]["snr_db"], passed=True)
+    assert code == 3 and said["comparisons"][0]["snr_db"] < good["comparisons"][0]["snr_db"] - 6
+
+
+def test_a_calibrated_model_without_engines_builds_int8_on_its_first_request(zoo_model, images, tmp_path):
+    source = zoo_model("digits_cnn")
+    int8(source, tmp_path / "out", images, env=NO_GPU)
+    code, said, error = verify(source, tmp_path / "out", f"--data={images / 'held_back.npz'}", "--batch_size=40", "--allow_builds")
+    assert code == 0, (said or {}).get("problems", error)
+    assert sum(said["builds"].values()) == 1 and said["arithmetic"] == "INT8"
+    # FP32's answers would be far nearer.
+    assert said["comparisons"][0]["snr_db"] < 60
+
+
+def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, tmp_path):
+    inputs = saved_models.sample_inputs("ranker", np.random.default_rng(0), 64)
+    np.savez(tmp_path / "data.npz", **{f"{signature}/{name}": value for signature, one in inputs.items() for name, value in one.items()})
+    said = convert(zoo_model("ranker"), tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}",
+                   "--calibrator=tensorrt", "--noengine_cache")
+    tables = file.read(tmp_path / "out").engines
+    assert len(tables) == said["engine_count"] == 4
+    assert all(engine["calibrated"] for signature in said["signatures"] for engine in signature["engines"])
+
+
+def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, tmp_path):
+    source = zoo_model("spread_cnn")
+    shares = {}
+    for name, flags in (("plain", ()), ("kept high", ("--high_precision_nodes=.*/spread_(expand|depthwise|project).*",))):
+        int8(source, tmp_path / name.replace(" ", "_"), images, SHAPES, *flags)
+        shares[name], said, _ = accuracy(source, tmp_path / name.replace(" ", "_"), images, "--thresholds=snr_db>=-100,cosine>=-1,top1>=0")
+        report(test="INT8", model=f"spread_cnn {name}", calibrator="toolkit/entropy", accuracy=shares[name],
+               original=said["accuracy"]["original"], snr_db=said["comparisons"][0]["snr_db"], passed=True)
+    assert shares["plain"] < said["accuracy"]["original"] - 0.1
+    assert shares["kept high"] >= said["accuracy"]["original"] - 0.02
+
+
+@pytest.mark.parametrize(("activations", "weights"), [("QuantizeAndDequantizeV2", None), ("QuantizeAndDequantizeV3", ""),
+                                                      ("FakeQuantWithMinMaxVars", "")])
+def test_quantization_aware_models_build_int8_without_calibration(activations, weights, tmp_path):
+    quantized.build(tmp_path / "source", activations, weights)
+    flags = ["--precision_mode=INT8", "--shapes=image:4x8x8x3", "--noengine_cache", "--allow_quantization_changes"]
+    said = convert(tmp_path / "source", tmp_path / "out", *flags)
+    engines = said["signatures"][0]["engines"]
+    code, result, error = verify(tmp_path / "source", tmp_path / "out")
+    report(test="quantization-aware", model=f"{activations}, weights {weights if weights is not None else 'too'}",
+           precision=engines[0]["precision"], explicit=engines[0]["explicit_precision"],
+           snr_db=result["comparisons"][0]["snr_db"] if result else None, problems=(result or {}).get("problems", error), passed=code == 0)
+    assert code == 0, (result or {}).get("problems", error)
+    assert all(engine["precision"] == "INT8" and not engine["use_calibration"] for engine in engines)
+
+
+def test_an_explicit_engine_that_is_marked_fp16_cannot_be_built(tmp_path):
+    """Why an engine with quantization nodes is never given another precision."""
+    quantized.build(tmp_path / "source", "QuantizeAndDequantizeV2")
+    convert(tmp_path / "source", tmp_path / "out", "--precision_mode=INT8", "--use_dynamic_shape", "--allow_quantization_changes", env=NO_GPU)
+    change_engines(tmp_path / "out", precision_mode="FP16")
+    code, said, error = verify(tmp_path / "source", tmp_path / "out", "--shapes=image:4x8x8x3", "--allow_builds")
+    report(test="quantization-aware", model="explicit engine marked FP16", problems=(said or {}).get("problems", [error])[:1], passed=True)
+    assert code != 0
