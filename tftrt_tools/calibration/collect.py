@@ -49,6 +49,7 @@ def without_range(histograms):
 
 def _counting(frozen, graph_def, wanted, histograms):
     """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
+    graph_def = _in_order(graph_def)
     originals = [frozen.original.graph.get_tensor_by_name(name) for name in frozen.inputs]
 
     def run(*inputs):
@@ -71,6 +72,17 @@ def _counting(frozen, graph_def, wanted, histograms):
     return tf.compat.v1.wrap_function(run, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in originals])
 
 
+def _in_order(graph_def):
+    """A copy whose loops run one iteration after the other: the first value decides the bins, and scales shall not vary."""
+    copy = type(graph_def)()
+    copy.CopyFrom(graph_def)
+    for body in (copy.node, *(function.node_def for function in copy.library.function)):
+        for node in body:
+            if "parallel_iterations" in node.attr:
+                node.attr["parallel_iterations"].i = 1
+    return copy
+
+
 def _source(tensor):
     """The tensor whose values `tensor` only passes on."""
     while tensor.op.type in _ALIASES:
@@ -79,7 +91,7 @@ def _source(tensor):
 
 
 def _adder(histogram):
-    lock = threading.Lock()  # iterations of a loop may run at the same time
+    lock = threading.Lock()  # what is called from several places may run at the same time
 
     def add(values):
         with lock:

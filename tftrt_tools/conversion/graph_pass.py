@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, native_log, tf_private
 from tftrt_tools.conversion import pass_log, quantization_aware
-from tftrt_tools.savedmodel import graph
+from tftrt_tools.savedmodel import engine_order, graph
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
 PROTOBUF_LIMIT_BYTES = 2**31 - 1
@@ -131,6 +131,7 @@ def _once(frozen, graph_def, settings, precision, preserved):
     variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
     with _environment(variables), native_log.captured() as text:
         converted = converter.run(meta)
+    engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
         # TF-TRT's own answer stands where quantisation nodes decide: an explicit engine can be built as INT8 only, and one that it
         # made FP16 for want of such nodes has no scales.
