@@ -1,7 +1,7 @@
 """INT8 tables without a GPU: the native segments run here, and each tensor that TensorRT will ask for gets a scale from its values."""
 
 from tftrt_tools import progress
-from tftrt_tools.calibration import collect, scales, tensor_names
+from tftrt_tools.calibration import collect, pooling, scales, tensor_names
 from tftrt_tools.calibration.table import Table, header
 from tftrt_tools.savedmodel import graph, inline
 
@@ -26,12 +26,32 @@ def tables(frozen, graph_def, engines, batches, settings, tensorrt):
     for engine in engines:
         progress.say(f"naming the tensors of {engine}")
         op = ops[engine]
-        named[engine] = tensor_names.names(functions[op.native_segment], settings.dynamic, [one.shape for one in op.inputs])
+        function = functions[op.native_segment]
+        named[engine] = pooling.measured(tensor_names.names(function, settings.dynamic, [one.shape for one in op.inputs]), function)
     wanted = [inner[engine][one.tensor] for engine in engines for one in named[engine] if one.tensor]
     histograms = collect.collect(frozen, inlined, wanted, batches)
     progress.say("computing scales")
     found = {}
     return {engine: _table(named[engine], inner[engine], histograms, settings, tensorrt, found) for engine in engines}
+
+
+def by_tensor(graph_def, inner, tables, dynamic):
+    """The scales of tables as those of tensors of the graph: of what the tables' names stand for.
+
+    Args: graph_def: converted graph. inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments.
+      tables: {engine: table.Table}. dynamic: explicit batch mode.
+
+    Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
+    """
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    ops = {engine.name: engine for engine in graph.engine_ops(graph_def)}
+    found = {}
+    for engine, table in tables.items():
+        op = ops[engine]
+        for one in tensor_names.names(functions[op.native_segment], dynamic, [each.shape for each in op.inputs]):
+            if one.tensor and one.name in table.scales:
+                found.setdefault(inner[engine][one.tensor], table.scales[one.name])
+    return found
 
 
 def _table(named, inner, histograms, settings, tensorrt, found):
