@@ -7,14 +7,19 @@ import tempfile
 
 def write_text(path, text):
     """Put `text` into `path` by one rename; readable like a file that was simply opened. Raises: OSError."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path, data):
+    """Put `data` into `path`, as `write_text` does. Raises: OSError."""
     path = pathlib.Path(path)
     try:
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        with os.fdopen(fd, "w") as file:
-            file.write(text)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)

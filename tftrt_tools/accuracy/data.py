@@ -102,6 +102,25 @@ def from_function(reference, folder):
     return [tuple(pair) for pair in found]
 
 
+def calls_of_function(reference, specs, folder):
+    """The calls that the user's module:function yields, its arrays saved to `folder`.
+
+    Args: specs: {signature: [InputSpec]}; what is yielded without a signature is for serving_default, or else the first.
+    Returns: {signature: [run.Call]}. Raises: UsageError.
+    """
+    default = "serving_default" if "serving_default" in specs else next(iter(specs))
+    found = {}
+    for signature, path in from_function(reference, folder):
+        name = signature or default
+        if name not in specs:
+            raise errors.UsageError(f"--data={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
+        arrays = run.load(path)
+        rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
+        one, _ = calls_of_arrays({f"{name}/{key}": value for key, value in arrays.items()}, {name: specs[name]}, (rows,))
+        found.setdefault(name, []).extend(one[name])
+    return found
+
+
 def declared_shapes(flag, specs):
     """Calls of --shapes for `specs`."""
     return shape_grammar.calls(shape_grammar.parse(flag), specs)

@@ -1,0 +1,187 @@
+"""Rounding that can be switched on and off node by node, put into a graph. Works on protos alone.
+
+  INT8, activations  q(x) = clip(round(x / s), -128, 127) s, one s for the tensor (round: to nearest, halves up)
+  INT8, weights      q(w) = round(w / s) s, s = max |w| / 127 of the output channel, so that nothing is clipped
+  FP16               q(x) = float(half(x))
+
+Each node has a gate, a bool: q(x) where it is true, x itself, bit for bit, where it is false.
+"""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, types_pb2
+
+LEVELS = 127
+GATES = "rounding_gates"
+
+
+def add_int8(graph_def, sites, scales):
+    """Put INT8 rounding at `sites`.
+
+    Args: graph_def: left as it is; sites: (rounding_sites.Site, …), each of whose activations has a scale; scales: {tensor: float > 0}.
+    Returns: (GraphDef, name of its gates' tensor: a bool vector, one for each site). Raises: KeyError for a tensor without scale.
+    """
+    graph = _Gated(graph_def, len(sites))
+    for number, site in enumerate(sites):
+        gate = graph.gate(number, site.node)
+        for index, tensor in site.activations:
+            rounded = graph.once(("int8", tensor), lambda name, tensor=tensor: graph.add_int8_rounding(name, tensor, scales[tensor]))
+            graph.switch_input(site.node, index, gate, rounded)
+        for weight in site.weights:
+            rounded = graph.once(("weight", weight.constant, weight.channels),
+                                 lambda name, weight=weight: graph.add_weight_rounding(name, weight))
+            graph.switch_input(site.node, weight.index, gate, rounded)
+    return graph.result, graph.gates
+
+
+def add_fp16(graph_def, sites):
+    """Put FP16 rounding at the inputs, weights and outputs of `sites`. Arguments and result as of `add_int8`."""
+    graph = _Gated(graph_def, len(sites))
+    readers = graph.readers()
+    outputs = []
+    for number, site in enumerate(sites):
+        gate = graph.gate(number, site.node)
+        inputs = [*site.activations, *((weight.index, f"{weight.constant}:0") for weight in site.weights)]
+        for index, tensor in inputs:
+            rounded = graph.once(("fp16", tensor), lambda name, tensor=tensor: graph.add_fp16_rounding(name, tensor))
+            graph.switch_input(site.node, index, gate, rounded)
+        outputs += [(site, tensor, gate) for tensor in (f"{site.node}:{port}" for port in site.outputs) if tensor in readers]
+    # Last, for what was put in reads the outputs too: it has to read what leaves the node.
+    for site, tensor, gate in outputs:
+        rounded = graph.once(("fp16", tensor), lambda name, tensor=tensor: graph.add_fp16_rounding(name, tensor))
+        graph.switch_output(site.node, tensor, gate, rounded, readers)
+    return graph.result, graph.gates
+
+
+class _Gated:
+    """A copy of a graph that rounding is put into."""
+
+    def __init__(self, graph_def, count):
+        self.result = graph_pb2.GraphDef()
+        self.result.CopyFrom(graph_def)
+        self._nodes = {node.name: node for node in self.result.node}
+        self._frames = _frames(self.result)
+        self._scope = GATES
+        while any(name == self._scope or name.startswith(f"{self._scope}/") for name in self._nodes):
+            self._scope += "_"
+        self._made, self._number = {}, 0
+        placeholder = self._add(self._scope, "Placeholder", [], dtype=types_pb2.DT_BOOL)
+        placeholder.attr["shape"].shape.dim.add(size=count)
+        if count:
+            unpack = self._add(f"{self._scope}/each", "Unpack", [placeholder.name], T=types_pb2.DT_BOOL)
+            unpack.attr["num"].i = count
+        self.gates = f"{self._scope}:0"
+
+    def _add(self, name, op, inputs, **types):
+        node = self.result.node.add(name=name, op=op, input=inputs)
+        for key, value in types.items():
+            node.attr[key].type = value
+        self._nodes[name] = node
+        return node
+
+    def _new(self, what):
+        self._number += 1
+        return f"{self._scope}/{what}_{self._number}"
+
+    def once(self, key, make):
+        """The tensor that `make` adds under a new name; the same for the same key."""
+        if key not in self._made:
+            self._made[key] = make(self._new(key[0]))
+        return self._made[key]
+
+    def gate(self, number, node):
+        """The gate's tensor, where `node` can read it: inside loops a value has to enter each of them."""
+        tensor, entered = f"{self._scope}/each:{number}", ()
+        for enter in self._frames.get(node, ()):
+            entered = (*entered, enter.attr["frame_name"].s)
+            tensor = self.once(("enter", number, entered), lambda name, enter=enter, tensor=tensor: self._enter(name, enter, tensor))
+        return tensor
+
+    def _enter(self, name, enter, tensor):
+        node = self._add(name, "Enter", [tensor], T=types_pb2.DT_BOOL)
+        node.attr["frame_name"].s = enter.attr["frame_name"].s
+        node.attr["is_constant"].b = True
+        node.attr["parallel_iterations"].i = enter.attr["parallel_iterations"].i or 10
+        return f"{name}:0"
+
+    def add_int8_rounding(self, name, tensor, scale):
+        node = self._add(name, "FakeQuantWithMinMaxArgs", [tensor])
+        node.attr["min"].f, node.attr["max"].f, node.attr["num_bits"].i = -128.0 * scale, 127.0 * scale, 8
+        return f"{name}:0"
+
+    def add_weight_rounding(self, name, weight):
+        constant = self._nodes[weight.constant]
+        value = np.abs(tf.make_ndarray(constant.attr["value"].tensor))
+        axes = tuple(axis for axis in range(value.ndim) if axis not in weight.channels)
+        scale = value.max(axis=axes, keepdims=True, initial=0.0).astype(np.float32) / np.float32(LEVELS)
+        scale[scale == 0] = 1.0  # a channel of zeros stays one
+        # A constant belongs to the loop of what it waits for.
+        node = self._add(f"{name}/scale", "Const", [f"^{weight.constant}"], dtype=types_pb2.DT_FLOAT)
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(scale))
+        for part, op, inputs in (("divided", "RealDiv", [weight.constant, f"{name}/scale"]), ("rounded", "Round", [f"{name}/divided"]),
+                                 ("value", "Mul", [f"{name}/rounded", f"{name}/scale"])):
+            self._add(f"{name}/{part}", op, inputs, T=types_pb2.DT_FLOAT)
+        return f"{name}/value:0"
+
+    def add_fp16_rounding(self, name, tensor):
+        self._add(f"{name}/half", "Cast", [tensor], SrcT=types_pb2.DT_FLOAT, DstT=types_pb2.DT_HALF)
+        self._add(name, "Cast", [f"{name}/half"], SrcT=types_pb2.DT_HALF, DstT=types_pb2.DT_FLOAT)
+        return f"{name}:0"
+
+    def _switch(self, gate, rounded, plain):
+        name = self._new("switch")
+        self._add(name, "Select", [gate, rounded, plain], T=types_pb2.DT_FLOAT)
+        return f"{name}:0"
+
+    def switch_input(self, node, index, gate, rounded):
+        """Let input `index` of `node` be `rounded` where the gate is true."""
+        node = self._nodes[node]
+        node.input[index] = self._switch(gate, rounded, node.input[index])
+
+    def readers(self):
+        """{tensor "node:port": [(node, input index)]} of the data inputs."""
+        found = {}
+        for node in self.result.node:
+            for index, source in enumerate(node.input):
+                if not source.startswith("^"):
+                    found.setdefault(source if ":" in source else f"{source}:0", []).append((node, index))
+        return found
+
+    def switch_output(self, node, tensor, gate, rounded, readers):
+        """Let the original readers of `tensor`, and the switches at their inputs, read `rounded` where the gate is true."""
+        switched = self._switch(gate, rounded, tensor)
+        for reader, index in readers.get(tensor, ()):
+            source = self._nodes[reader.input[index].partition(":")[0]]
+            if source.name == node:
+                reader.input[index] = switched
+            else:  # the reader is a site itself: its switch has q(x) and x, and q(q(x)) is q(x)
+                source.input[2] = switched
+
+
+def _frames(graph_def):
+    """{node: Enter nodes of the loops that it is in, outermost first}; nodes outside of loops are left out.
+
+    Loops are Enter, Merge, Switch, NextIteration and Exit nodes. A node is in the loop of what it reads.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    if not any(node.op in ("Enter", "RefEnter") for node in graph_def.node):
+        return {}
+    readers = {}
+    for node in graph_def.node:
+        for source in node.input:
+            readers.setdefault(source.lstrip("^").partition(":")[0], []).append(node.name)
+    found = {node.name: () for node in graph_def.node if not node.input}
+    waiting = list(found)
+    while waiting:
+        source = waiting.pop()
+        for name in readers.get(source, ()):
+            if name not in found:
+                found[name] = _frame(nodes[name], nodes[source], found[source])
+                waiting.append(name)
+    return {name: enters for name, enters in found.items() if enters}
+
+
+def _frame(node, source, frames):
+    if source.op in ("Exit", "RefExit"):
+        frames = frames[:-1]
+    return (*frames, node) if node.op in ("Enter", "RefEnter") else frames
