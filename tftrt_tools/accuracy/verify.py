@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 
 from tftrt_tools import child, errors, progress
-from tftrt_tools.accuracy import data, metrics, thresholds
+from tftrt_tools.accuracy import data, held_out, metrics, thresholds
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 
@@ -20,7 +20,8 @@ REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 class Options:
     """data: path or module:function or ""; shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the
     declared ones; labels: path of an .npy with class numbers or ""; label_output: "signature/output" or ""; allow_builds: accept
-    engines that are built inside a call; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
+    engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; signature_keys: () for all;
+    epsilon: floor of the divisor of max_rel."""
 
     data: str = ""
     shapes: str = ""
@@ -32,6 +33,7 @@ class Options:
     label_output: str = ""
     allow_builds: bool = False
     allow_matching_nonfinite: bool = False
+    allow_calibration_data: bool = False
     signature_keys: tuple = ()
     epsilon: float = 1e-3
     log_file: str | None = None
@@ -40,7 +42,8 @@ class Options:
 @dataclasses.dataclass(frozen=True)
 class Verification:
     """A finished verification. arithmetic: whose thresholds were used; evidence: what the answers show, in words; problems: everything
-    that makes it fail, in words; engine_runs: {engine: calls in which it ran}."""
+    that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
+    None."""
 
     original: str
     converted: str
@@ -64,11 +67,17 @@ class Verification:
     dropped: int
     seed: int
     accuracy: dict | None
+    calibration: object = None
 
     @property
     def problems(self):
         """Everything that makes the verification fail, a line each."""
         return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses))
+
+    @property
+    def warnings(self):
+        """What to know about the result beside its problems, a line each."""
+        return tuple(self.calibration.warnings()) if self.calibration else ()
 
     @property
     def passed(self):
@@ -79,9 +88,9 @@ class Verification:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
                   "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
-                  "shapes": list(self.shapes)}
+                  "shapes": list(self.shapes), "calibration": self.calibration.to_dict() if self.calibration else None}
         return {"kind": "verification", **passport.stamp(), "passed": self.passed,
-                "problems": list(self.problems), **plain}
+                "problems": list(self.problems), "warnings": list(self.warnings), **plain}
 
 
 def verify(original, converted, options):
@@ -107,6 +116,7 @@ def verify(original, converted, options):
     manifest = passport.read(converted, passport.MANIFEST) or {}
     with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
         calls = _calls(first, names, manifest, options, folder)
+        used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
         # TF32 is off for the original: the reference should be the best float32 answer, not another approximation.
         reference = run.run(original, saved, folder + "/original", "the original", tf32=False)
@@ -125,7 +135,7 @@ def verify(original, converted, options):
         answers.mode, arithmetic, _evidence(answers, second), answers.gpu, tuple(comparisons), bounds, tuple(misses),
         tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *broken), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy)
+        options.seed, accuracy, used)
 
 
 def _structure(first, second, names):
@@ -152,7 +162,7 @@ def _calls(first, names, manifest, options, folder):
     specs = {name: first.inputs[name] for name in names}
     found, dropped = {}, 0
     if ":" in options.data and not pathlib.Path(options.data).exists():
-        found = _calls_of_function(options.data, specs, folder)
+        found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
     elif options.data:
         sizes = _batch_sizes(manifest, options)
         found, dropped = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
@@ -170,20 +180,6 @@ def _calls(first, names, manifest, options, folder):
     calls = tuple(call for name in names for call in found[name])
     samples = {name: sum(_rows(call) for call in found[name]) for name in names}
     return data.Calls(calls, sources, samples, dropped)
-
-
-def _calls_of_function(reference, specs, folder):
-    default = "serving_default" if "serving_default" in specs else next(iter(specs))
-    found = {}
-    for signature, path in data.from_function(reference, pathlib.Path(folder) / "user"):
-        name = signature or default
-        if name not in specs:
-            raise errors.UsageError(f"--data={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
-        arrays = run.load(path)
-        rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
-        one, _ = data.calls_of_arrays({f"{name}/{key}": value for key, value in arrays.items()}, {name: specs[name]}, (rows,))
-        found.setdefault(name, []).extend(one[name])
-    return found
 
 
 def _rows(call):

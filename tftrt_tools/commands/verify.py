@@ -6,6 +6,8 @@ Without a GPU the engine ops run through their native segments; that shows what 
 the engines' arithmetic, and the result says so.
 
 Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
+Data that an INT8 model was calibrated on scores nothing: --data of which more than half of the rows are among the calibration's is
+refused, and fewer are counted in a warning.
 The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models.
 
 examples:
@@ -38,6 +40,8 @@ def define(values):
     flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to verify, by default all", **text)
     flags.DEFINE_boolean("allow_builds", False, "accept engines that are built inside a call (a model without saved engines)", **text)
+    flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
+                         "model", **text)
     flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
@@ -53,7 +57,8 @@ def run(values, positional):
     options = verify.Options(
         data=values.data, shapes=values.shapes, thresholds=values.thresholds, ranges=values.ranges, seed=values.seed,
         batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, allow_builds=values.allow_builds,
-        allow_matching_nonfinite=values.allow_matching_nonfinite, signature_keys=tuple(filter(None, values.signature_keys)),
+        allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
+        signature_keys=tuple(filter(None, values.signature_keys)),
         epsilon=values.epsilon, log_file=values.log_file)
     with progress.on_terminal():
         done = verify.verify(original, converted, options)
@@ -87,6 +92,8 @@ def _print(done, json_path):
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
         console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}", markup=False)
+    for warning in done.warnings:
+        console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
