@@ -221,7 +221,7 @@ def test_mixed_kinds_are_refused(tmp_path):
 
 
 def test_data_is_asked_for_and_random_data_must_be_accepted():
-    refused("random data calibrates nothing", "", mend="--calibrate_on_random_data")
+    refused("--calibration_data is missing", "", mend="--calibrate_on_random_data")
     refused("exclude each other", "d.npz", random=True)
 
 
@@ -649,7 +649,7 @@ def test_flags_become_options():
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    ((), "random data calibrates nothing"),
+    ((), "--calibration_data is missing"),
     (("--calibration_data=d", "--calibrate_on_random_data"), "exclude"),
     (("--calibration_data=d", "--image_mean=a"), "--image_mean: 'a' is no number"),
     (("--calibration_data=d", "--image_scale=1/0"), "--image_scale: '1/0' is no number"),

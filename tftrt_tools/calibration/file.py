@@ -13,6 +13,9 @@ from tftrt_tools.savedmodel import passport
 KIND = "calibration"
 # What the header of a table without a file says of its method.
 _METHODS = {"EntropyCalibration2": "entropy2", "EntropyCalibration": "entropy", "MinMaxCalibration": "max", "LegacyCalibration": "legacy"}
+# Why a tensor has no scale.
+NOT_MEASURED = "no TensorFlow tensor holds its values"
+NO_RANGE = "zero in all of the data"
 _AGAIN = "calibrate again, or give another file"
 
 

@@ -7,10 +7,9 @@ import tensorflow as tf
 
 from tftrt_tools.calibration import scales as methods
 from tftrt_tools.calibration import tensor_names
-from tftrt_tools.calibration.file import EngineTable
+from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED, EngineTable
 from tftrt_tools.calibration.histogram import Histogram
 from tftrt_tools.calibration.table import Table
-from tftrt_tools.calibration.toolkit import NO_RANGE, NOT_MEASURED
 
 _NUMBERED = "(Unnamed Layer* "
 # Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.

@@ -48,8 +48,8 @@ def checked(options):
     if options.source and options.random:
         raise errors.UsageError("--calibration_data and --calibrate_on_random_data exclude each other", "give one of them")
     if not options.source and not options.random:
-        raise errors.UsageError("random data calibrates nothing: --calibration_data is missing",
-                                "give --calibration_data, or --calibrate_on_random_data to accept it")
+        raise errors.UsageError("--calibration_data is missing",
+                                "name representative inputs; --calibrate_on_random_data does without, with useless ranges")
     if options.ranges and not options.random:
         raise errors.UsageError("--calibration_ranges speaks of random data, and --calibration_data is given", "leave it out")
     for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0),

@@ -2,11 +2,9 @@
 
 from tftrt_tools import progress
 from tftrt_tools.calibration import collect, pooling, scales, tensor_names
+from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
 from tftrt_tools.calibration.table import Table, header
 from tftrt_tools.savedmodel import graph, inline
-
-NOT_MEASURED = "no TensorFlow tensor holds its values"
-NO_RANGE = "zero in all of the data"
 
 
 def tables(frozen, graph_def, engines, batches, settings, tensorrt):

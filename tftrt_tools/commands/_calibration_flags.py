@@ -35,6 +35,13 @@ def define(values):
     flags.DEFINE_integer("image_error_limit", default.image_error_limit, "pictures that may fail to decode", lower_bound=0, **text)
 
 
+def given(values):
+    """Names of these flags that the user gave."""
+    known = flags.FlagValues()
+    define(known)
+    return [name for name in known if name in values and values[name].present]
+
+
 def read(values):
     """DataOptions from the flags, with the text of --shapes where the command has it.
 

@@ -16,6 +16,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
+from tftrt_tools.calibration import file
 from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -135,18 +136,21 @@ def run(values, positional):
         done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
                                 values.log_file, data, cache)
     _print(done, values.json)
+    if done.calibration is None and (data or settings.calibration_table):
+        console = _output.console(values.json)
+        console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", markup=False, soft_wrap=True)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
 
 
 def read_data(values, settings):
     """DataOptions of an INT8 conversion, or None where nothing is to be calibrated. Raises: UsageError."""
-    given = bool(values.calibration_data or values.calibrate_on_random_data)
     if settings.precision_mode != "INT8":
-        if given:
-            raise errors.UsageError(f"calibration data has no effect with --precision_mode={settings.precision_mode}",
-                                    "use --precision_mode=INT8, or leave the data out")
+        for name in _calibration_flags.given(values):
+            raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
+                                    "use --precision_mode=INT8, or leave it out")
         return None
+    given = bool(values.calibration_data or values.calibrate_on_random_data)
     if settings.calibration_table and given:
         raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
     return _calibration_flags.read(values) if given else None
@@ -208,5 +212,9 @@ def print_calibration(console, calibration):
     left = sum(len(one.left_out) for one in calibration.engines)
     console.print(f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"
                   + (f", {left} left out" if left else ""), markup=False)
+    zero = [name for one in calibration.engines for name, reason in one.left_out if reason == file.NO_RANGE]
+    if zero:
+        console.print(f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: " + ", ".join(zero[:3])
+                      + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), markup=False, soft_wrap=True)
     for warning in data.get("warnings") or ():
         console.print(f"  warning: calibration data: {warning}", markup=False, soft_wrap=True)

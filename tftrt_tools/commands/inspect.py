@@ -22,6 +22,7 @@ import itertools
 from absl import flags
 
 from tftrt_tools import child, errors, progress
+from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.commands import _flags, _output
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import keras_export, pass_log
@@ -90,6 +91,7 @@ def _print_plan(plan, console, everything):
         _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines"], rows)
     _print_segments(plan, console, everything)
     _print_left_out(plan, console, everything)
+    _print_quantization(plan, console, everything)
     _print_sizes(plan, console)
     _say(console, "Advice", "bold")
     for one in plan.signatures:
@@ -143,6 +145,32 @@ def _some(nodes):
     return ", ".join(shown)
 
 
+_KINDS = {"unbuildable": "engines that are expected not to build", "lost": "layers that quantization keeps out of TensorRT",
+          "altered": "nodes that TensorRT computes with other numbers", "downgraded": "higher precision than INT8, which was asked for",
+          "upgraded": "INT8, which was not asked for"}
+
+
+def _print_quantization(plan, console, everything):
+    """What becomes of the quantization nodes, and what TF-TRT does otherwise than they ask."""
+    for signature in plan.signatures:
+        if signature.quantization is None:
+            continue
+        found = signature.quantization
+        name = f", {signature.name}" if len(plan.signatures) > 1 else ""
+        shown = found.nodes if everything else found.nodes[:_ROWS]
+        rows = [(one.name, one.op, "weights" if one.weights else "activations", one.kind, one.text) for one in shown]
+        columns = ["node", "op", "of", "becomes", "which means"]
+        _table(console, f"Quantization-aware{name}", columns, rows, len(found.nodes) - len(shown), "quantization nodes")
+        for kind, title in _KINDS.items():
+            problems = getattr(found, kind)
+            if problems:
+                _say(console, f"{title}: {len(problems)}", "bold red")
+            for one in problems:
+                _label(console, f"  {one.name} ({one.op}) ", one.text)
+                if one.mend:
+                    _say(console, f"    mend: {one.mend}", "cyan")
+
+
 def _print_sizes(plan, console):
     rows = []
     for signature in plan.signatures:
@@ -168,6 +196,7 @@ def _print_inspection(seen, console, everything):
     _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines", "stays in TensorFlow"], rows)
     _print_engines(seen, console, everything)
     _print_files(seen, console, everything)
+    _print_calibration(seen, console)
     if everything:
         for one in seen.signatures:
             _print_native(one, console)
@@ -214,6 +243,19 @@ def _print_files(seen, console, everything):
                "saved engines")
 
 
+def _print_calibration(seen, console):
+    """Where the INT8 ranges come from."""
+    if seen.calibration is None:
+        return
+    calibration = Calibration.from_dict(seen.calibration)
+    convert_command.print_calibration(console, calibration)
+    said = calibration.data.get("source")
+    _say(console, f"  data: {said}" if said else "  data: random" if calibration.data.get("random") else "  data: not known")
+    rows = [(one.engine, len(one.table.scales), len(one.left_out)) for one in calibration.engines]
+    if len(rows) > 1:
+        _table(console, None, ["engine op", ">tensors with a range", ">left out"], rows)
+
+
 def _print_native(signature, console):
     rows = [(node.op, node.name, node.function) for node in signature.native]
     if rows:
@@ -238,9 +280,20 @@ def _largest(items, size, everything):
 
 def _properties(engine):
     limit = engine.workspace_size_bytes
-    return {"type": engine.precision, "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
+    return {"type": _precision(engine), "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
             "workspace": "no workspace limit" if limit >= MAX_WORKSPACE_BYTES else f"workspace {bytes_text(limit)}",
             "native": f"native segment {'kept' if engine.native_segment else 'removed'}"}
+
+
+def _precision(engine):
+    """INT8 with where its ranges are."""
+    if engine.precision != "INT8":
+        return engine.precision
+    if engine.explicit_precision:
+        return "INT8 (explicit: the model's quantization nodes)"
+    if not engine.use_calibration:
+        return "INT8 (the model's quantization nodes give ranges)"
+    return "INT8 (calibrated)" if engine.calibrated else "INT8 (not calibrated)"
 
 
 def _borders(engine):

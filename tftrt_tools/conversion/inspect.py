@@ -3,8 +3,9 @@
 import dataclasses
 
 from tftrt_tools import progress
+from tftrt_tools.calibration import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import findings, inspector, loading, signatures
+from tftrt_tools.savedmodel import findings, graph, inspector, loading, signatures
 
 
 def job(request):
@@ -29,4 +30,10 @@ def _converted(model, meta_graph, settings):
     seen = inspector.inspect(model, meta_graph)
     capabilities = [gpu["compute_capability"] for gpu in gpus.query().get("gpus", ())]
     found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
-    return dataclasses.replace(seen, findings=found).only(keys)
+    calibration, damaged = agreement.read(model)
+    if seen.manifest is not None and not damaged:
+        texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode(errors="replace")
+                 for node in graph.engine_nodes(meta_graph.graph_def)}
+        damaged = agreement.find(texts, calibration)
+    document = calibration.to_dict() if calibration else None
+    return dataclasses.replace(seen, findings=(*found, *damaged), calibration=document).only(keys)

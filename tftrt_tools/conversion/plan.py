@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
+from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -90,7 +91,8 @@ class Advice:
 @dataclasses.dataclass(frozen=True)
 class SignaturePlan:
     """One signature. left_out: LeftOut of each computing node that stays in TensorFlow; sizes: SizeResults, upwards; other: Outcome of
-    the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty."""
+    the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty;
+    quantization: of a quantization-aware signature, else None."""
 
     name: str
     inputs: tuple
@@ -100,6 +102,7 @@ class SignaturePlan:
     other: Outcome | None = None
     advice: Advice | None = None
     problem: dict | None = None
+    quantization: Quantization | None = None
 
     @property
     def inside(self):
@@ -117,14 +120,16 @@ class SignaturePlan:
                 "ops_in_tensorrt": self.inside, "ops": self.inside + len(self.left_out), "coverage": round(self.coverage, 4),
                 "segments": [one.to_dict() for one in self.segments], "left_out": [one.to_dict() for one in self.left_out],
                 "sizes": [one.to_dict() for one in self.sizes], "other_batch_mode": self.other.to_dict() if self.other else None,
-                "advice": self.advice.to_dict() if self.advice else None}
+                "advice": self.advice.to_dict() if self.advice else None,
+                "quantization": self.quantization.to_dict() if self.quantization else None}
 
     @classmethod
     def from_dict(cls, data):
         return cls(data["name"], tuple(map(InputSpec.from_dict, data["inputs"])), tuple(map(Segment.from_dict, data["segments"])),
                    tuple(LeftOut(**one) for one in data["left_out"]), tuple(SizeResult(**one) for one in data["sizes"]),
                    Outcome(**data["other_batch_mode"]) if data["other_batch_mode"] else None,
-                   Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"])
+                   Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"],
+                   Quantization.from_dict(data["quantization"]) if data["quantization"] else None)
 
 
 @dataclasses.dataclass(frozen=True)

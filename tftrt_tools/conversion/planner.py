@@ -38,7 +38,8 @@ def _signature(name, function, settings):
     sizes = _sizes(name, frozen, settings, passed)
     other = _other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
-    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told)
+    quantization = passed.quantization if passed.quantization.aware else None
+    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization)
 
 
 def _segments(graph_def, engines):

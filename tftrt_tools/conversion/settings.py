@@ -126,10 +126,14 @@ def _check_calibration(settings):
     if not 50 < settings.calibration_percentile <= 100:
         raise errors.UsageError(f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100",
                                 "e.g. 99.99")
+    default = Settings()
+    if settings.calibration_percentile != default.calibration_percentile and settings.calibration_method != "percentile":
+        raise errors.UsageError(f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
+                                "add --calibration_method=percentile, or leave it out")
     if settings.precision_mode == "INT8":
         return
-    for name in ("calibration_table", "high_precision_nodes"):
-        if getattr(settings, name):
+    for name in ("calibration_table", "high_precision_nodes", "calibrator", "calibration_method", "calibration_percentile"):
+        if getattr(settings, name) != getattr(default, name):
             raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
                                     "use --precision_mode=INT8, or leave it out")
 

@@ -85,7 +85,7 @@ class Inspection:
 
     tensorflow: version that saved it. graph_bytes: of saved_model.pb. engines: EngineOps, one for each name; ambiguous: names that
     stand for different segments. loads: {engine: how many built engines it keeps} of the engine files that loading the model reads.
-    manifest, verification: documents of the passport, or None. digest: of the model's files, None where nothing asks for it.
+    manifest, verification, calibration: documents of the passport, or None. digest: of the model's files, None where nothing asks for it.
     """
 
     model: str
@@ -101,6 +101,7 @@ class Inspection:
     verification: dict | None
     digest: str | None = None
     findings: tuple = ()
+    calibration: dict | None = None
 
     def assets(self, engine):
         """The built engines that the model carries for engine op `engine`."""
@@ -123,6 +124,7 @@ class Inspection:
                 "graph_bytes": self.graph_bytes, "signatures": [one.to_dict() for one in self.signatures], "engines": engines,
                 "ambiguous": list(self.ambiguous), "engine_files": [one.to_dict() for one in self.engine_files], "loads": self.loads,
                 "manifest": self.manifest, "verification": self.verification, "digest": self.digest,
+                "calibration": self.calibration,
                 "disagreements": [one.to_dict() for one in self.findings]}
 
     @classmethod
@@ -132,7 +134,8 @@ class Inspection:
         return cls(data["model"], tuple(data["tags"]), data["tensorflow"], data["graph_bytes"],
                    tuple(map(SignatureGraph.from_dict, data["signatures"])), tuple(map(EngineOp.from_dict, engines)),
                    tuple(data["ambiguous"]), tuple(map(EngineFile.from_dict, data["engine_files"])), data["loads"], data["manifest"],
-                   data["verification"], data["digest"], tuple(Finding(**one) for one in data["disagreements"]))
+                   data["verification"], data["digest"], tuple(Finding(**one) for one in data["disagreements"]),
+                   data["calibration"])
 
 
 def bytes_text(count):

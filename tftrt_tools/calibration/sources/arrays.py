@@ -27,5 +27,6 @@ def _inputs(path, request):
     if missing:
         there = "one array without a name" if "" in arrays else "arrays " + ", ".join(arrays) if arrays else "no array"
         raise errors.UsageError(f"{path} has {there}, and nothing for input {missing[0]!r}", f"{request.signature!r} takes {wanted}: "
-                                "write them with np.savez(path, input_name=array)")
+                                "write them with np.savez(path, input_name=array); "
+                                "--signature_keys leaves signatures out")
     return found
