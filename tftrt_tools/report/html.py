@@ -1,4 +1,4 @@
-"""The verification report: one HTML file that needs nothing else."""
+"""Reports: HTML files that need nothing else."""
 
 from tftrt_tools import whole_file
 from tftrt_tools.report import plots
@@ -12,13 +12,36 @@ def write_verification(done, manifest, path, timing=None):
       path: file to write, whole or not at all.
       timing: None, or {"device", "rows": [{"batch", "native_ms", "converted_ms"}]}.
     """
-    import jinja2
-
-    templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
-                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     signatures = (manifest or {}).get("signatures", [])
-    page = templates.get_template("verification.html").render(
+    page = _template("verification.html").render(
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
         latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses})
     whole_file.write_text(path, page)
+
+
+def write_tuning(done, path):
+    """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
+    from tftrt_tools.tuning import space
+
+    page = _template("tuning.html").render(done=done, fp16=done.first("FP16"), text=space.text, plot=tuning_plot(done))
+    whole_file.write_text(path, page)
+
+
+def tuning_plot(done):
+    """Latency against accuracy of a Tuning's trials. Returns: SVG text, "" where no trial gave a model."""
+    from tftrt_tools.tuning import space
+
+    usable = [one for one in done.trials if not one.measured.failure]
+    points = [{"number": one.number, "ms": one.latency(done.objective).ms, "accuracy": one.measured.accuracy,
+               "text": space.text(one.settings, one.high), "kept": one.kept, "winner": one == done.winner} for one in usable]
+    return plots.pareto(points, done.goal.bound(done.original), done.goal.metric, done.goal.higher,
+                        f"median milliseconds of a call, {done.objective}, {done.gpu}")
+
+
+def _template(name):
+    import jinja2
+
+    templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
+                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    return templates.get_template(name)

@@ -107,3 +107,78 @@ def latency(rows):
     figure.legend(loc="outside upper right", ncol=2, frameon=False)
     _bare(axes)
     return _svg(figure)
+
+
+def pareto(points, goal, metric, higher, latency_label):
+    """Trials of a search: latency against accuracy, with the goal and the winner; a list beside it says what each number is.
+
+    Args:
+      points: [{"number", "ms", "accuracy", "text", "kept", "winner"}] of the trials that gave a model; infinite accuracies are drawn at the
+        edge. goal: bound of the metric. metric: its name; higher: higher is better. latency_label: what "ms" is.
+
+    Returns: SVG text, or "" without points.
+    """
+    shown = [one for one in points if not math.isnan(one["accuracy"])]
+    if not shown:
+        return ""
+    low, high = _frame([one["accuracy"] for one in shown if math.isfinite(one["accuracy"])] + [goal])
+    left, right = _frame([one["ms"] for one in shown])
+    figure = _figure(9.5, max(4.2, 1.2 + 0.2 * len(shown)))
+    axes, listed = figure.subplots(1, 2, width_ratios=(2, 1))
+    axes.axhline(goal, color="black", linewidth=1.2, linestyle=(0, (5, 3)))
+    axes.annotate(f"goal: {metric} {'≥' if higher else '≤'} {goal:.6g}", (1, goal), xycoords=axes.get_yaxis_transform(), xytext=(-2, 3),
+                  textcoords="offset points", ha="right", va="bottom")
+    places = [(one["ms"], min(max(one["accuracy"], low), high)) for one in shown]
+    offsets = _label_offsets([((x - left) / (right - left), (y - low) / (high - low)) for x, y in places])
+    for one, place, offset in zip(shown, places, offsets, strict=True):
+        marker, color = _mark(one)
+        axes.plot(*place, marker=marker, markersize=14 if one["winner"] else 6, color=color, zorder=3)
+        axes.annotate(str(one["number"]), place, xytext=offset, textcoords="offset points", ha="center", va="center", fontsize=8,
+                      fontweight="bold" if one["winner"] else "normal")
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    axes.set_xlabel(latency_label)
+    axes.set_ylabel(metric)
+    _bare(axes)
+    _list_beside(listed, shown)
+    for winner, kept, label in ((True, True, "winner"), (False, True, "keeps the goal"), (False, False, "misses it")):
+        marker, color = _mark({"winner": winner, "kept": kept})
+        axes.plot([], [], linestyle="none", marker=marker, color=color, label=label)
+    figure.legend(loc="outside upper right", ncol=3, frameon=False)
+    return _svg(figure)
+
+
+def _mark(one):
+    """(marker, colour) of a point."""
+    return ("*", GREEN) if one["winner"] else ("o", BLUE) if one["kept"] else ("o", RED)
+
+
+def _frame(values):
+    """(low, high) with room around: a point on the edge could not be read."""
+    margin = 0.1 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
+    return min(values) - margin, max(values) + margin
+
+
+def _list_beside(axes, points):
+    axes.set_axis_off()
+    axes.set_ylim(len(points), -0.5)
+    for row, one in enumerate(points):
+        weight = "bold" if one["winner"] else "normal"
+        axes.text(0.06, row, one["number"], ha="right", va="center", fontsize=8, fontweight=weight)
+        axes.text(0.1, row, one["text"], va="center", fontsize=8, fontweight=weight)
+
+
+def _label_offsets(places):
+    """Where the labels go, in points from their marks, so that they cover neither marks nor labels. Args: places: 0 to 1 in both axes."""
+    width, height = 400, 250
+    steps = [(0, 11), (0, -11), (13, 0), (-13, 0), (11, 11), (-11, 11), (11, -11), (-11, -11), (0, 21), (0, -21), (13, 21), (-13, -21)]
+    marks = [(x * width, y * height) for x, y in places]
+    taken, offsets = list(marks), []
+    for mark in marks:
+        def room(step, mark=mark):
+            return min((max(abs(mark[0] + step[0] - x) / 12, abs(mark[1] + step[1] - y) / 9) for x, y in taken), default=9)
+
+        chosen = next((step for step in steps if room(step) >= 1), max(steps, key=room))
+        taken.append((mark[0] + chosen[0], mark[1] + chosen[1]))
+        offsets.append(chosen)
+    return offsets

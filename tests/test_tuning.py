@@ -1,0 +1,420 @@
+"""The search of `tftrt tune`: goals, the order of the trials, the budget, the journal. Speed and accuracy come from a formula here; real
+trials are in test_gpu_tune.py."""
+
+import dataclasses
+import json
+import math
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.test_convert import assert_clear
+from tftrt_tools import errors
+from tftrt_tools.accuracy.harm import Effect, Node, SignatureHarm
+from tftrt_tools.commands import _flags
+from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.commands import tune as tune_command
+from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.report import html
+from tftrt_tools.tuning import goal as goals
+from tftrt_tools.tuning import journal, ranking, score, search, space
+from tftrt_tools.tuning.goal import Goal
+from tftrt_tools.tuning.result import Latency, Measured, Tuning
+from tftrt_tools.tuning.search import Budget
+
+CALL = "serving_default(image 8x8x8x1)"
+TOP1 = Goal("top1", "max-degradation", 0.01, True)
+BASE = Settings(shapes="image:1x8x8x1,8x8x8x1")
+
+
+class Synthetic:
+    """A model whose speed and accuracy follow from the settings: every node kept high costs time and gives accuracy back."""
+
+    def __init__(self, losses, costs, factors=None, speeds=None, sizes=None, strategies=None):
+        """Args: losses: of accuracy by INT8, node by node, the worst first; costs: of time of keeping a node high; factors: of time by
+        precision; speeds: accuracy lost by the others; sizes, strategies: factors of time."""
+        self.losses, self.costs = losses, costs
+        self.factors = {"FP32": 4.0, "FP16": 2.0, "INT8": 1.0} | (factors or {})
+        self.speeds = {"FP32": 0.0, "FP16": 0.001} | (speeds or {})
+        self.sizes, self.strategies = sizes or {}, strategies or {}
+        self.names = [f"node{number}" for number in range(len(losses))]
+        self.done = []
+
+    def __call__(self, settings):
+        self.done.append(settings)
+        return self.measured(settings)
+
+    def measured(self, settings):
+        high = [name for name in self.names if name in (settings.high_precision_nodes or settings.fp32_nodes).split("|")]
+        lost = self.speeds.get(settings.precision_mode)
+        if lost is None:
+            lost = sum(loss for name, loss in zip(self.names, self.losses, strict=True) if name not in high)
+        elif high:
+            lost = lost * (1 - len(high) / len(self.names))
+        ms = self.factors[settings.precision_mode] + sum(cost for name, cost in zip(self.names, self.costs, strict=True) if name in high)
+        ms *= self.sizes.get(settings.minimum_segment_size, 1.0) * self.strategies.get(settings.strategy or "implicit", 1.0)
+        return Measured(accuracy=0.98 - lost, latencies={CALL: Latency(ms, 0.0, 500)}, seconds=60.0)
+
+    def space(self, **changes):
+        return space.Space(BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), **changes)
+
+    def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, **changes):  # noqa: B008
+        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: self.names, budget, drift)
+
+    def every(self):
+        """All settings of the space."""
+        for precision in self.factors:
+            plain = space.with_precision(BASE, precision)
+            kept = [plain] if precision == "FP32" else [plain] + [space.with_high(plain, self.names[:k + 1]) for k in range(len(self.names))]
+            for one in kept:
+                for size in (3, *self.sizes):
+                    for strategy in ("Optimal", *self.strategies):
+                        other = dataclasses.replace(one, minimum_segment_size=size)
+                        yield other if strategy == "Optimal" else space.with_strategy(other, strategy)
+
+
+positive = st.floats(0.001, 0.5)
+
+
+@st.composite
+def models(draw):
+    losses = sorted(draw(st.lists(st.floats(0.0, 0.05), min_size=1, max_size=20)), reverse=True)
+    costs = [draw(positive) for _ in losses]
+    factors = {name: draw(st.floats(0.5, 5.0)) for name in ("FP32", "FP16", "INT8")}
+    sizes = {size: draw(st.floats(0.5, 2.0)) for size in draw(st.sets(st.sampled_from([1, 5, 10, 20]), max_size=3))}
+    strategies = {name: draw(st.floats(0.5, 2.0)) for name in draw(st.sets(st.sampled_from(["Range", "implicit"])))}
+    return Synthetic(losses, costs, factors, {"FP16": draw(st.floats(0.0, 0.02))}, sizes, strategies)
+
+
+@given(models(), st.floats(0.0, 0.05), st.integers(1, 12))
+def test_a_model_that_misses_the_goal_is_never_the_winner(model, loss, trials):
+    goal = dataclasses.replace(TOP1, value=loss)
+    found = model.search(Budget(trials, 1e9), goal, drift=search.DRIFT)
+    if found.winner:
+        assert found.winner.kept and found.winner.measured.accuracy >= 0.98 - loss - 1e-6 and found.best is None
+    assert all(one.kept == (one.measured.accuracy >= goal.bound(0.98) - 1e-9) for one in found.trials)
+
+
+@given(models(), st.floats(0.0, 0.05))
+def test_the_fastest_is_found_where_more_nodes_high_are_slower_and_nearer(model, loss):
+    goal = dataclasses.replace(TOP1, value=loss)
+    found = model.search(goal=goal)
+    able = [one for one in map(model.measured, model.every()) if goal.kept(one.accuracy, 0.98)]
+    if not able:
+        assert found.winner is None
+    else:
+        assert found.winner.latency(CALL).ms == pytest.approx(min(one.latencies[CALL].ms for one in able))
+
+
+@given(models(), st.integers(1, 12), st.floats(0.5, 12))
+def test_the_budget_is_kept_and_no_settings_are_tried_twice(model, trials, minutes):
+    found = model.search(Budget(trials, minutes), drift=search.DRIFT)
+    assert len(model.done) == len(found.trials) <= trials
+    assert len(set(model.done)) == len(model.done)
+    # A trial takes a minute here, and one that has begun is finished.
+    assert len(found.trials) <= math.ceil(minutes)
+    if len(found.trials) in (trials, math.ceil(minutes)):
+        assert "--max" in found.ended or found.ended == "everything was tried"
+
+
+@given(models(), st.integers(0, 11))
+def test_an_interrupted_search_ends_as_one_that_was_not(model, after):
+    kept = {}
+
+    def evaluate(settings):
+        if settings not in kept:
+            if len(kept) == limit:
+                raise KeyboardInterrupt
+            kept[settings] = model.measured(settings)
+        return kept[settings]
+
+    whole = model.search(Budget(12, 1e9), drift=search.DRIFT)
+    limit = after
+    assume(after < len(whole.trials))
+    with pytest.raises(KeyboardInterrupt):
+        model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT)
+    assert len(kept) == after
+    limit = None
+    assert model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT) == whole
+
+
+def trial(number, ms, accuracy, high=(), mad=0.0, calls=500, kept=True):
+    return search.Trial(number, dataclasses.replace(BASE, max_engines=number), high, Measured(accuracy, {CALL: Latency(ms, mad, calls)}), kept)
+
+
+def test_of_two_that_are_equally_fast_the_more_accurate_is_taken_then_the_one_with_fewer_nodes_high():
+    assert search.choose([trial(1, 1.00, 0.97), trial(2, 1.01, 0.98)], CALL, TOP1).number == 2
+    assert search.choose([trial(1, 1.00, 0.97, ("a", "b")), trial(2, 1.01, 0.97, ("a",))], CALL, TOP1).number == 2
+    assert search.choose([trial(1, 1.01, 0.97), trial(2, 1.00, 0.97)], CALL, TOP1).number == 2
+    assert search.choose([trial(1, 1.00, 0.97), trial(2, 1.05, 0.98)], CALL, TOP1).number == 1
+
+
+def test_latencies_that_spread_more_are_harder_to_tell_apart():
+    quiet, noisy = [[trial(1, 1.00, 0.97, mad=mad, calls=25), trial(2, 1.05, 0.98, mad=mad, calls=25)] for mad in (0.001, 0.2)]
+    assert [search.choose(one, CALL, TOP1).number for one in (quiet, noisy)] == [1, 2]
+
+
+@given(models(), st.randoms(use_true_random=False))
+def test_noise_never_makes_a_winner_of_what_misses_the_goal(model, random):
+    def evaluate(settings):
+        plain = model.measured(settings)
+        ms = plain.latencies[CALL].ms * random.uniform(0.9, 1.1)
+        return dataclasses.replace(plain, latencies={CALL: Latency(ms, 0.05 * ms, 30)})
+
+    found = model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT)
+    assert found.winner is None or found.winner.measured.accuracy >= 0.97 - 1e-6
+
+
+def test_the_fewest_nodes_are_found_by_doubling_and_bisection():
+    model = Synthetic([0.01] * 6 + [0.0] * 10, [0.01] * 16)
+    found = model.search(goal=dataclasses.replace(TOP1, value=0.005))
+    tried = [len(one.high) for one in found.trials if one.settings.precision_mode == "INT8"]
+    assert tried == [0, 1, 2, 4, 8, 6, 5]
+    assert len(found.winner.high) == 6 and found.winner.high == tuple(model.names[:6])
+
+
+def test_fp16_that_misses_gets_its_worst_nodes_into_fp32():
+    model = Synthetic([0.5] * 4, [0.1] * 4, speeds={"FP16": 0.04})
+    found = model.search(precisions=("FP32", "FP16"))
+    assert found.winner.settings.fp32_nodes == "node0|node1|node2" and found.winner.settings.precision_mode == "FP16"
+
+
+def test_int8_that_is_slower_than_what_keeps_the_goal_gets_no_nodes_kept_high():
+    found = Synthetic([0.1], [0.1], {"INT8": 2.5}).search()
+    assert [one.settings.precision_mode for one in found.trials] == ["FP32", "FP16", "INT8"]
+    assert "no faster" in found.notes[0] and found.winner.settings.precision_mode == "FP16"
+
+
+def test_a_failed_trial_is_no_winner_and_does_not_stop_the_search():
+    model = Synthetic([0.1, 0.0], [0.1, 0.1])
+
+    def evaluate(settings):
+        broken = settings.precision_mode == "FP16" or settings.minimum_segment_size == 5 or settings.high_precision_nodes == "node0"
+        return Measured(failure="native code ended the process (SIGABRT)") if broken else model.measured(settings)
+
+    model.sizes = {5: 0.1, 10: 0.9}
+    found = model.search(evaluate=evaluate)
+    assert len(found.winner.high) == 2 and found.winner.settings.minimum_segment_size == 10
+    assert sum(bool(one.measured.failure) for one in found.trials) == 3
+
+
+def test_without_a_trial_that_keeps_the_goal_the_nearest_is_named():
+    found = Synthetic([0.1], [0.1], speeds={"FP32": 0.02}).search(goal=Goal("top1", "threshold", 0.99, True), precisions=("FP32", "INT8"))
+    assert found.winner is None and found.best.settings.precision_mode == "INT8" and found.best.high == ("node0",)
+
+
+def test_nodes_that_cannot_be_ranked_are_a_note():
+    def refuse(settings):
+        raise errors.TftrtError("nothing to simulate", "")
+
+    model = Synthetic([0.1], [0.1])
+    found = search.search(model, model.space(), CALL, TOP1, 0.98, refuse)
+    assert "nothing to simulate" in found.notes[0] and found.winner.settings.precision_mode == "FP16"
+
+
+# Goals.
+
+
+@pytest.mark.parametrize("text, original, bound", [
+    ("top1:threshold=0.97", 0.98, 0.97), ("top1:max-degradation=0.01", 0.98, 0.97), ("top1:percent-max-degradation=10", 0.98, 0.882),
+    ("snr_db:threshold=30", math.inf, 30), ("rmse:threshold=0.02", 0.0, 0.02), ("rmse:max-degradation=0.02", 0.0, 0.02),
+    ("mine:f1:threshold=0.9", 0.95, 0.9), ("mine:f1:percent-max-degradation=1", -2.0, -2.02), (" my.own:f1 : Max-Degradation = 1e-3", 0.5, 0.499)])
+def test_goals_say_what_has_to_be_kept(text, original, bound):
+    goal = goals.parse(text)
+    assert goal.bound(original) == pytest.approx(bound)
+    assert Goal.from_dict(json.loads(json.dumps(goal.to_dict()))) == goal
+    better, worse = (bound + 0.1, bound - 0.1) if goal.higher else (bound - 0.1, bound + 0.1)
+    assert goal.kept(bound, original) and goal.kept(better, original) and not goal.kept(worse, original) and not goal.kept(math.nan, original)
+
+
+def test_a_metric_of_your_own_may_be_one_of_which_less_is_better():
+    goal = goals.parse("mine:loss:max-degradation=0.1", "lower")
+    assert goal.bound(1.0) == 1.1 and goal.kept(1.05, 1.0) and not goal.kept(1.2, 1.0) and goal.merit(1.0) > goal.merit(2.0)
+
+
+@pytest.mark.parametrize("text, direction, words", [
+    ("top1", "", "is no goal"), ("top1:0.97", "", "is no goal"), (":threshold=1", "", "is no goal"), ("top1:limit=1", "", "'limit' is no kind"),
+    ("top1:threshold=high", "", "'high' is no number"), ("top1:threshold=nan", "", "no number"), ("top1:max-degradation=-1", "", "negative"),
+    ("top5:threshold=0.9", "", "no metric 'top5'"), ("top1:threshold=97", "", "between 0 and 1"), ("a:b:c:threshold=1", "", "no module:function"),
+    ("snr_db:max-degradation=3", "", "no meaning"), ("rmse:percent-max-degradation=1", "", "no meaning"),
+    ("top1:threshold=0.9", "lower", "no function"), ("a:b:threshold=1", "down", "--metric_direction=down is unknown")])
+def test_goals_that_cannot_work_are_refused(text, direction, words):
+    with pytest.raises(errors.UsageError, match=words):
+        goals.parse(text, direction)
+
+
+@pytest.mark.parametrize("original", [math.inf, 0.0])
+def test_nothing_can_be_taken_from_an_original_without_a_value(original):
+    with pytest.raises(errors.UsageError, match="of the original is"):
+        goals.parse("mine:f1:percent-max-degradation=1").bound(original)
+
+
+# Scores.
+
+REFERENCE = [{"probabilities": np.array([[0.9, 0.1], [0.2, 0.8]], "float32")}, {"probabilities": np.array([[0.6, 0.4]], "float32")}]
+ANSWERS = [{"probabilities": np.array([[0.8, 0.2], [0.6, 0.4]], "float32")}, {"probabilities": np.array([[0.6, 0.4]], "float32")}]
+CALLS = ["serving_default"] * 2
+
+
+def own_metric(outputs, labels, reference):
+    assert outputs["probabilities"].shape == reference["probabilities"].shape == (3, 2)
+    return float(np.sum(labels)) + outputs["probabilities"][0, 0]
+
+
+def broken_metric(outputs, labels, reference):
+    return outputs["logits"]
+
+
+def test_top1_is_the_accuracy_with_labels_and_the_agreement_without():
+    labels = np.array([0, 0, 1, 7])
+    assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, ANSWERS).value == pytest.approx(2 / 3)
+    assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, ANSWERS, labels).value == pytest.approx(2 / 3)
+    assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, REFERENCE, labels).value == pytest.approx(1 / 3)
+
+
+def test_the_worst_output_counts_unless_one_is_named():
+    reference = [{"a": np.ones((2, 3), "float32"), "b": np.ones((2, 3), "float32"), "n": np.arange(2)}]
+    answers = [{"a": np.full((2, 3), 1.5, "float32"), "b": np.full((2, 3), 1.25, "float32"), "n": np.arange(2)}]
+    goal = goals.parse("rmse:threshold=1")
+    assert score.score(goal, ["s"], reference, answers).value == 0.5
+    assert score.score(goal, ["s"], reference, answers, output="s/b").value == 0.25
+    with pytest.raises(errors.UsageError, match="does not apply to s/n"):
+        score.score(goal, ["s"], reference, answers, output="s/n")
+    with pytest.raises(errors.UsageError, match="s/c is no output"):
+        score.score(goal, ["s"], reference, answers, output="s/c")
+
+
+def test_a_function_of_your_own_gets_all_rows_the_labels_and_the_reference():
+    goal = goals.parse("tests.test_tuning:own_metric:threshold=1")
+    assert score.score(goal, CALLS, REFERENCE, ANSWERS, np.array([1, 2, 3, 99])).value == pytest.approx(6.8)
+
+
+@pytest.mark.parametrize("name, words", [("broken_metric", "KeyError: 'logits'"), ("nowhere", "no attribute 'nowhere'"), ("CALL", "no function")])
+def test_a_function_that_fails_is_named_with_its_reason(name, words):
+    with pytest.raises(errors.UsageError, match=words):
+        score.score(goals.parse(f"tests.test_tuning:{name}:threshold=1"), CALLS, REFERENCE, ANSWERS)
+
+
+def test_answers_that_are_no_numbers_are_counted():
+    bad = [{"probabilities": ANSWERS[0]["probabilities"] * np.nan}, ANSWERS[1]]
+    assert score.score(goals.parse("snr_db:threshold=1"), CALLS, REFERENCE, bad).nonfinite == 4
+    assert score.score(goals.parse("snr_db:threshold=1"), CALLS, bad, bad).nonfinite == 0
+
+
+# Settings.
+
+
+def test_flags_of_settings_read_back_as_the_settings():
+    settings = Settings(precision_mode="INT8", minimum_segment_size=7, shapes="image:1x8x8x1,8x8x8x1", use_dynamic_shape=False, keep_native_ops=("Cumsum", "Softmax"),
+                        high_precision_nodes=space.with_high(Settings(precision_mode="INT8"), ["a/b.c", "a-d"]).high_precision_nodes)
+    values, _ = _flags.parse("convert", convert_command, space.flag_lines(settings))
+    assert convert_command.read_settings(values) == settings
+
+
+@pytest.mark.parametrize("shapes, expected", [("image:1x8x8x1,8x8x8x1", ("Range", "implicit")), ("image:8x8x8x1", ("implicit",)),
+                                              ("image:min=1x8x8x1,opt=4x8x8x1,max=8x8x8x1", ("Range", "implicit")), ("ids:1x64,8x128", ("Range",))])
+def test_strategies_are_those_that_can_serve_the_shapes(shapes, expected):
+    from tftrt_tools.savedmodel import shapes as grammar
+
+    parsed = grammar.parse(shapes)
+    calls = {"s": [{key[1]: shape for key in parsed for shape in [parsed[key][number]]} for number in range(len(next(iter(parsed.values()))))]}
+    assert space.strategies(Settings(shapes=shapes), calls) == expected
+
+
+def test_segment_sizes_are_those_that_make_other_segments_and_leave_an_engine():
+    rows = (SizeResult(1, 2, 3, 20, 1.0, 2), SizeResult(3, 5, 2, 18, 0.9, 5), SizeResult(6, 9, 1, 12, 0.6, 12), SizeResult(10, None, 0, 0, 0.0, None))
+    plan = Plan("model", ("serve",), Settings(), "2.14.1", (SignaturePlan("s", (), sizes=rows),))
+    assert space.sizes(plan, 3) == (6, 1) and space.sizes(plan, 4) == (6, 1) and space.sizes(plan, 8) == (3, 1)
+
+
+def test_nodes_are_ranked_by_the_harm_that_they_do_alone():
+    def signature(**noises):
+        nodes = tuple(Node(name, "Conv2D", "e", (Effect("y", noise, None, 0), Effect("z", 0.0, None, 0))) for name, noise in noises.items())
+        return SignatureHarm("s", 8, nodes, (), (), (), 0, 100.0)
+
+    assert ranking.names([signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]) == ["d", "a", "b"]
+
+
+# The journal.
+
+MEASURED = Measured(math.inf, {CALL: Latency(1.0, 0.1, 30)}, 2.0, 1, 1000, 1, 0.5, 3.0)
+
+
+def test_trials_are_kept_and_found_again(tmp_path):
+    first = journal.Journal(tmp_path / "work")
+    key = journal.key(settings=BASE.to_dict(), model="sha256:0")
+    assert first.get(key) is None
+    assert first.put(key, BASE, MEASURED).name == "trial-0001.json"
+    again = journal.Journal(tmp_path / "work")
+    assert again.get(key) == MEASURED and again.get(journal.key(settings=BASE.to_dict(), model="sha256:1")) is None
+    assert again.put("other", BASE, Measured(failure="no")).name == "trial-0002.json"
+    json.loads((tmp_path / "work/trial-0001.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_what_is_expensive_is_made_once(tmp_path):
+    made = []
+    for _ in range(2):
+        assert journal.Journal(tmp_path).fact("original", "sha256:12", lambda: made.append(1) or 0.5) == 0.5
+    assert made == [1]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 1, "key": "k", "measured": {}}'])
+def test_a_damaged_trial_is_named(tmp_path, text):
+    (tmp_path / "trial-0003.json").write_text(text)
+    with pytest.raises(errors.TftrtError, match="trial-0003.json is damaged"):
+        journal.Journal(tmp_path)
+
+
+# The result.
+
+
+def tuning(model=None, winner=True, goal=TOP1):
+    found = (model or Synthetic([0.03, 0.01, 0.001], [0.1, 0.1, 0.1], sizes={10: 0.9})).search(goal=goal)
+    assert bool(found.winner) == winner
+    return Tuning("/models/digits", goal, 0.98, (CALL,), CALL, {CALL: Latency(9.0, 0.1, 60)}, found.trials, found.winner, found.best, found.ended,
+                  found.notes, "GPU", "8.5.3", {"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""})
+
+
+def test_the_plot_names_every_trial_the_goal_and_the_winner(tmp_path):
+    done = tuning()
+    text = html.tuning_plot(done)
+    xml.etree.ElementTree.fromstring(text)
+    assert text.count("size 10") >= 1 and "goal: top1 ≥ 0.97" in text and "winner" in text
+    html.write_tuning(done, tmp_path / "tuning.html")
+    page = (tmp_path / "tuning.html").read_text()
+    assert "times as fast as TensorFlow" in page and page.count("<tr") == len(done.trials) + 2
+
+
+def test_a_result_without_a_winner_can_be_shown_and_is_plain_json(tmp_path):
+    done = tuning(Synthetic([0.1], [0.1], speeds={"FP32": 0.02, "FP16": 0.03}), winner=False, goal=Goal("top1", "threshold", 0.99, True))
+    html.write_tuning(done, tmp_path / "tuning.html")
+    assert "no conversion keeps the goal" in (tmp_path / "tuning.html").read_text()
+    said = json.loads(json.dumps(done.to_dict()), parse_constant=pytest.fail)
+    assert said["winner"] is None and said["best"] and len(said["trials"]) == len(done.trials)
+
+
+# The command, on a machine without a GPU.
+
+NEEDED = ("--data=data.npz", "--accuracy=top1:threshold=0.9", "--shapes=image:8x8x8x1")
+
+
+@pytest.mark.parametrize("flags, words", [
+    (NEEDED[1:], "--data is missing"), (NEEDED[:2], "--shapes is missing"), ((NEEDED[0], NEEDED[2]), "--accuracy is missing"),
+    ((*NEEDED, "--precisions=FP8"), "FP8 is no precision"), ((*NEEDED, "--precisions=INT8"), "INT8 needs ranges"),
+    ((*NEEDED, "--calibration_table=a", "--calibration_data=b"), "exclude each other"), ((*NEEDED, "--max_trials=0"), "max_trials"),
+    ((*NEEDED, "--precision_mode=FP16"), "precision_mode")])
+def test_wrong_flags_are_told_at_once(flags, words):
+    with pytest.raises(errors.UsageError, match=words):
+        values, positional = _flags.parse("tune", tune_command, ["model", *flags])
+        tune_command.run(values, positional)
+
+
+def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(tftrt, zoo_model, tmp_path):
+    np.savez(tmp_path / "data.npz", image=np.zeros((8, 8, 8, 1), "float32"))
+    done = tftrt("tune", zoo_model("digits_cnn"), *NEEDED, cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert_clear(done, 1, "tune measures speed, and engines cannot be built here")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]

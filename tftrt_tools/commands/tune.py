@@ -1,0 +1,216 @@
+"""usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
+
+Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, INT8 or FP16 with the most
+harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for fallbacks, scored on all of
+--data against the original, and timed. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
+
+goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
+`tftrt verify` (top1 is the accuracy where --labels are given, else the agreement with the original), or module:function, called as
+function(outputs, labels, reference) with {name: array}, returning a number of which higher is better.
+
+Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal.
+
+examples:
+  tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
+      --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
+  tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
+"""
+
+import math
+import pathlib
+
+from absl import flags
+
+from tftrt_tools import errors, progress, whole_file
+from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.conversion.settings import PRECISIONS, Settings, checked
+
+# Flags of `tftrt convert` that mean here what they mean there; the others are searched, or make no sense in a search.
+_CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
+                  "keep_native_nodes", "calibrator", "calibration_method", "calibration_percentile")
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("data", "", "rows to score: .npz (arrays named like inputs, or SIGNATURE/INPUT) or .npy (a signature's only input)",
+                        **text)
+    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data, or what your metric takes", **text)
+    flags.DEFINE_string("accuracy", "", "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
+                        **text)
+    flags.DEFINE_string("metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text)
+    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that the goal speaks of; by default the classes for top1, else the worst "
+                        "output", **text)
+    flags.DEFINE_string("shapes", "", "shapes to build for and to time, as in `tftrt convert`", **text)
+    flags.DEFINE_string("objective_shape", "", "the one of --shapes whose latency is minimized, by default the last", **text)
+    flags.DEFINE_integer("batch_size", 0, "rows of a call with --data, one of the batch sizes in --shapes; by default the largest, smaller "
+                         "ones for the rest", lower_bound=0, **text)
+    flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
+    flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
+    flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
+    flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
+    flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
+    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
+    flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("plot", None, "write the plot of latency against accuracy to this file (SVG)", **text)
+    flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+    _calibration_flags.define(values)
+    convert_command.define_cache(values)
+    scratch = flags.FlagValues()
+    convert_command.define_settings(scratch)
+    convert_command.define_calibrator(scratch)
+    for name in _CONVERT_FLAGS:
+        flags.DEFINE_flag(scratch[name], values)
+
+
+def run(values, positional):
+    """Tune. Returns: the exit code."""
+    model = _flags.one_argument("tune", positional, "MODEL")
+    settings = _settings(values)
+    options = _options(values, model)
+    if values.output_saved_model_dir:
+        from tftrt_tools.savedmodel import staging
+
+        staging.check_target(values.output_saved_model_dir, values.overwrite, [model])
+    from tftrt_tools.tuning import tune
+
+    with progress.on_terminal():
+        found = tune.tune(model, settings, options)
+    done = found.tuning
+    _print(done, values.json)
+    _output.write_json(done, values.json)
+    whole_file.write_text(pathlib.Path(options.work_dir) / "tuning.json", _json(done))
+    _reports(done, values)
+    if not done.winner:
+        raise _none_keeps(done)
+    if values.output_flagfile:
+        whole_file.write_text(values.output_flagfile, tune.flag_file(model, found))
+    if values.output_saved_model_dir:
+        _write_winner(model, found, values, options)
+    return errors.EXIT_DONE
+
+
+def _settings(values):
+    """Settings of everything that is not searched."""
+    given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes")}
+    return checked(Settings(**{name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}))
+
+
+def _options(values, model):
+    from tftrt_tools.tuning import goal
+    from tftrt_tools.tuning.search import Budget
+    from tftrt_tools.tuning.tune import Options
+
+    for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
+        if not values[name].value:
+            raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
+    precisions = tuple(one.strip().upper() for one in values.precisions if one.strip())
+    unknown = [one for one in precisions if one not in PRECISIONS]
+    if unknown or not precisions:
+        raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
+    calibration, warnings = _calibration(values), ()
+    if "INT8" in precisions and not calibration and not values.calibration_table:
+        if not values["precisions"].using_default_value:
+            raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
+                                    "give one of them, or leave INT8 out of --precisions")
+        precisions = tuple(one for one in precisions if one != "INT8")
+        warnings = ("INT8 was not tried: neither --calibration_data nor --calibration_table is given",)
+    return Options(
+        data=values.data, goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
+        work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
+        objective_shape=values.objective_shape, precisions=precisions, budget=Budget(values.max_trials, values.max_minutes),
+        calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
+        cache=convert_command.read_cache(values),
+        retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)
+
+
+def _calibration(values):
+    given = bool(values.calibration_data or values.calibrate_on_random_data)
+    if given and values.calibration_table:
+        raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
+    return _calibration_flags.read(values) if given else None
+
+
+def _json(done):
+    import json
+
+    return json.dumps(done.to_dict(), indent=2) + "\n"
+
+
+def _reports(done, values):
+    from tftrt_tools.report import html
+
+    if values.plot:
+        whole_file.write_text(values.plot, html.tuning_plot(done))
+    if values.html:
+        html.write_tuning(done, values.html)
+
+
+def _none_keeps(done):
+    if done.best is None:
+        first = done.trials[0].measured.failure if done.trials else done.ended
+        return errors.CheckFailed(f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log")
+    from tftrt_tools.tuning import space
+
+    best = space.text(done.best.settings, done.best.high)
+    return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({best}) with "
+                              f"{_value(done.best.measured.accuracy)}",
+                              f"the search ended: {done.ended}; the notes above say what was left out")
+
+
+def _write_winner(model, found, values, options):
+    from tftrt_tools.conversion import pipeline
+    from tftrt_tools.tuning import tune
+
+    with progress.on_terminal():
+        made = pipeline.convert(pipeline.Source(model), values.output_saved_model_dir, tune.settings_of(found), values.overwrite,
+                                flag_file=tune.flag_file(model, found), cache=options.cache)
+    _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
+
+
+def _print(done, json_path):
+    from tftrt_tools.tuning import space
+
+    console = _output.console(json_path)
+    rows = [(one.number, space.text(one.settings, one.high), *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
+             "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
+             f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
+    rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
+    timed = [f">{call}, ms" for call in done.calls]
+    columns = [">trial", "settings", *timed, f">{done.goal.metric}", "goal kept", ">build s", ">engines MB", ""]
+    console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
+    for one in done.trials:
+        if one.measured.failure:
+            console.print(f"  trial {one.number} failed: {one.measured.failure}", markup=False, soft_wrap=True)
+    for text in (*done.notes, *(f"warning: {one}" for one in done.warnings)):
+        console.print(f"  {text}", markup=False, soft_wrap=True)
+    console.print(f"± is the median absolute deviation; the search ended: {done.ended}", markup=False)
+    if done.winner:
+        console.print(_winner_text(done), markup=False, soft_wrap=True)
+
+
+def _winner_text(done):
+    from tftrt_tools.tuning import space
+
+    mine = done.winner.latency(done.objective).ms
+    text = f"winner: trial {done.winner.number}, {space.text(done.winner.settings, done.winner.high)}: {mine:.3f} ms at {done.objective}, "
+    text += f"{done.native[done.objective].ms / mine:.2f} times as fast as TensorFlow"
+    fp16 = done.first("FP16")
+    if fp16 and fp16 != done.winner and fp16.latency(done.objective):
+        text += f", {fp16.latency(done.objective).ms / mine:.2f} times as fast as FP16"
+    high = f"\n  kept high: {', '.join(done.winner.high)}" if done.winner.high else ""
+    return text + high
+
+
+def _latencies(found, calls):
+    return [f"{found[call].ms:.3f} ± {found[call].mad_ms:.3f}" if call in found else "" for call in calls]
+
+
+def _value(value):
+    if value is None:
+        return ""
+    return f"{value:.6g}" if math.isfinite(value) else str(value)

@@ -1,0 +1,127 @@
+"""The grammar of --accuracy: what a converted model has to keep.
+
+    top1:threshold=0.97            accuracy on --labels (without labels: agreement with the original) of at least 0.97
+    top1:max-degradation=0.01      at most 0.01 below the original's
+    top1:percent-max-degradation=1 at most 1 % of the original's below it
+    snr_db:threshold=30            a metric of `tftrt verify`, of the worst output
+    my_metrics:f1:threshold=0.9    a function metric(outputs, labels, reference) -> float of your own
+
+The words are those of Olive's and Triton Model Navigator's goals.
+"""
+
+import dataclasses
+import math
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import thresholds
+
+KINDS = ("threshold", "max-degradation", "percent-max-degradation")
+DIRECTIONS = ("higher", "lower")
+_EXAMPLE = "write e.g. --accuracy=top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9"
+# What a metric against the original says of the original itself; inf and 0 have no parts.
+_OF_ORIGINAL = {"snr_db": math.inf, "cosine": 1.0, "top1": 1.0}
+# Two shares computed in a different order may differ in the last bits.
+_ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """metric: of thresholds.METRICS, or "module:function"; kind: of KINDS; value: the number given; higher: higher is better."""
+
+    metric: str
+    kind: str
+    value: float
+    higher: bool
+
+    @property
+    def is_function(self):
+        """Whether the metric is the user's own."""
+        return ":" in self.metric
+
+    def bound(self, original):
+        """What the metric must reach, or stay below, where the original has `original`. Raises: UsageError."""
+        if self.kind == "threshold":
+            return self.value
+        if not math.isfinite(original):
+            raise errors.UsageError(f"--accuracy: {self.metric} of the original is {original}, and nothing can be taken from that",
+                                    f"write {self.metric}:threshold=…")
+        if self.kind == "percent-max-degradation" and original == 0:
+            raise errors.UsageError(f"--accuracy: {self.metric} of the original is 0, and a percentage of that is nothing",
+                                    f"write {self.metric}:threshold=… or {self.metric}:max-degradation=…")
+        loss = self.value if self.kind == "max-degradation" else abs(original) * self.value / 100
+        return original - loss if self.higher else original + loss
+
+    def kept(self, value, original):
+        """Whether a model of `value` keeps the goal; NaN never does."""
+        bound = self.bound(original)
+        slack = _ROUNDING * max(1.0, abs(bound))
+        return value >= bound - slack if self.higher else value <= bound + slack
+
+    def merit(self, value):
+        """A number that is higher for a better model."""
+        return value if self.higher else -value
+
+    def text(self, original):
+        """For people: "top1 >= 0.975"."""
+        return f"{self.metric} {'>=' if self.higher else '<='} {self.bound(original):.6g}"
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**data)
+
+
+def parse(text, direction=""):
+    """Parse --accuracy. Args: direction: --metric_direction, "" where it was not given. Returns: Goal. Raises: UsageError."""
+    metric, colon, wanted = text.strip().rpartition(":")
+    kind, equals, number = wanted.partition("=")
+    metric, kind = metric.strip(), kind.strip().lower()
+    if not colon or not equals or not metric:
+        raise errors.UsageError(f"--accuracy={text} is no goal", _EXAMPLE)
+    if kind not in KINDS:
+        raise errors.UsageError(f"--accuracy: {kind!r} is no kind of goal", f"use one of {', '.join(KINDS)}; {_EXAMPLE}")
+    value = _number(number)
+    if value is None or kind != "threshold" and value < 0:
+        raise errors.UsageError(f"--accuracy: {number.strip()!r} is no {'number' if value is None else 'loss: it is negative'}", _EXAMPLE)
+    higher = _higher(metric, direction)
+    _check(metric, kind, value)
+    return Goal(metric, kind, value, higher)
+
+
+def _number(text):
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _higher(metric, direction):
+    if direction and direction not in DIRECTIONS:
+        raise errors.UsageError(f"--metric_direction={direction} is unknown", "use " + " or ".join(DIRECTIONS))
+    if ":" in metric:
+        module, _, function = metric.partition(":")
+        if not module or not function or ":" in function:
+            raise errors.UsageError(f"--accuracy: {metric!r} is no module:function", _EXAMPLE)
+        return direction != "lower"
+    if metric not in thresholds.METRICS:
+        raise errors.UsageError(f"--accuracy: no metric {metric!r}", f"metrics: {', '.join(thresholds.METRICS)}, or module:function")
+    if direction:
+        raise errors.UsageError(f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out")
+    return thresholds.METRICS[metric] == ">="
+
+
+def _check(metric, kind, value):
+    if ":" in metric:
+        return
+    if metric in ("top1", "cosine", "mismatches") and kind != "percent-max-degradation" and value > 1:
+        raise errors.UsageError(f"--accuracy: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
+    if kind == "threshold":
+        return
+    own = _OF_ORIGINAL.get(metric, 0.0)
+    if math.isinf(own) or own == 0 and kind == "percent-max-degradation":
+        shown = "infinite" if math.isinf(own) else "0"
+        raise errors.UsageError(f"--accuracy: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
+                                f"write {metric}:threshold=…")

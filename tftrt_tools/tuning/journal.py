@@ -1,0 +1,71 @@
+"""The trials of a work folder, one JSON file each, written whole: what is done need not be done again after an interruption."""
+
+import hashlib
+import json
+import pathlib
+import re
+
+from tftrt_tools import errors, whole_file
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.tuning.result import Measured
+
+_NAME = re.compile(r"trial-([0-9]{4,})\.json")
+
+
+def key(**facts):
+    """A digest of everything that a measurement depends on (JSON values). Returns: "sha256:…"."""
+    return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class Journal:
+    """Opened on a folder, which it makes."""
+
+    def __init__(self, folder):
+        """Raises: TftrtError where a trial there is damaged or of a newer version, OSError."""
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._measured, self._last = {}, 0
+        for path in sorted(self.folder.iterdir()):
+            match = _NAME.fullmatch(path.name)
+            if match:
+                self._last = max(self._last, int(match[1]))
+                document = _read(path)
+                self._measured[document["key"]] = document["measured"]
+
+    def get(self, wanted):
+        """The Measured of a key, or None."""
+        found = self._measured.get(wanted)
+        return found and Measured.from_dict(found)
+
+    def put(self, wanted, settings, measured):
+        """Keep a trial. Args: settings: conversion.settings.Settings, for people. Returns: the file."""
+        self._last += 1
+        path = self.folder / f"trial-{self._last:04d}.json"
+        document = {"kind": "trial", "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted,
+                    "settings": settings.to_dict(), "measured": measured.to_dict()}
+        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
+        self._measured[wanted] = document["measured"]
+        return path
+
+    def fact(self, name, wanted, make):
+        """A JSON value that is expensive to make: read from NAME-<digest>.json, or made by `make()` and kept there."""
+        path = self.folder / f"{name}-{wanted.removeprefix('sha256:')[:16]}.json"
+        if path.is_file():
+            return _read(path)["value"]
+        value = make()
+        document = {"kind": name, "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted, "value": value}
+        whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
+        return value
+
+
+def _read(path):
+    try:
+        document = json.loads(path.read_text())
+        if document["schema_version"] > passport.SCHEMA_VERSION:
+            raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
+        if "value" in document:
+            return document
+        Measured.from_dict(document["measured"])
+        return {"key": str(document["key"]), "measured": document["measured"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise errors.TftrtError(f"{path} is damaged: {error}", "remove it: its trial is then done again") from None

@@ -1,0 +1,191 @@
+"""What a trial does in its process: convert, load, watch the engines, answer the data, take the time.
+
+The process lives through many trials: TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
+"""
+
+import gc
+import pathlib
+import statistics
+import tempfile
+import time
+
+import tensorflow as tf
+
+from tftrt_tools import native_log, progress
+from tftrt_tools.conversion import convert
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.execution import inputs, run, trace
+from tftrt_tools.execution.timing import WARM_UP_CALLS
+from tftrt_tools.savedmodel import loading
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.tuning import score
+from tftrt_tools.tuning.goal import Goal
+from tftrt_tools.tuning.result import Latency, Measured
+
+_SECONDS = 0.5
+_LEAST_CALLS = 30
+
+
+def job(request):
+    """Do request["do"]: "score", "native", "calibrate" or "trial"; the functions of these names say what they take and return."""
+    try:
+        return {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial}[request["do"]](request)
+    finally:
+        # A model that is still referenced by a cycle would keep its engines in GPU memory during the next trial.
+        gc.collect()
+
+
+def score_original(request):
+    """Args: request: {"scoring": see _score}. Returns: the goal's metric of the original's own answers."""
+    return _score(request["scoring"], [run.load(one["reference"]) for one in request["scoring"]["calls"]]).value
+
+
+def native(request):
+    """Args: request: {"model", "tags", "timed": see _latencies}. Returns: {call: Latency dict} of the original in TensorFlow."""
+    progress.say("timing the original")
+    model = loading.load(request["model"], tuple(request["tags"]))
+    return {call: one.to_dict() for call, one in _latencies(model, request["timed"]).items()}
+
+
+def calibrate(request):
+    """Args: request: {"convert": a request of conversion.convert:job without output and shapes}.
+
+    Returns: {"tables": EngineTable dicts, "data": DataRecord dicts, "versions"}.
+    """
+    answer = convert.job(request["convert"])
+    return {name: answer[name] for name in ("tables", "data", "versions")}
+
+
+def trial(request):
+    """Convert and measure.
+
+    Args: request: {"convert": a request of conversion.convert:job without "output", "folder": for the model meanwhile, "tags", "timed",
+      "scoring"}.
+
+    Returns: Measured.to_dict() without seconds; what makes the model unusable is its failure. Raises: UsageError, TftrtError.
+    """
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
+        stage = pathlib.Path(folder) / "model"
+        stage.mkdir()
+        made = convert.job({**request["convert"], "output": str(stage)})
+        results = [SignatureResult.from_dict(one) for one in made["signatures"]]
+        facts = _facts(results)
+        if not facts["engines"]:
+            return Measured(**facts, failure="no segment is worth an engine").to_dict()
+        return _measured(loading.load(stage, tuple(request["tags"])), request, facts).to_dict()
+
+
+def _facts(results):
+    built = [engine for one in results for engine in one.built]
+    counts = [one.compute_ops for one in results]
+    total = sum(whole for _, whole in counts)
+    return {"engines": sum(len(one.engines) for one in results), "coverage": sum(inside for inside, _ in counts) / total if total else 0.0,
+            "build_seconds": sum(_op_seconds(one.built) for one in results), "cached": sum(one.cached for one in built),
+            "engine_bytes": sum(one.bytes for one in built)}
+
+
+def _op_seconds(built):
+    """Engines of one engine op say the time of all of them."""
+    return sum({one.name: one.seconds or 0.0 for one in built}.values())
+
+
+def _measured(model, request, facts):
+    problem = _fallback(model, request["timed"])
+    if problem:
+        return Measured(**facts, failure=problem)
+    answers = _answers(model, request["scoring"]["calls"])
+    if isinstance(answers, str):
+        return Measured(**facts, failure=answers)
+    found = _score(request["scoring"], answers)
+    if found.nonfinite:
+        return Measured(**facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none")
+    return Measured(**facts, accuracy=found.value, latencies=_latencies(model, request["timed"]))
+
+
+def _score(scoring, answers):
+    """Args: scoring: {"goal": Goal dict, "output", "labels": path or "", "calls": [{"signature", "inputs", "reference"}], .npz paths}."""
+    labels = None
+    if scoring["labels"]:
+        from tftrt_tools.execution import arrays
+
+        labels = next(iter(arrays.load(scoring["labels"]).values()))
+    calls = scoring["calls"]
+    return score.score(Goal.from_dict(scoring["goal"]), [one["signature"] for one in calls], [run.load(one["reference"]) for one in calls],
+                       answers, labels, scoring["output"])
+
+
+def _feeds(timed):
+    """Args: timed: [{"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts]}]. Yields: (one of them, feed)."""
+    for one in timed:
+        shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
+        arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
+        yield one, {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
+
+
+def _fallback(model, timed):
+    """What did not run in a saved engine at the declared shapes, in words, or ""."""
+    for one, feed in _feeds(timed):
+        _, problem = _watched(model.root.signatures[one["signature"]], feed, one["call"])
+        if problem:
+            return problem
+    return ""
+
+
+def _watched(function, feed, text):
+    """Call under the profiler. Returns: ({output: array}, what did not run in a saved engine, or "")."""
+    with native_log.captured() as log:
+        answer, counts = trace.profiled(lambda: _call(function, feed))
+    seen = trace.combine(counts, log[0])
+    reason = f" ({seen.reasons[0]})" if seen.reasons else ""
+    for kind, said in (("fallback", "engine ops ran in TensorFlow"), ("build", "engines were built inside the call"),
+                       ("calibration", "engine ops are still in calibration mode")):
+        if getattr(seen, kind):
+            return answer, f"{sum(getattr(seen, kind).values())} {said} at {text}{reason}"
+    return answer, "" if seen.engine else f"no engine ran at {text}"
+
+
+def _call(function, feed):
+    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
+
+
+def _answers(model, calls):
+    """The answers to the data, or what did not run in an engine; each shape is watched once."""
+    answers, watched = [], set()
+    for number, one in enumerate(calls):
+        progress.say("answering the data", number, len(calls))
+        arrays = run.load(one["inputs"])
+        feed = {name: tf.constant(array.astype(object) if array.dtype.kind in "SU" else array) for name, array in arrays.items()}
+        call = run.Call(one["signature"], arrays)
+        function = model.root.signatures[one["signature"]]
+        if call.text() in watched:
+            answers.append(_call(function, feed))
+            continue
+        watched.add(call.text())
+        answer, problem = _watched(function, feed, call.text())
+        if problem:
+            return problem
+        answers.append(answer)
+    return answers
+
+
+def _latencies(model, timed):
+    found = {}
+    for number, (one, feed) in enumerate(_feeds(timed)):
+        progress.say(f"timing {one['call']}", number, len(timed))
+        found[one["call"]] = _latency(model.root.signatures[one["signature"]], feed)
+    return found
+
+
+def _latency(function, feed):
+    """Latency of one call at a time, input on the device, answer to the host."""
+    for _ in range(WARM_UP_CALLS):
+        _call(function, feed)
+    seconds, start = [], time.perf_counter()
+    while len(seconds) < _LEAST_CALLS or time.perf_counter() - start < _SECONDS:
+        begin = time.perf_counter()
+        _call(function, feed)
+        seconds.append(time.perf_counter() - begin)
+    median = statistics.median(seconds)
+    spread = statistics.median(abs(one - median) for one in seconds)
+    return Latency(1e3 * median, 1e3 * spread, len(seconds))
+

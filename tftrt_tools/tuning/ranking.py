@@ -1,0 +1,51 @@
+"""Which nodes to keep high first: those that do the most harm alone where rounding is simulated, as `tftrt sensitivity` does it."""
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.accuracy import harm
+from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning.trial import ENV
+
+# The simulation runs all rows once for each node; the order of the nodes settles long before all rows are seen.
+ROWS = 256
+
+
+class Ranking:
+    """A function Settings -> node names, the most harmful first; kept in the journal's folder."""
+
+    def __init__(self, task, journal, trials):
+        """Args: task: trial.Task; journal: journal.Journal; trials: trial.Trials, which has the INT8 tables."""
+        self._task, self._journal, self._trials = task, journal, trials
+
+    def __call__(self, settings):
+        """Raises: TftrtError where nothing can be simulated."""
+        table = self._trials.calibration(settings)
+        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": self._calls(), "nodes": "",
+                   "int8": {"options": None, "given": table.to_dict() if table else None}}
+        key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in table.engines] if table else [],
+                                 **self._task.facts)
+        return self._journal.fact("ranking", key, lambda: _simulated(request))
+
+    def _calls(self):
+        """{signature: .npz paths} of the first rows of the data."""
+        found, rows = {}, {}
+        for one in self._task.scoring["calls"]:
+            if rows.setdefault(one["signature"], 0) < ROWS:
+                found.setdefault(one["signature"], []).append(one["inputs"])
+                rows[one["signature"]] += one["rows"]
+        return found
+
+
+def _simulated(request):
+    progress.say("ranking the nodes")
+    try:
+        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=ENV).result
+    except errors.UsageError as error:
+        # What the simulation refuses is no mistake in the command's flags.
+        raise errors.TftrtError(error.cause, error.mend) from None
+    return names([harm.SignatureHarm.from_dict(one) for one in answer["signatures"]])
+
+
+def names(signatures):
+    """Names of the nodes of several harm.SignatureHarm that do any harm, the most harmful first."""
+    nodes = sorted((node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise)
+    return list(dict.fromkeys(node.name for node in nodes))

@@ -1,0 +1,174 @@
+"""The order of the trials. What a trial costs is the caller's: `search` gets a function Settings -> Measured.
+
+1. The precisions plain: FP32, FP16, INT8.
+2. FP16, where it misses the goal: the most harmful nodes in FP32, 1, 2, 4, 8, … of them until the goal is kept, then bisection to the
+   fewest. The same for INT8, whose nodes then run in FP16 or FP32. More nodes kept high are taken to be slower and nearer to the original,
+   so a precision is left as soon as it is no faster than a model that keeps the goal.
+3. For the best so far: other minimum segment sizes.
+4. For the best so far: other profile strategies.
+
+The best is the fastest that keeps the goal. Among those that cannot be told from it by their latency: the most accurate, then the one
+with fewer nodes kept high, then the faster one.
+"""
+
+import dataclasses
+import math
+
+from tftrt_tools import errors
+from tftrt_tools.tuning import space as space_module
+from tftrt_tools.tuning.result import Trial
+
+# Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
+DRIFT = 0.02
+_ERRORS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """trials: at most so many; minutes: no trial begins after so much time in trials."""
+
+    trials: int = 12
+    minutes: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """trials: in order; winner: the Trial to take, None where none keeps the goal; best: then the one nearest to it; ended: why the search
+    ended; notes: its decisions in words."""
+
+    trials: tuple
+    winner: Trial | None
+    best: Trial | None
+    ended: str
+    notes: tuple
+
+
+class _Spent(Exception):
+    """The budget ends the search."""
+
+
+def search(evaluate, space, objective, goal, original, rank, budget=None, drift=DRIFT):
+    """Find the fastest settings that keep the goal.
+
+    Args:
+      evaluate: function Settings -> Measured. space: Space.
+      objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
+      rank: function Settings -> node names, the most harmful first; called at most once a precision.
+      budget: Budget. drift: share by which latencies may differ and still count as equal.
+
+    Returns: Outcome.
+    """
+    return _Search(evaluate, space, objective, goal, original, rank, budget or Budget(), drift).run()
+
+
+def choose(trials, objective, goal, drift=DRIFT):
+    """The best of the Trials that keep the goal, or None."""
+    kept = [one for one in trials if one.kept]
+    if not kept:
+        return None
+    fastest = min(kept, key=lambda one: one.latency(objective).ms)
+    equal = [one for one in kept if tied(one.latency(objective), fastest.latency(objective), drift)]
+    return min(equal, key=lambda one: (-goal.merit(one.measured.accuracy), len(one.high), one.latency(objective).ms, one.number))
+
+
+def tied(one, other, drift=DRIFT):
+    """Whether two Latencies cannot be told apart: their medians differ by less than the drift, or than three standard errors."""
+    noise = _ERRORS * math.hypot(one.error_ms, other.error_ms)
+    return abs(one.ms - other.ms) <= max(drift * min(one.ms, other.ms), noise)
+
+
+class _Search:
+    def __init__(self, evaluate, space, objective, goal, original, rank, budget, drift):
+        self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
+        self._rank, self._budget, self._drift = rank, budget, drift
+        self._trials, self._seen, self._notes = [], {}, []
+
+    def run(self):
+        ended = "everything was tried"
+        try:
+            for precision in self._space.precisions:
+                self._trial(space_module.with_precision(self._space.base, precision))
+            for precision in ("FP16", "INT8"):
+                self._keep_high(precision)
+            self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
+            self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
+        except _Spent as spent:
+            ended = str(spent)
+        winner = self._best()
+        return Outcome(tuple(self._trials), winner, None if winner else self._nearest(), ended, tuple(self._notes))
+
+    def _trial(self, settings, high=()):
+        if settings in self._seen:
+            return self._seen[settings]
+        if len(self._trials) >= self._budget.trials:
+            raise _Spent(f"--max_trials={self._budget.trials} are done")
+        if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
+            raise _Spent(f"--max_minutes={self._budget.minutes:g} are over")
+        measured = self._evaluate(settings)
+        kept = not measured.failure and self._goal.kept(measured.accuracy, self._original)
+        one = Trial(len(self._trials) + 1, settings, tuple(high), measured, kept)
+        self._trials.append(one)
+        self._seen[settings] = one
+        return one
+
+    def _best(self):
+        return choose(self._trials, self._objective, self._goal, self._drift)
+
+    def _nearest(self):
+        """The most accurate trial that gave a model; NaN counts as the worst."""
+        usable = [one for one in self._trials if not one.measured.failure]
+        return max(usable, key=lambda one: (not math.isnan(one.measured.accuracy), self._goal.merit(one.measured.accuracy)), default=None)
+
+    def _worth(self, one):
+        """Whether something a little slower than `one` could still be the fastest that keeps the goal."""
+        best = min((other.latency(self._objective).ms for other in self._trials if other.kept), default=math.inf)
+        return one.measured.failure or one.latency(self._objective).ms < best
+
+    def _keep_high(self, precision):
+        plain = self._seen.get(space_module.with_precision(self._space.base, precision))
+        if plain is None or plain.kept or plain.measured.failure:
+            return
+        if not self._worth(plain):
+            self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept high")
+            return
+        try:
+            ranked = self._rank(plain.settings)
+        except errors.TftrtError as error:
+            self._notes.append(f"{precision} misses the goal, and its nodes could not be ranked: {error.cause}")
+            return
+        if not ranked:
+            self._notes.append(f"{precision} misses the goal, and no node was found that could be kept high")
+            return
+        self._fewest(plain, ranked)
+
+    def _fewest(self, plain, ranked):
+        """Double the number of nodes kept high until the goal is kept, then bisect to the fewest."""
+        misses, keeps, count = 0, None, 1
+        while keeps is None:
+            one = self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count])
+            if one.kept:
+                keeps = count
+            elif not self._worth(one):
+                self._notes.append(f"{plain.settings.precision_mode} with {count} nodes kept high misses the goal and is no faster than "
+                                   "what keeps it: more were not tried")
+                return
+            elif count == len(ranked):
+                self._notes.append(f"{plain.settings.precision_mode} misses the goal even with all {count} ranked nodes kept high")
+                return
+            else:
+                misses, count = count, min(2 * count, len(ranked))
+        while keeps - misses > 1:
+            count = (keeps + misses) // 2
+            if self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count]).kept:
+                keeps = count
+            else:
+                misses = count
+
+    def _vary(self, what, values, change):
+        best = self._best()
+        if best is None:
+            if values:
+                self._notes.append(f"other {what} were not tried: no trial keeps the goal")
+            return
+        for value in values:
+            self._trial(change(best.settings, value), best.high)

@@ -1,0 +1,139 @@
+"""Trials from the command's side: a worker that outlives them, the journal that keeps them, the INT8 tables that they share."""
+
+import contextlib
+import dataclasses
+import time
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration import merge
+from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning import space
+from tftrt_tools.tuning.result import Measured
+
+# What decides the segments, and so which table an engine needs; nodes kept high only leave entries out.
+_OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
+                "calibration_method", "calibration_percentile", "allow_quantization_changes")
+# Only the log of the segmenter is read here. The engine op's would be written in every call, while the time is taken.
+ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What is the same in all trials. model: SavedModel; timed, scoring: as measure.job takes them; data: DataOptions of the calibration,
+    or None; table: Calibration to use in place of data, or None; cache: of the engine cache, or None; facts: what measurements depend on
+    besides the settings (model, data, machine), for the journal; data_facts: the same for calibration."""
+
+    model: str
+    timed: tuple
+    scoring: dict
+    data: object = None
+    table: Calibration | None = None
+    cache: dict | None = None
+    facts: dict = dataclasses.field(default_factory=dict)
+    data_facts: dict = dataclasses.field(default_factory=dict)
+
+    def convert_request(self, settings, table=None, data=None):
+        """A request of conversion.convert:job, less "output"."""
+        int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
+        return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache}
+
+
+class Trials:
+    """Measures settings; a context that ends the worker."""
+
+    def __init__(self, task, journal, log_file=None, retry_failed=False):
+        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again."""
+        self._task, self._journal, self._log_file, self._retry_failed = task, journal, log_file, retry_failed
+        self._stack, self._worker, self._started = contextlib.ExitStack(), None, 0
+        self.reused = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return self._stack.__exit__(*raised)
+
+    def ask(self, request):
+        """Call measure.job in the worker, which is started where none lives. Raises: as child.Worker.call."""
+        if self._worker is None or not self._worker.alive:
+            self._stack.close()
+            self._started += 1
+            log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
+            self._worker = self._stack.enter_context(child.worker("tftrt_tools.tuning.measure:job", ENV, log_file))
+        return self._worker.call(request).result
+
+    def __call__(self, settings):
+        """Measure one conversion, or take what the journal has. Returns: Measured; a conversion that fails is a Measured too."""
+        start = time.monotonic()
+        progress.say("trial: " + space.text(settings))
+        failure, table = "", None
+        try:
+            table = self.calibration(settings)
+        except errors.Interrupted:
+            raise
+        except errors.TftrtError as error:
+            failure = f"calibration failed: {error.cause}"
+        key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
+        found = self._journal.get(key)
+        if found and not (found.failure and self._retry_failed):
+            self.reused += 1
+            return found
+        measured = Measured(failure=failure) if failure else self._measured(settings, table)
+        measured = dataclasses.replace(measured, seconds=round(time.monotonic() - start, 2))
+        self._journal.put(key, settings, measured)
+        return measured
+
+    def _measured(self, settings, table):
+        task = self._task
+        request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
+                   "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
+        try:
+            return Measured.from_dict(self.ask(request))
+        except errors.Interrupted:
+            raise
+        except errors.TftrtError as error:
+            return Measured(failure=error.cause)
+        except child.ChildBug as bug:
+            # The other trials are worth more than this one's traceback, whose last line says what went wrong.
+            return Measured(failure="internal error: " + str(bug).strip().splitlines()[-1])
+
+    def calibration(self, settings):
+        """The Calibration for INT8 settings, made once for each choice of segments and kept in the journal's folder; None for others."""
+        task = self._task
+        if settings.precision_mode != "INT8":
+            return None
+        if task.table or not task.data:
+            return task.table
+        path = self.calibration_path(settings)
+        if path.is_file():
+            return calibration_file.read(path)
+        plain = dataclasses.replace(settings, shapes="", use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=None,
+                                    high_precision_nodes="")
+        progress.say("calibrating")
+        answer = self.ask({"do": "calibrate", "convert": {**task.convert_request(plain, data=task.data), "output": None}})
+        made = _calibration(answer, settings, task)
+        made.write(path)
+        return made
+
+    def calibration_path(self, settings):
+        """Where the Calibration of INT8 settings lies."""
+        plain = settings.to_dict()
+        key = journal_module.key(dynamic=settings.dynamic, **{name: plain[name] for name in _OF_SEGMENTS}, **self._task.data_facts)
+        return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
+
+
+def _calibration(answer, settings, task):
+    records = answer["data"]
+    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
+    # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
+    record = merge.combined(records) if len(records) > 1 else dict(*records)
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=answer["versions"]["tensorrt"],
+                       tensorflow=answer["versions"]["tensorflow"], model=task.model, model_digest=task.facts.get("model", ""),
+                       data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
+
+
+def _digest(table):
+    return "" if table is None else journal_module.key(engines=[one.to_dict() for one in table.engines])

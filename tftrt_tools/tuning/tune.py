@@ -1,0 +1,280 @@
+"""The whole of `tftrt tune`: check, prepare what all trials share, search, and make the winner."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import shutil
+
+import numpy as np
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools import stack as stack_room
+from tftrt_tools.accuracy import data as accuracy_data
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration import rows as row_module
+from tftrt_tools.conversion.plan import Plan
+from tftrt_tools.execution import arrays, run
+from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning import ranking
+from tftrt_tools.tuning import search as search_module
+from tftrt_tools.tuning import space as space_module
+from tftrt_tools.tuning.goal import Goal
+from tftrt_tools.tuning.result import Latency, Tuning
+from tftrt_tools.tuning.trial import ENV, Task, Trials
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """data: scoring data, path of an .npz or .npy; labels: path of an .npy or ""; output: "signature/output" that the goal speaks of, or
+    ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
+    declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
+    calibration_table: path or ""; cache: of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated
+    in the result."""
+
+    data: str
+    goal: Goal
+    work_dir: str
+    labels: str = ""
+    output: str = ""
+    batch_size: int = 0
+    objective_shape: str = ""
+    precisions: tuple = ("FP32", "FP16", "INT8")
+    budget: search_module.Budget = search_module.Budget()
+    calibration: object = None
+    calibration_table: str = ""
+    cache: dict | None = None
+    retry_failed: bool = False
+    log_file: str | None = None
+    warnings: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """tuning: Tuning; calibration: path of the calibration file that the winner (or the best) uses, or ""."""
+
+    tuning: Tuning
+    calibration: str
+
+
+def tune(model, settings, options):
+    """Search the fastest conversion of a SavedModel that keeps a goal.
+
+    Args: model: SavedModel directory. settings: Settings of what is not searched, with shapes. options: Options.
+
+    Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
+    """
+    files.check(model)
+    shape_grammar.parse(settings.shapes)
+    table = calibration_file.read(options.calibration_table) if options.calibration_table else None
+    given = arrays.load(options.data)
+    labels = _labels(options.labels)
+    gpu = _gpu()
+    journal = journal_module.Journal(options.work_dir)
+    prepared = _prepare(model, settings, options, given, labels, journal.folder)
+    data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
+    facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
+             "metric_digest": _metric_digest(options.goal), "output": options.output, "timed": [one["call"] for one in prepared.timed],
+             **gpu}
+    task = Task(str(pathlib.Path(model).absolute()), prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
+                data_facts)
+    with Trials(task, journal, options.log_file, options.retry_failed) as trials:
+        key = journal_module.key(**facts)
+        original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
+        options.goal.bound(original)
+        native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "tags": list(settings.tags),
+                                                                 "timed": list(prepared.timed)}))
+        base = dataclasses.replace(settings, precision_mode="FP32")
+        if "INT8" in options.precisions:
+            # Data that cannot be read is told now, not after the trials of the other precisions.
+            table = trials.calibration(space_module.with_precision(base, "INT8"))
+        sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
+        space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls))
+        outcome = search_module.search(trials, space, prepared.objective, options.goal, original,
+                                       ranking.Ranking(task, journal, trials), options.budget)
+        chosen = outcome.winner or outcome.best
+        calibration = _calibration_path(chosen, options, trials)
+    warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
+    done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
+                  {call: Latency(**one) for call, one in native.items()}, outcome.trials, outcome.winner, outcome.best, outcome.ended,
+                  outcome.notes, gpu["gpu"], gpu["tensorrt"], prepared.data, warnings)
+    return Found(done, calibration)
+
+
+def _gpu():
+    """{"gpu", "compute_capability", "driver", "tensorrt"} of this machine. Raises: TftrtError where engines cannot be built here."""
+    progress.say("looking for a GPU")
+    found = stack_room.diagnose(60)
+    able = found.can("build")
+    if not able.can:
+        raise errors.TftrtError(f"tune measures speed, and engines cannot be built here: {able.cause}",
+                                able.mend or "run it on the machine that the model is for; `tftrt doctor` says what is missing")
+    first = found.gpus[0] if found.gpus else None
+    return {"gpu": first.name if first else "unknown", "compute_capability": first.compute_capability if first else "",
+            "driver": found.driver or "", "tensorrt": found.tensorrt_loaded or found.tensorrt_linked or ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """What all trials share. digest: of the model; specs: {signature: [InputSpec]}; calls: {signature: [{input: shape}]}; timed, scoring:
+    as measure.job takes them; objective: text of the call that counts; data: for Tuning."""
+
+    digest: str
+    specs: dict
+    calls: dict
+    timed: tuple
+    scoring: dict
+    objective: str
+    data: dict
+    warnings: tuple
+
+
+def _prepare(model, settings, options, given, labels, folder):
+    described = describe.describe(model)[0]
+    if described.engines:
+        raise errors.UsageError(f"{model} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
+    names = signatures.chosen(list(described.inputs), settings.signature_keys)
+    specs = {name: described.inputs[name] for name in names}
+    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)
+    timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
+                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
+                  for name, listed in calls.items() for call in listed)
+    timed = tuple({one["call"]: one for one in timed}.values())
+    scored, dropped = _scored_calls(given, specs, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
+    rows = sum(map(_rows, scored))
+    digest, data_digest = files.digest(model), _data_digest(scored, labels)
+    scoring = _reference(model, digest, scored, data_digest, folder, options)
+    warnings = (f"{dropped} rows of the data were left out: no declared batch size fits them",) if dropped else ()
+    return _Prepared(digest, specs, calls, timed, scoring, _objective(options.objective_shape, specs, timed),
+                     {"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest}, warnings)
+
+
+def _scored_calls(given, specs, calls, ranged, batch_size):
+    """The data cut into calls that engines serve. Returns: ([run.Call], rows left out)."""
+    declared = {shape[0] for listed in calls.values() for call in listed for shape in call.values() if shape}
+    if batch_size and batch_size not in declared and not ranged:
+        raise errors.UsageError(f"--batch_size={batch_size} is not among --shapes, so no engine would answer the data",
+                                "declared batch sizes: " + ", ".join(map(str, sorted(declared))))
+    found, dropped = accuracy_data.calls_of_arrays(given, specs, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
+    scored = [call for listed in found.values() for call in listed]
+    if not scored:
+        raise errors.UsageError("the data has fewer rows than the smallest batch of --shapes", "give more rows, or declare a smaller batch")
+    for call in scored:
+        if call.shapes not in calls.get(call.signature, ()) and not ranged:
+            raise errors.UsageError(f"the data is called at {call.text()}, which --shapes does not declare, so no engine would answer it",
+                                    "add that shape to --shapes")
+    return scored, dropped
+
+
+def _rows(call):
+    return max((len(array) for array in call.inputs.values() if array.ndim), default=1)
+
+
+def _reference(model, digest, scored, data_digest, folder, options):
+    """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
+    key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
+    place = folder / f"data-{key}"
+    done = place / "calls.json"
+    if done.is_file():
+        calls = json.loads(done.read_text())
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+        saved = run.save_calls(scored, place / "in")
+        answered = run.run(model, saved, place / "original", "the original", tf32=False)
+        calls = [{"signature": call.signature, "rows": _rows(call), "inputs": f"in/{pathlib.Path(path).name}",
+                  "reference": f"original/{pathlib.Path(answer).name}"}
+                 for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
+        done.write_text(json.dumps(calls))
+    absolute = [{**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls]
+    return {"goal": options.goal.to_dict(), "output": options.output, "labels": str(pathlib.Path(options.labels).absolute())
+            if options.labels else "", "calls": absolute}
+
+
+def _objective(text, specs, timed):
+    if not text:
+        return timed[-1]["call"]
+    wanted = [f"{name}({shape_grammar.call_text(call)})" for name, listed in
+              shape_grammar.calls(shape_grammar.parse(text), specs).items() for call in listed]
+    known = [one["call"] for one in timed]
+    among = [one for one in wanted if one in known]
+    if len(wanted) != 1 and len(among) != 1 or not among:
+        raise errors.UsageError(f"--objective_shape={text} is not one of --shapes", "declared: " + "; ".join(known))
+    return among[0]
+
+
+def _labels(path):
+    if not path:
+        return None
+    loaded = arrays.load(path)
+    if len(loaded) != 1:
+        raise errors.UsageError(f"--labels={path} holds {len(loaded)} arrays", "give an .npy, or an .npz with one array")
+    return next(iter(loaded.values()))
+
+
+def _data_digest(scored, labels):
+    sha = hashlib.sha256()
+    for call in scored:
+        sha.update(call.text().encode())
+        sha.update("".join(row_module.row_hashes(call.inputs)).encode())
+    if labels is not None:
+        sha.update(str(labels.dtype).encode() + np.ascontiguousarray(labels).tobytes())
+    return "sha256:" + sha.hexdigest()
+
+
+def _facts_of(calibration):
+    """What calibration data a DataOptions names: its flags, and the digest of a file or folder."""
+    if calibration is None:
+        return None
+    path = pathlib.Path(calibration.source)
+    return {**calibration.to_dict(), "digest": files.digest(path) if calibration.source and path.exists() else ""}
+
+
+def _sizes(model, settings):
+    request = {"model": model, "settings": settings.to_dict()}
+    plan = Plan.from_dict(child.run("tftrt_tools.conversion.inspect:job", request, env=ENV).result)
+    return list(space_module.sizes(plan, settings.minimum_segment_size))
+
+
+def _calibration_path(chosen, options, trials):
+    if chosen is None or chosen.settings.precision_mode != "INT8":
+        return ""
+    if options.calibration_table:
+        return str(pathlib.Path(options.calibration_table).absolute())
+    return str(trials.calibration_path(chosen.settings).absolute()) if options.calibration else ""
+
+
+def _overlap(table, given, specs):
+    """A warning where the model is scored on rows that it was calibrated on."""
+    if table is None or not table.data.get("rows"):
+        return
+    known = set(table.data["rows"])
+    for signature, inputs in specs.items():
+        mine = {spec.name: arrays.pick(given, signature, spec.name, len(inputs)) for spec in inputs}
+        if any(value is None for value in mine.values()):
+            continue
+        hashes = row_module.row_hashes({spec.name: arrays.prepared(mine[spec.name], spec) for spec in inputs})
+        shared = sum(one in known for one in hashes)
+        if shared:
+            yield f"{shared} of the {len(hashes)} rows of --data were used for calibration as well: score on other rows"
+
+
+def _metric_digest(goal):
+    """Of the module that holds the user's metric, where it lies in the current folder: another text may be another metric."""
+    path = pathlib.Path(goal.metric.partition(":")[0].replace(".", "/") + ".py")
+    return files.digest(path) if goal.is_function and path.is_file() else ""
+
+
+def flag_file(model, found):
+    """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best where no trial keeps the goal."""
+    chosen = found.tuning.winner or found.tuning.best
+    settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
+    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *space_module.flag_lines(settings)]
+    return "\n".join(lines) + "\n"
+
+
+def settings_of(found):
+    """Settings of the winner, for pipeline.convert."""
+    return dataclasses.replace(found.tuning.winner.settings, calibration_table=found.calibration)
+
