@@ -42,6 +42,7 @@ def _held_back(folder):
     images, labels = digits_cnn.held_back()
     np.savez(folder / "held_back.npz", image=images)
     np.save(folder / "labels.npy", labels)
+    np.savez(folder / "training.npz", image=digits_cnn.training_images()[0][:512])
 
 
 def _has_gpu():

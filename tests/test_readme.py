@@ -277,7 +277,7 @@ def test_the_exit_codes_are_the_codes():
 
 def test_the_passport_is_the_codes():
     files = {name(row[0]) for row in rows(("file", "what it says"))}
-    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY}
+    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION}
     assert f"`{passport.folder('')}/`" in README
 
 
