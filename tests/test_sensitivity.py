@@ -1,0 +1,379 @@
+"""Which nodes hurt when a model goes to INT8 or FP16."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import quantized
+from tests.conftest import run_tftrt
+from tests.zoo import zoo_inputs
+from tftrt_tools import errors
+from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation
+from tftrt_tools.calibration.options import DataOptions
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import run
+from tftrt_tools.report import sensitivity as report
+from tftrt_tools.savedmodel import shapes as shape_grammar
+
+INT8 = Settings(precision_mode="INT8", calibration_method="max")
+
+
+def saved_chain(path, kernels, output="scores"):
+    """A SavedModel of matrix products with ReLU between, named layer0, layer1, …"""
+    class Model(tf.Module):
+        def __init__(self):
+            self.kernels = [tf.Variable(kernel) for kernel in kernels]
+
+        @tf.function(input_signature=[tf.TensorSpec((None, len(kernels[0])), tf.float32, name="x")])
+        def serve(self, x):
+            for number, kernel in enumerate(self.kernels):
+                x = tf.matmul(x, kernel, name=f"layer{number}")
+                x = tf.nn.relu(x) if number + 1 < len(kernels) else x
+            return {output: x}
+
+    model = Model()
+    tf.saved_model.save(model, str(path), signatures={"serving_default": model.serve})
+    return path
+
+
+def kernels(seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape).astype("float32") / 4 for shape in ((16, 16), (16, 16), (16, 16), (16, 5))]
+
+
+def rows(path, count=64, seed=1, **changes):
+    x = np.random.default_rng(seed).normal(size=(count, 16)).astype("float32")
+    np.savez(path, **{"x": x, **changes})
+    return str(path)
+
+
+def simulated(model, path, settings=INT8, batch_size=32, **request):
+    """The only SignatureHarm of a simulation in this process."""
+    import tempfile
+
+    specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
+    calls, _ = data.calls_of_arrays(data.load_arrays(path), specs, range(batch_size, 0, -1))
+    with tempfile.TemporaryDirectory() as folder:
+        saved = {name: [one for _, one in run.save_calls(made, folder)] for name, made in calls.items()}
+        request = {"int8": {"options": None, "given": None}, "nodes": "", **request}
+        answer = simulation.job({"model": str(model), "settings": settings.to_dict(), "calls": saved, **request})
+    signature, = answer["signatures"]
+    return harm.SignatureHarm.from_dict(signature)
+
+
+@pytest.fixture(scope="module")
+def spread(zoo_model, tmp_path_factory):
+    """(model, path of images) of the sample network with badly spread channels."""
+    from saved_models import spread_cnn
+
+    path = tmp_path_factory.mktemp("spread") / "images.npz"
+    np.savez(path, image=spread_cnn.held_back()[0][:128])
+    return zoo_model("spread_cnn"), str(path)
+
+
+@pytest.fixture(scope="module")
+def studied(spread, tmp_path_factory):
+    """(the command's output, its JSON, its folder) for that network in INT8."""
+    model, path = spread
+    folder = tmp_path_factory.mktemp("studied")
+    done = run_tftrt("sensitivity", model, f"--data={path}", "--calibration_method=max", "--json=a.json", "--html=a.html", "--plot=a.png",
+                     cwd=folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "a.json").read_text()), folder
+
+
+def test_badly_spread_channels_come_out_on_top_and_keeping_their_nodes_high_restores_the_answers(studied):
+    _, found, _ = studied
+    signature, = found["signatures"]
+    first, second, third = signature["nodes"][:3]
+    assert {first["name"].split("/")[-2], second["name"].split("/")[-2]} == {"spread_project", "spread_depthwise"}
+    assert second["snr_db"] < 10 < 30 < third["snr_db"]
+    assert first["share"] + second["share"] > 0.99
+    assert signature["snr_db"] < 5 and signature["total"][0]["top1"] < 0.5
+    assert signature["suggested_nodes"] == [first["name"], second["name"]]
+    kept = {one["nodes"]: one for one in signature["kept"]}
+    assert kept[2]["snr_db"] > 30 and kept[2]["effects"][0]["top1"] > 0.97
+
+
+def test_the_suggested_flag_does_in_a_conversion_what_the_simulation_says(spread, studied):
+    model, path = spread
+    _, found, _ = studied
+    name, pattern = re.fullmatch(r"--(\w+)='(.*)'", found["flag"]).groups()
+    assert name == "high_precision_nodes"
+    again = sensitivity.study(model, Settings(**{**INT8.to_dict(), name: pattern}), sensitivity.Options(path))
+    signature, = again.signatures
+    kept = found["signatures"][0]["kept"][1]["snr_db"]
+    assert harm.worst(signature.total).snr_db == pytest.approx(kept, abs=0.5)
+    assert set(found["signatures"][0]["suggested_nodes"]) <= set(signature.unrounded)
+
+
+def test_what_is_printed_and_written(studied):
+    printed, found, folder = studied
+    assert "spread_cnn/spread_depthwise/depthwise" in printed and "suggestion: " + found["flag"] in printed
+    assert "the 2 worst nodes, as suggested" in printed and "simulated only: no GPU is visible here" in printed
+    assert "by max of the scored data itself, for want of --calibration_data" in printed
+    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "a.html").read_text()
+    assert "<svg" in page and "spread_depthwise/depthwise" in page and found["model_digest"] in page
+    back = harm.Sensitivity.from_dict(found)
+    assert back.signatures[0].to_dict() == found["signatures"][0] and back.flag == found["flag"]
+
+
+def test_a_layer_with_one_huge_weight_that_hardly_counts_comes_first(tmp_path):
+    made = kernels()
+    made[2][0, :] = 1000.0
+    made[1][:, 0] = 1e-6
+    signature = simulated(saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz"))
+    assert signature.nodes[0].name.endswith("layer2") and signature.nodes[0].share > 0.9
+    assert signature.suggested_nodes == (signature.nodes[0].name,)
+
+
+def test_a_layer_whose_input_holds_one_huge_channel_comes_first(tmp_path):
+    made = kernels()
+    made[1][:, 3] *= 1000.0
+    made[2][3, :] /= 1000.0
+    signature = simulated(saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz"))
+    assert signature.nodes[0].name.endswith("layer2") and signature.nodes[0].share > 0.9
+
+
+@pytest.mark.parametrize("settings", [INT8, Settings(precision_mode="FP16")], ids=lambda one: one.precision_mode)
+def test_small_noises_of_single_nodes_sum_to_about_that_of_all(settings, tmp_path):
+    signature = simulated(saved_chain(tmp_path / "model", kernels()), rows(tmp_path / "x.npz", 512), settings)
+    alone, together = sum(node.worst.noise for node in signature.nodes), harm.worst(signature.total).noise
+    assert 0.6 < alone / together < 1.7
+    assert sum(node.share for node in signature.nodes) == pytest.approx(1)
+    assert [node.worst.noise for node in signature.nodes] == sorted((node.worst.noise for node in signature.nodes), reverse=True)
+    assert len(signature.nodes) == 4
+
+
+def test_values_that_half_precision_cannot_hold_come_first(tmp_path):
+    made = kernels()
+    made[1] *= 1e5
+    made[2] /= 1e5
+    signature = simulated(saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz"), Settings(precision_mode="FP16"))
+    worst = signature.nodes[0]
+    assert worst.worst.nonfinite and worst.worst.snr_db == -math.inf and worst.share == 1
+    assert {node.name[-6:] for node in signature.nodes if node.worst.nonfinite} == {"layer1", "layer2"}
+    assert len(signature.suggested_nodes) == 2 and signature.to_dict()["nodes"][0]["snr_db"] == "-inf"
+
+
+def test_nodes_that_the_settings_keep_in_fp32_are_not_rounded(tmp_path):
+    made = kernels()
+    made[1] *= 1e5
+    made[2] /= 1e5
+    settings = Settings(precision_mode="FP16", fp32_nodes=".*(layer[12]|Relu_1)", minimum_segment_size=1)
+    signature = simulated(saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz"), settings)
+    assert {node.name[-6:] for node in signature.nodes} == {"layer0", "layer3"}
+    assert harm.worst(signature.total).snr_db > 50
+
+
+def test_only_the_nodes_that_are_asked_for_are_rounded_alone(tmp_path):
+    signature = simulated(saved_chain(tmp_path / "model", kernels()), rows(tmp_path / "x.npz"), nodes=".*layer[12]")
+    assert {node.name[-6:] for node in signature.nodes} == {"layer1", "layer2"} and signature.other_nodes == 2
+
+
+def test_batches_of_any_size_give_the_same_harm(tmp_path):
+    model, path = saved_chain(tmp_path / "model", kernels()), rows(tmp_path / "x.npz", 48)
+    found = [simulated(model, path, batch_size=size) for size in (48, 7)]
+    assert [one.rows for one in found] == [48, 48]
+    for first, second in zip(found[0].nodes, found[1].nodes, strict=True):
+        assert first.name == second.name and first.worst.snr_db == pytest.approx(second.worst.snr_db, abs=0.5)
+
+
+def test_calibration_data_gives_the_ranges(tmp_path):
+    model, path = saved_chain(tmp_path / "model", kernels()), rows(tmp_path / "x.npz")
+    small = rows(tmp_path / "small.npz", x=np.float32(0.01) * np.load(path)["x"])
+    narrow, own = (simulated(model, path, int8={"options": DataOptions(source=one).to_dict(), "given": None}) for one in (small, path))
+    assert harm.worst(narrow.total).snr_db < 3 < 25 < harm.worst(own.total).snr_db
+    scored = simulated(model, path)
+    assert [node.effects for node in own.nodes] == [node.effects for node in scored.nodes], "without any, the scored data gives them"
+
+
+def test_every_signature_that_the_data_fills_is_studied(zoo_model, tmp_path):
+    inputs = zoo_inputs("ranker", batch=8)
+    known = {f"item_embedding/{name}": value for name, value in inputs["item_embedding"].items()}
+    np.savez(tmp_path / "x.npz", **{name: value.astype("S") if value.dtype == object else value for name, value in known.items()})
+    done = sensitivity.study(zoo_model("ranker"), INT8, sensitivity.Options(str(tmp_path / "x.npz")))
+    assert [one.name for one in done.signatures] == ["item_embedding"] and list(done.settings["signature_keys"]) == ["item_embedding"]
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """(model, path of its data)."""
+    folder = tmp_path_factory.mktemp("chain")
+    return saved_chain(folder / "model", kernels()), rows(folder / "x.npz")
+
+
+@pytest.mark.parametrize(("settings", "options", "says"), [
+    (INT8, {"data": ""}, "--data is missing"),
+    (Settings(), {}, "FP32 rounds nothing"),
+    (INT8, {"nodes": "("}, "no regular expression"),
+    (INT8, {"batch_size": 0}, "--batch_size is 0"),
+    (Settings(precision_mode="INT8", calibrator="tensorrt"), {}, "needs --calibration_data"),
+    (INT8, {"measure": "maybe"}, "--measure=maybe")])
+def test_what_can_never_work_is_refused_before_anything_runs(settings, options, says, chain):
+    model, path = chain
+    with pytest.raises(errors.UsageError, match=says):
+        sensitivity.study(model, settings, sensitivity.Options(**{"data": path, **options}))
+
+
+def test_nodes_that_are_not_there_are_refused_with_some_that_are(chain):
+    with pytest.raises(errors.UsageError, match="--nodes=conv.* matches no node") as caught:
+        simulated(*chain, nodes="conv.*")
+    assert "layer0" in caught.value.mend
+
+
+def test_a_model_without_engines_is_refused(chain):
+    with pytest.raises(errors.TftrtError, match="no segment of signature 'serving_default'"):
+        simulated(*chain, Settings(precision_mode="INT8", minimum_segment_size=1000))
+
+
+def test_measuring_is_refused_where_no_gpu_is(chain, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(errors.TftrtError, match="--measure=gpu builds engines"):
+        sensitivity.study(chain[0], INT8, sensitivity.Options(chain[1], measure="gpu"))
+
+
+def test_a_converted_model_is_refused(converted, chain):
+    with pytest.raises(errors.UsageError, match="is a converted model"):
+        sensitivity.study(converted("digits_cnn"), INT8, sensitivity.Options(chain[1]))
+
+
+def test_a_quantization_aware_model_is_refused(tmp_path):
+    quantized.build(tmp_path / "model", "FakeQuantWithMinMaxVars")
+    np.savez(tmp_path / "x.npz", image=np.zeros((4, 8, 8, 3), "float32"))
+    with pytest.raises(errors.UsageError, match="quantization-aware"):
+        sensitivity.study(tmp_path / "model", INT8, sensitivity.Options(str(tmp_path / "x.npz")))
+
+
+def saved_function(path, body):
+    serve = tf.function(body, input_signature=[tf.TensorSpec((None, 16), tf.float32, name="x")])
+    module = tf.Module()
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def two_layers(x):
+    return tf.matmul(tf.nn.relu(tf.matmul(x, tf.constant(kernels()[0]))), tf.constant(kernels()[1]))
+
+
+def test_a_model_without_float_outputs_is_refused(tmp_path):
+    model = saved_function(tmp_path / "model", lambda x: {"class": tf.argmax(two_layers(x), -1)})
+    with pytest.raises(errors.TftrtError, match="has no float output"):
+        simulated(model, rows(tmp_path / "x.npz"))
+
+
+def test_a_model_that_draws_random_numbers_is_refused(tmp_path):
+    model = saved_function(tmp_path / "model", lambda x: {"y": two_layers(x + tf.random.normal(tf.shape(x)))})
+    with pytest.raises(errors.TftrtError, match="answers otherwise than the model"):
+        simulated(model, rows(tmp_path / "x.npz"))
+
+
+def test_a_picture_of_an_unknown_kind_is_refused():
+    with pytest.raises(errors.UsageError, match="--plot=a.gif"):
+        report.check_picture("a.gif")
+
+
+def test_calibration_data_where_nothing_is_calibrated_and_a_keras_file_are_refused(chain, tmp_path):
+    model, path = chain
+    done = run_tftrt("sensitivity", model, f"--data={path}", "--precision_mode=FP16", f"--calibration_data={path}")
+    assert done.returncode == errors.EXIT_USAGE and "no effect" in done.stderr
+    (tmp_path / "a.keras").write_bytes(b"")
+    done = run_tftrt("sensitivity", tmp_path / "a.keras", f"--data={path}")
+    assert done.returncode == errors.EXIT_USAGE and "Traceback" not in done.stderr
+
+
+def effects(snr_db, top1=None):
+    return (harm.Effect("y", 10 ** (-snr_db / 10), top1, 0),)
+
+
+def signature_of(total, *kept):
+    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", effects(10)) for number in range(9))
+    return harm.SignatureHarm("s", 1, nodes, effects(total), tuple(harm.Kept(number, effects(snr)) for number, snr in enumerate(kept, 1)),
+                              (), 0, math.inf)
+
+
+@pytest.mark.parametrize(("total", "kept", "suggested"), [
+    (0, (1, 2, 36, 38), 3), (0, (30, 31, 32), 1), (10, (20, 29, 37, 38), 3), (30, (33, 36, 39), 0), (10, (), 0), (0, (7, 7, 7), 1),
+    (20, (19, 30, 25), 2)])
+def test_nodes_are_suggested_up_to_the_last_that_gains_much(total, kept, suggested):
+    signature = signature_of(total, *kept)
+    assert len(signature.suggested_nodes) == suggested
+
+
+def test_the_effect_of_a_comparison():
+    compared = metrics.Accumulator("s", "logits")
+    reference = np.float32([[3, 0], [0, 4]])
+    compared.add(reference, reference + np.float32([[0.5, 0], [0, 0]]))
+    effect = harm.Effect.of(compared.result())
+    assert effect.noise == pytest.approx(0.25 / 25) and effect.snr_db == pytest.approx(20) and effect.top1 == 1
+    assert harm.Effect.from_dict(effect.to_dict()) == effect
+    equal = metrics.Accumulator("s", "y")
+    equal.add(reference, reference)
+    assert harm.Effect.of(equal.result()).noise == 0 and harm.Effect.of(equal.result()).to_dict()["snr_db"] == "inf"
+
+
+def test_the_rank_is_that_of_the_worst_output():
+    def node(name, first, second):
+        return harm.Node(name, "Conv2D", "e", (harm.Effect("a", first, None, 0), harm.Effect("b", second, None, 0)))
+
+    ranked = harm.ranked([node("even", 0.2, 0.2), node("one", 0.0, 0.6), node("broken", 0.01, math.inf)])
+    assert [one.name for one in ranked] == ["broken", "one", "even"] and ranked[0].share == 1
+    ranked = harm.ranked([node("even", 0.2, 0.2), node("one", 0.0, 0.6)])
+    assert [one.share for one in ranked] == pytest.approx([0.75, 1.0])
+
+
+def test_a_measured_gain_is_that_of_the_output_that_was_worst():
+    baseline = (harm.Effect("a", 0.001, None, 0), harm.Effect("b", 0.1, 0.8, 0))
+    gained = harm.Measured.of((harm.Effect("a", 0.01, None, 0), harm.Effect("b", 0.01, 0.9, 0)), baseline)
+    assert gained.gain_db == pytest.approx(10) and gained.gain_top1 == pytest.approx(0.1) and gained.effect.output == "b"
+    assert harm.Measured.from_dict(gained.to_dict()) == gained
+    failed = harm.Measured(None, None, None, "it did not build")
+    assert harm.Measured.from_dict(failed.to_dict()) == failed
+
+
+def test_the_shapes_of_the_scored_data_are_those_that_engines_are_built_for():
+    calls = {"s": [run.Call("s", {"x": np.zeros((8, 3)), "n": np.zeros(())})] * 2 + [run.Call("s", {"x": np.zeros((5, 3)), "n": np.zeros(())})]}
+    specs = {"s": [shape_grammar.InputSpec("x", "float32", (None, 3)), shape_grammar.InputSpec("n", "float32", ())]}
+    found = shape_grammar.calls(shape_grammar.parse(measurement.shapes_flag(calls)), specs)
+    assert found == {"s": [{"x": (8, 3), "n": ()}, {"x": (5, 3), "n": ()}]}
+
+
+def test_a_node_is_excluded_besides_those_that_were_already():
+    once = measurement.excluding(INT8, "a/b.c")
+    assert re.fullmatch(once.high_precision_nodes, "a/b.c") and not re.fullmatch(once.high_precision_nodes, "a/bxc")
+    twice = measurement.excluding(once, "d")
+    assert all(re.fullmatch(twice.high_precision_nodes, name) for name in ("a/b.c", "d"))
+    assert measurement.excluding(Settings(precision_mode="FP16"), "d").fp32_nodes == "d"
+
+
+def test_engines_are_built_in_one_process_and_another_takes_over_where_it_dies(monkeypatch):
+    monkeypatch.setattr(measurement, "_JOB", "tests.test_child:work")
+    requests = [{"do": what} for what in ("answer", "refuse", "abort", "answer", "answer")]
+    first, second, died, after, last = measurement._outcomes(requests)
+    assert isinstance(second, errors.TftrtError) and "SIGABRT" in died.cause
+    assert after["pid"] == last["pid"] != first["pid"] and (after["calls"], last["calls"]) == (1, 2)
+
+
+def test_without_the_model_with_everything_rounded_nothing_else_is_built(monkeypatch):
+    monkeypatch.setattr(measurement, "_JOB", "tests.test_child:work")
+    assert len(measurement._outcomes([{"do": "refuse"}, {"do": "answer"}])) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["INT8", "FP16"])
+def test_the_worst_nodes_are_measured_with_engines(precision, spread):
+    model, path = spread
+    settings = Settings(precision_mode=precision, calibration_method="max")
+    done = sensitivity.study(model, settings, sensitivity.Options(path, measure="gpu", measure_nodes=2))
+    signature, = done.signatures
+    assert signature.measured and done.measured_problem == ""
+    measured = [node.measured for node in signature.nodes if node.measured]
+    assert len(measured) == 2 and not any(one.problem for one in measured)
+    if precision == "INT8":
+        assert max(one.gain_db for one in measured) > 1

@@ -1,0 +1,235 @@
+"""What rounding nodes to INT8 or FP16 does to a model's outputs, as data. No TensorFlow here.
+
+With reference r and answer a over all elements of an output, its noise is sum (a - r)^2 / sum r^2, a ratio of powers, and
+snr_db = -10 log10(noise). NaN or infinity that the reference has not is infinite noise.
+"""
+
+import dataclasses
+import math
+import re
+
+from tftrt_tools.savedmodel import passport
+
+# A node is worth keeping high where that raises the SNR by this much: where it halves the error.
+WORTH_DB = 6.0
+# Beyond, one SNR is as good as another: no noise at all, or nothing but noise.
+_LIMIT_DB = 200.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What rounding did to one output. noise: 0 to inf; top1: share of rows with the same class, None where the output holds no
+    classes; nonfinite: NaN or Inf that the reference has not."""
+
+    output: str
+    noise: float
+    top1: float | None
+    nonfinite: int
+
+    @classmethod
+    def of(cls, compared):
+        """Of a metrics.Comparison of floats."""
+        broken = max(compared.nonfinite - compared.nonfinite_reference, 0)
+        noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
+        return cls(compared.output, noise, compared.top1 if compared.classes else None, broken)
+
+    @property
+    def snr_db(self):
+        """inf without noise."""
+        return math.inf if self.noise == 0 else -10 * math.log10(self.noise) if math.isfinite(self.noise) else -math.inf
+
+    def to_dict(self):
+        return {"output": self.output, "snr_db": number(self.snr_db), "noise": number(self.noise), "top1": self.top1,
+                "nonfinite": self.nonfinite}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["output"], float(data["noise"]), data["top1"], data["nonfinite"])
+
+
+def number(value):
+    """JSON has no infinity: "inf" or "-inf"."""
+    return str(value) if math.isinf(value) else value
+
+
+def worst(effects):
+    """The Effect on the output that has the most noise."""
+    return max(effects, key=lambda one: one.noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A model built with one node out of INT8 (or FP16) and run on a GPU. gain_db, gain_top1: what that gained over everything rounded, on
+    the output of `effect`; None where `problem` says why nothing was measured."""
+
+    effect: Effect | None
+    gain_db: float | None
+    gain_top1: float | None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, effects, baseline):
+        """Args: effects, baseline: Effects with and without the exclusion of the node, of the same outputs."""
+        before = worst(baseline)
+        after = next(one for one in effects if one.output == before.output)
+        top1 = None if after.top1 is None or before.top1 is None else after.top1 - before.top1
+        equal = after.noise == before.noise
+        return cls(after, 0.0 if equal else after.snr_db - before.snr_db, top1)
+
+    def to_dict(self):
+        return {"effect": self.effect.to_dict() if self.effect else None, "gain_db": None if self.gain_db is None else number(self.gain_db),
+                "gain_top1": self.gain_top1, "problem": self.problem}
+
+    @classmethod
+    def from_dict(cls, data):
+        gain = None if data["gain_db"] is None else float(data["gain_db"])
+        return cls(Effect.from_dict(data["effect"]) if data["effect"] else None, gain, data["gain_top1"], data["problem"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node and its harm. name: in the original model; engine: TF-TRT's name of the engine it would be in; effects: of rounding this node
+    alone; share: of the noise of all nodes rounded alone, on its worst output, 0 to 1; measured: Measured, or None."""
+
+    name: str
+    op: str
+    engine: str
+    effects: tuple
+    share: float = 0.0
+    measured: Measured | None = None
+
+    @property
+    def worst(self):
+        """The Effect on its worst output."""
+        return worst(self.effects)
+
+    def to_dict(self):
+        return {"name": self.name, "op": self.op, "engine": self.engine, "snr_db": number(self.worst.snr_db), "share": self.share,
+                "effects": _dicts(self.effects), "measured": self.measured.to_dict() if self.measured else None}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["name"], data["op"], data["engine"], _effects(data["effects"]), data["share"],
+                   Measured.from_dict(data["measured"]) if data["measured"] else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """Everything rounded but the worst nodes. nodes: how many of them."""
+
+    nodes: int
+    effects: tuple
+
+    def to_dict(self):
+        return {"nodes": self.nodes, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["nodes"], _effects(data["effects"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureHarm:
+    """One signature. rows: scored; nodes: Nodes, the worst first; total: Effects of rounding everything; kept: Kept for 1, 2, … nodes;
+    unrounded: names of nodes without ranges, which stay in a higher precision; other_nodes: how many were rounded with the rest and not
+    looked at alone; fidelity_db: SNR of the simulation with nothing rounded against the model; measured: Effects of everything rounded on
+    a GPU, () where not measured."""
+
+    name: str
+    rows: int
+    nodes: tuple
+    total: tuple
+    kept: tuple
+    unrounded: tuple
+    other_nodes: int
+    fidelity_db: float
+    measured: tuple = ()
+
+    @property
+    def suggested(self):
+        """The Kept behind whose last node it is no longer worth it: the last that gains at least half as much over the one before as the
+        largest such gain. None where no node gains WORTH_DB."""
+        levels = [_limited(worst(effects).snr_db) for effects in (self.total, *(one.effects for one in self.kept))]
+        gains = [after - before for before, after in zip(levels, levels[1:], strict=False)]
+        if not gains or max(gains) < WORTH_DB:
+            return None
+        return next(one for one, gain in reversed(list(zip(self.kept, gains, strict=True))) if gain >= max(gains) / 2)
+
+    @property
+    def suggested_nodes(self):
+        """Names of the nodes that `suggested` keeps."""
+        return tuple(node.name for node in self.nodes[:self.suggested.nodes]) if self.suggested else ()
+
+    def to_dict(self):
+        return {"name": self.name, "rows": self.rows, "snr_db": number(worst(self.total).snr_db), "total": _dicts(self.total),
+                "nodes": [one.to_dict() for one in self.nodes], "kept": [one.to_dict() for one in self.kept],
+                "suggested_nodes": list(self.suggested_nodes), "unrounded": list(self.unrounded), "other_nodes": self.other_nodes,
+                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured)}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["name"], data["rows"], tuple(map(Node.from_dict, data["nodes"])), _effects(data["total"]),
+                   tuple(map(Kept.from_dict, data["kept"])), tuple(data["unrounded"]), data["other_nodes"], float(data["fidelity_db"]),
+                   _effects(data["measured"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity:
+    """A finished study. precision: "INT8" or "FP16"; ranges: where INT8's ranges come from, in words, "" for FP16; signatures:
+    SignatureHarms; gpu: of execution.gpu.seen; measured_problem: why nothing was measured on it, or ""."""
+
+    model: str
+    model_digest: str
+    precision: str
+    settings: dict
+    data: str
+    ranges: str
+    signatures: tuple
+    gpu: dict | None
+    seconds: float
+    measured_problem: str = ""
+
+    @property
+    def flag(self):
+        """The flag of `tftrt convert` that keeps the suggested nodes in a higher precision, or ""."""
+        names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
+        flag = "high_precision_nodes" if self.precision == "INT8" else "fp32_nodes"
+        return f"--{flag}='{'|'.join(map(re.escape, names))}'" if names else ""
+
+    def to_dict(self):
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"kind": "sensitivity", **passport.stamp(), **plain, "signatures": [one.to_dict() for one in self.signatures],
+                "flag": self.flag, "seconds": round(self.seconds, 2)}
+
+    @classmethod
+    def from_dict(cls, data):
+        known = {field.name: data[field.name] for field in dataclasses.fields(cls)}
+        return cls(**{**known, "signatures": tuple(map(SignatureHarm.from_dict, data["signatures"]))})
+
+
+def _limited(snr_db):
+    return max(min(snr_db, _LIMIT_DB), -_LIMIT_DB)
+
+
+def ranked(nodes):
+    """The Nodes with their shares, the worst first; equals stay in order."""
+    totals = {}
+    for node in nodes:
+        for effect in node.effects:
+            totals[effect.output] = totals.get(effect.output, 0.0) + effect.noise
+    shared = [dataclasses.replace(node, share=_share(node.worst.noise, totals[node.worst.output])) for node in nodes]
+    return tuple(sorted(shared, key=lambda node: -node.worst.noise))
+
+
+def _share(noise, total):
+    if math.isinf(total):
+        return 1.0 if math.isinf(noise) else 0.0
+    return noise / total if total else 0.0
+
+
+def _dicts(effects):
+    return [one.to_dict() for one in effects]
+
+
+def _effects(data):
+    return tuple(map(Effect.from_dict, data))

@@ -1,0 +1,145 @@
+"""The harm of the worst nodes, measured on a GPU: engines with everything rounded, and engines without one node each, against the original.
+
+All of them are built in one process, which keeps TensorRT's timings of kernels: the second model builds much faster than the first.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import tempfile
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.calibration.file import Calibration
+from tftrt_tools.conversion import pass_log
+from tftrt_tools.execution import run
+from tftrt_tools.savedmodel import passport
+
+_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+_JOB = "tftrt_tools.accuracy.measurement:job"
+
+
+def measured(model, settings, tables, calls, saved, found, count, folder):
+    """Measure the `count` worst nodes of all signatures.
+
+    Args: model: SavedModel directory; settings: Settings with signature_keys; tables: EngineTables for INT8, () for FP16; calls:
+      {signature: [run.Call]}, saved: {signature: [.npz path of each]}; found: [SignatureHarm]; folder: for temporary files.
+
+    Returns: [SignatureHarm] with what was measured. Raises: TftrtError where the model with everything rounded does not build or run.
+    """
+    flat = [(signature, path) for signature, paths in saved.items() for path in paths]
+    reference = run.run(model, flat, f"{folder}/reference", "the original", tf32=False)
+    scored = [{"signature": signature, "inputs": path, "reference": answer} for (signature, path), answer in
+              zip(flat, reference.answers, strict=True)]
+    given = calibration(tables).to_dict() if tables else None
+    request = {"source": str(model), "int8": {"options": None, "given": given}, "calls": scored}
+    settings = dataclasses.replace(settings, shapes=shapes_flag(calls), calibrator="toolkit")
+    nodes = [(signature.name, node) for signature in found for node in signature.nodes]
+    worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
+    outcomes = _outcomes([request | {"settings": one.to_dict()} for one in
+                          (settings, *(excluding(settings, node.name) for _, node in worst))])
+    if isinstance(outcomes[0], errors.TftrtError):
+        raise errors.TftrtError(f"with everything in {settings.precision_mode} the model does not run: {outcomes[0].cause}",
+                                outcomes[0].mend or "--measure=simulate needs no engines")
+    baseline = _effects(outcomes[0])
+    known = {}
+    for (signature, node), outcome in zip(worst, outcomes[1:], strict=True):
+        known[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
+    return [dataclasses.replace(one, measured=baseline[one.name], nodes=tuple(
+        dataclasses.replace(node, measured=known.get((one.name, node.name, node.engine))) for node in one.nodes)) for one in found]
+
+
+def excluding(settings, name):
+    """Settings that keep node `name` in a higher precision, besides those that they keep already."""
+    field = "high_precision_nodes" if settings.precision_mode == "INT8" else "fp32_nodes"
+    before = getattr(settings, field)
+    pattern = f"(?:{before})|{re.escape(name)}" if before else re.escape(name)
+    return dataclasses.replace(settings, **{field: pattern})
+
+
+def shapes_flag(calls):
+    """The text of --shapes for the distinct shapes of {signature: [run.Call]}."""
+    items = []
+    for signature, made in calls.items():
+        distinct = list({call.text(): call.shapes for call in made}.values())
+        for name in distinct[0]:
+            items.append(f"{signature}/{name}:" + ",".join("x".join(map(str, one[name])) or "scalar" for one in distinct))
+    return ";".join(items)
+
+
+def calibration(tables):
+    """EngineTables as a file.Calibration, which nobody keeps."""
+    unknown = dict.fromkeys(("method", "tensorrt", "tensorflow", "model", "model_digest"), "")
+    return Calibration(**passport.stamp(), calibrator="toolkit", **unknown, data={}, engines=tuple(tables))
+
+
+def _outcomes(requests):
+    """What each request gave: the job's result, or the TftrtError that it ended with. Another process takes over where one dies."""
+    found = []
+    while len(found) < len(requests):
+        with child.worker(_JOB, env=_ENV) as worker:
+            while len(found) < len(requests) and worker.alive:
+                progress.say("building engines without one node each" if found else "building engines with everything rounded",
+                             len(found), len(requests))
+                try:
+                    found.append(worker.call(requests[len(found)]).result)
+                except errors.TftrtError as error:
+                    found.append(error)
+                if isinstance(found[0], errors.TftrtError):
+                    return found
+    return found
+
+
+def _effects(outcome):
+    """{signature: Effects} of a job's result."""
+    return {name: tuple(map(harm.Effect.from_dict, effects)) for name, effects in outcome.items()}
+
+
+def _measured(outcome, baseline, signature):
+    if isinstance(outcome, errors.TftrtError):
+        return harm.Measured(None, None, None, outcome.cause)
+    return harm.Measured.of(_effects(outcome)[signature], baseline[signature])
+
+
+def job(request):
+    """Convert with engines, run, compare; in a child, on a GPU.
+
+    Args: request: {"source", "settings", "int8"} as conversion.convert.job takes them, "calls": [{"signature", "inputs": .npz path,
+      "reference": .npz path of the original's answers}]}.
+
+    Returns: {signature: [Effect dicts of its float outputs]}. Raises: TftrtError, also where an engine fell back to TensorFlow.
+    """
+    from tftrt_tools.conversion import convert
+    from tftrt_tools.execution import runner
+
+    with tempfile.TemporaryDirectory(prefix="tftrt-measure-") as folder:
+        output = pathlib.Path(folder) / "model"
+        output.mkdir()
+        convert.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
+                     "cache": None})
+        calls = [{"signature": call["signature"], "inputs": call["inputs"], "output": f"{folder}/{number}.npz"}
+                 for number, call in enumerate(request["calls"])]
+        done = runner.job({"model": str(output), "tags": [], "calls": calls, "trace": True, "tf32": True, "label": "the engines"})
+        _check_engines(done)
+        return _compared(calls, request["calls"])
+
+
+def _check_engines(done):
+    for one in done["calls"]:
+        fallen = one["trace"]["fallback"] if one["trace"] else {}
+        if fallen:
+            raise errors.TftrtError(f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
+                                    "`tftrt verify` on the converted model says more")
+
+
+def _compared(calls, references):
+    found = {}
+    for call, before in zip(calls, references, strict=True):
+        answer, reference = run.load(call["output"]), run.load(before["reference"])
+        for output, values in reference.items():
+            if values.dtype.kind == "f":
+                key = (call["signature"], output)
+                found.setdefault(key, metrics.Accumulator(*key)).add(values, answer[output])
+    grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
+    return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}

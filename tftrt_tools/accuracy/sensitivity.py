@@ -1,0 +1,119 @@
+"""Which nodes hurt when a model goes to INT8 or FP16: simulated anywhere, the worst ones measured on a GPU. No TensorFlow here."""
+
+import dataclasses
+import pathlib
+import re
+import tempfile
+import time
+
+from tftrt_tools import child, errors
+from tftrt_tools import stack as stack_room
+from tftrt_tools.accuracy import data, harm, measurement
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.conversion import pass_log
+from tftrt_tools.execution import run
+from tftrt_tools.savedmodel import describe, files, signatures
+
+MEASURE = ("auto", "gpu", "simulate")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """data: path or module:function of the inputs to score; batch_size: rows of a call; nodes: regular expression of the nodes to look at
+    alone, "" for all; measure: one of MEASURE; measure_nodes: how many to measure on a GPU; calibration: options.DataOptions for INT8's
+    ranges, or None; log_file: where to keep what TensorFlow logs."""
+
+    data: str
+    batch_size: int = data.DEFAULT_BATCH
+    nodes: str = ""
+    measure: str = "auto"
+    measure_nodes: int = 8
+    calibration: object = None
+    log_file: str | None = None
+
+
+def study(model, settings, options):
+    """Find the harm of each node of a SavedModel.
+
+    Args: model: directory of an original model. settings: conversion Settings, INT8 or FP16. options: Options.
+    Returns: harm.Sensitivity. Raises: UsageError, TftrtError.
+    """
+    start = time.monotonic()
+    _check(settings, options)
+    files.check(model)
+    stack_room.check_can_convert()
+    given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
+    (seen,) = describe.describe(model)
+    if seen.engines:
+        raise errors.UsageError(f"{model} is a converted model", "give the original model that it was made from")
+    with tempfile.TemporaryDirectory(prefix="tftrt-sensitivity-") as folder:
+        calls = _calls(seen, settings, options, folder)
+        saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
+                 enumerate(calls.items())}
+        settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
+        source = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
+        request = {"model": str(model), "settings": settings.to_dict(), "int8": source, "calls": saved, "nodes": options.nodes}
+        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=_ENV, log_file=options.log_file).result
+        found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
+        problem = _why_not_measured(answer["gpu"], options)
+        if not problem:
+            tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
+            found = measurement.measured(model, settings, tables, calls, saved, found, options.measure_nodes, folder)
+    path = pathlib.Path(model).absolute()
+    return harm.Sensitivity(str(path), files.digest(path), settings.precision_mode, settings.to_dict(), options.data,
+                            _ranges(settings, options), tuple(found), answer["gpu"], time.monotonic() - start, problem)
+
+
+_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+def _check(settings, options):
+    if settings.precision_mode not in ("INT8", "FP16"):
+        raise errors.UsageError(f"--precision_mode={settings.precision_mode} rounds nothing that could be studied", "use INT8 or FP16")
+    if not options.data:
+        raise errors.UsageError("--data is missing: harm is measured on inputs", "give an .npz, an .npy or module:function, as "
+                                "to `tftrt verify`")
+    for flag, value, least in (("batch_size", options.batch_size, 1), ("measure_nodes", options.measure_nodes, 1)):
+        if value < least:
+            raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
+    if options.measure not in MEASURE:
+        raise errors.UsageError(f"--measure={options.measure} is unknown", "use one of " + ", ".join(MEASURE))
+    if settings.calibrator != "toolkit" and not options.calibration:
+        raise errors.UsageError(f"--calibrator={settings.calibrator} needs --calibration_data", "give it, or use --calibrator=toolkit")
+    try:
+        re.compile(options.nodes)
+    except re.error as error:
+        raise errors.UsageError(f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax") from None
+
+
+def _calls(seen, settings, options, folder):
+    """{signature: [run.Call]} of the signatures that the data fills."""
+    specs = {name: seen.inputs[name] for name in signatures.chosen(list(seen.inputs), settings.signature_keys)}
+    if ":" in options.data and not pathlib.Path(options.data).exists():
+        found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
+    else:
+        sizes = tuple(range(options.batch_size, 0, -1))
+        found, _ = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
+    return {name: found[name] for name in specs if found.get(name)}
+
+
+def _why_not_measured(gpu, options):
+    if options.measure == "simulate":
+        return "simulated only, as --measure=simulate asks"
+    if gpu:
+        return ""
+    if options.measure == "gpu":
+        raise errors.TftrtError("--measure=gpu builds engines, and engines need a GPU; none is visible here",
+                                "leave it out to simulate only")
+    return "simulated only: no GPU is visible here"
+
+
+def _ranges(settings, options):
+    if settings.precision_mode != "INT8":
+        return ""
+    if settings.calibration_table:
+        return f"of {settings.calibration_table}"
+    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
+    if not options.calibration:
+        return f"by {method} of the scored data itself, for want of --calibration_data"
+    return f"by {method} of " + ("random data" if options.calibration.random else options.calibration.source)

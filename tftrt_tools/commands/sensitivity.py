@@ -1,0 +1,126 @@
+"""usage: tftrt sensitivity MODEL --data=INPUTS [--flags]
+
+Which nodes hurt when an original SavedModel goes to INT8 (the default) or FP16: each is rounded alone, then all together, then all but
+the worst, and the answers are compared with those of nothing rounded. The last line names the flag of `tftrt convert` that keeps the
+nodes in a higher precision whose rounding costs most.
+
+Without a GPU, and on one as the first step, rounding is simulated in float: for INT8 what enters convolutions, matrix products,
+element-wise ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data, and weights by
+output channel; for FP16 inputs, weights and outputs of every node. On a GPU the worst --measure_nodes are then measured: engines are built
+with everything rounded, and without one node each.
+
+The flags of conversion and calibration are those of `tftrt convert`.
+
+examples:
+  tftrt sensitivity resnet --data=images.npz --calibration_data=training_images --html=sensitivity.html
+  tftrt sensitivity encoder --data=my_data:calls --precision_mode=FP16 --plot=encoder.svg
+  tftrt sensitivity resnet --data=images.npz --calibration_table=resnet.calibration.json --nodes='.*/Conv2D' --measure=simulate
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import convert as convert_command
+
+_ROWS = 20
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    convert_command.define_settings(values)
+    values.set_default("precision_mode", "INT8")
+    _calibration_flags.define(values)
+    convert_command.define_calibrator(values)
+    text = dict(flag_values=values)
+    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from, in place of data", **text)
+    flags.DEFINE_string("data", "", "inputs to score: .npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a "
+                        "signature's only input), or module:function that yields {input: array} or (signature, {input: array})", **text)
+    flags.DEFINE_integer("batch_size", 32, "rows of a call with --data", lower_bound=1, **text)
+    flags.DEFINE_string("nodes", "", "regular expression: round only nodes alone whose whole name matches; the others are rounded with "
+                        "the rest", **text)
+    flags.DEFINE_enum("measure", "auto", ["auto", "gpu", "simulate"], "measure the worst nodes with engines: where a GPU is visible, in "
+                      "any case, or not at all", **text)
+    flags.DEFINE_integer("measure_nodes", 8, "nodes to measure on a GPU, the worst first", lower_bound=1, **text)
+    flags.DEFINE_boolean("all", False, "print every node; --json and --html always have them all", **text)
+    flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
+    flags.DEFINE_string("plot", None, "write the plot to this file, .svg or .png", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
+
+
+def run(values, positional):
+    """Study. Returns: the exit code."""
+    model = _flags.one_argument("sensitivity", positional, "MODEL")
+    settings = convert_command.read_settings(values)
+    calibration = convert_command.read_data(values, settings)
+    from tftrt_tools.accuracy import sensitivity
+    from tftrt_tools.conversion import keras_export
+    from tftrt_tools.report import sensitivity as report
+
+    if keras_export.is_keras_file(model):
+        raise errors.UsageError(f"{model} is a Keras file, and sensitivity reads SavedModels", "export it with Keras's model.export(DIR)")
+    if values.plot:
+        report.check_picture(values.plot)
+    options = sensitivity.Options(values.data, values.batch_size, values.nodes, values.measure, values.measure_nodes, calibration,
+                                  values.log_file)
+    with progress.on_terminal():
+        done = sensitivity.study(model, settings, options)
+    _print(done, values)
+    _output.write_json(done, values.json)
+    if values.html:
+        report.write_page(done, values.html)
+    if values.plot:
+        report.write_picture(done, values.plot)
+    return errors.EXIT_DONE
+
+
+def _print(done, values):
+    from tftrt_tools.report import sensitivity as report
+
+    console = _output.console(values.json)
+
+    def say(text):
+        console.print(text, markup=False, soft_wrap=True)
+
+    for one in done.signatures:
+        shown = one.nodes if values.all else one.nodes[:_ROWS]
+        columns = [">rank", "node", "op", "engine", ">SNR dB", ">share", ">top-1", *([">measured gain dB"] if one.measured else [])]
+        rows = [_row(rank, node, bool(one.measured)) for rank, node in enumerate(shown, 1)]
+        console.print(_output.table(f"{one.name}: one node alone rounded to {done.precision}, and the worst output's noise", columns, rows))
+        if len(one.nodes) > len(shown):
+            say(f"  and {len(one.nodes) - len(shown)} less harmful nodes (--all)")
+        rows = [(label, _decibels(effect.snr_db), _share(effect.top1)) for label, effect in report.kept_rows(one)]
+        console.print(_output.table(f"{one.name}: everything rounded but", ["kept in a higher precision", ">SNR dB", ">top-1"], rows))
+        if one.measured:
+            say(f"measured with everything in {done.precision}: " + ", ".join(
+                f"{effect.output} {_decibels(effect.snr_db)} dB" for effect in one.measured))
+        for node in one.nodes:
+            if node.measured and node.measured.problem:
+                say(f"  not measured: {node.name}: {node.measured.problem}")
+        if one.unrounded:
+            say(f"  {_output.counted(len(one.unrounded), 'node')} without a range stay in a higher precision anyway: "
+                + ", ".join(one.unrounded[:3]) + (", …" if len(one.unrounded) > 3 else ""))
+        say(f"{one.rows} rows scored; {_output.counted(len(one.nodes), 'node')} rounded alone"
+            + (f", {one.other_nodes} more only with the rest" if one.other_nodes else ""))
+    if done.ranges:
+        say(f"ranges: {done.ranges}")
+    say(f"evidence: simulated; the worst nodes measured on {done.gpu['name']}" if not done.measured_problem else
+        f"evidence: {done.measured_problem}")
+    say(f"suggestion: {done.flag}" if done.flag else "suggestion: none; no few nodes stand out")
+
+
+def _row(rank, node, measured):
+    level = "NaN or Inf" if node.worst.nonfinite else _decibels(node.worst.snr_db)
+    row = (rank, node.name, node.op, node.engine.removeprefix("TRTEngineOp_"), level, f"{node.share:.1%}", _share(node.worst.top1))
+    if not measured:
+        return row
+    gain = node.measured.gain_db if node.measured else None
+    return (*row, None if gain is None else f"{gain:+.1f}")
+
+
+def _decibels(value):
+    return f"{value:.1f}"
+
+
+def _share(value):
+    return "" if value is None else f"{value:.2%}"
