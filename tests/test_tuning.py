@@ -4,6 +4,8 @@ trials are in test_gpu_tune.py."""
 import dataclasses
 import json
 import math
+import os
+import pathlib
 import xml.etree.ElementTree
 
 import numpy as np
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 from tests.test_convert import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.accuracy.harm import Effect, Node, SignatureHarm
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.commands import tune as tune_command
@@ -25,6 +29,7 @@ from tftrt_tools.tuning import journal, ranking, score, search, space
 from tftrt_tools.tuning.goal import Goal
 from tftrt_tools.tuning.result import Latency, Measured, Tuning
 from tftrt_tools.tuning.search import Budget
+from tftrt_tools.tuning.trial import Task, Trials
 
 CALL = "serving_default(image 8x8x8x1)"
 TOP1 = Goal("top1", "max-degradation", 0.01, True)
@@ -203,8 +208,14 @@ def test_a_failed_trial_is_no_winner_and_does_not_stop_the_search():
 
 
 def test_without_a_trial_that_keeps_the_goal_the_nearest_is_named():
-    found = Synthetic([0.1], [0.1], speeds={"FP32": 0.02}).search(goal=Goal("top1", "threshold", 0.99, True), precisions=("FP32", "INT8"))
-    assert found.winner is None and found.best.settings.precision_mode == "INT8" and found.best.high == ("node0",)
+    found = Synthetic([0.1], [0.1], speeds={"FP16": 0.02}).search(goal=Goal("top1", "threshold", 0.99, True), precisions=("FP16", "INT8"))
+    assert found.winner is None and found.best.settings.precision_mode == "FP16" and found.best.high == ("node0",)
+
+
+def test_where_the_precision_above_misses_the_goal_too_no_nodes_are_kept_high():
+    found = Synthetic([0.1] * 4, [0.1] * 4, speeds={"FP32": 0.02, "FP16": 0.02}).search()
+    assert [one.settings.precision_mode for one in found.trials] == ["FP32", "FP16", "INT8"] and found.best.number == 1
+    assert found.notes[0] == "FP16 misses the goal, and so does FP32: no nodes were kept high"
 
 
 def test_nodes_that_cannot_be_ranked_are_a_note():
@@ -367,6 +378,96 @@ def test_a_damaged_trial_is_named(tmp_path, text):
     (tmp_path / "trial-0003.json").write_text(text)
     with pytest.raises(errors.TftrtError, match="trial-0003.json is damaged"):
         journal.Journal(tmp_path)
+
+
+# Trials, with a worker that does what the trial's settings name.
+
+INT8 = dataclasses.replace(BASE, precision_mode="INT8")
+DATA = DataOptions(source="rows.npz")
+
+
+def worker_job(request):
+    """Stands in for measure.job. keep_native_nodes says what happens to a trial."""
+    if request["do"] == "calibrate":
+        table = {"segment": "sha256:1", "signature": "s", "engine": "e", "left_out": [], "ranges": None,
+                 "table": {"header": "TRT-8503-EntropyCalibration2", "scales": {"x": 0.5}}}
+        record = {"source": "rows.npz", "samples": 8, "rows": [], "warnings": [], "kind": "arrays", "digest": ""}
+        return {"tables": [table], "data": [record], "versions": {"tensorrt": "8.5.3", "tensorflow": "2.14.1"}}
+    what = request["convert"]["settings"]["keep_native_nodes"]
+    if what == "abort":
+        (pathlib.Path(request["folder"]) / ".trial-abc").mkdir()
+        os.abort()
+    if what == "bug":
+        raise ZeroDivisionError("a slip")
+    if what == "error":
+        raise errors.CheckFailed("no segment", "a mend")
+    if what == "interrupt":
+        raise errors.Interrupted("ended by SIGTERM")
+    given = request["convert"]["int8"]["given"]
+    return Measured(accuracy=float(os.getpid()), engines=len(given["engines"]) if given else 0).to_dict()
+
+
+def trials(tmp_path, task=None, **options):
+    task = task or Task("model", (), {}, facts={"model": "sha256:0"})
+    return Trials(task, journal.Journal(tmp_path / "work"), target="tests.test_tuning:worker_job", **options)
+
+
+def native_nodes(what, settings=BASE):
+    return dataclasses.replace(settings, keep_native_nodes=what)
+
+
+def test_trials_share_a_worker_and_one_that_dies_costs_its_own_trial_only(tmp_path):
+    with trials(tmp_path) as measure:
+        first, second = measure(native_nodes("a")), measure(native_nodes("b"))
+        died, third = measure(native_nodes("abort")), measure(native_nodes("c"))
+    assert first.accuracy == second.accuracy != third.accuracy
+    assert "SIGABRT" in died.failure and died.accuracy is None and third.seconds > 0
+    assert len(list((tmp_path / "work").glob("trial-*.json"))) == 4
+    assert not list((tmp_path / "work").glob(".trial-*")), "what a dead worker leaves is removed"
+
+
+def test_a_work_folder_serves_one_search_at_a_time(tmp_path):
+    with trials(tmp_path), pytest.raises(errors.TftrtError, match="another tune works in"), trials(tmp_path):
+        pass
+    with trials(tmp_path) as measure:
+        assert measure(native_nodes("a")).failure == ""
+
+
+@pytest.mark.parametrize("what, words", [("error", "no segment"), ("bug", "internal error: ZeroDivisionError: a slip")])
+def test_an_error_in_a_trial_is_its_failure(tmp_path, what, words):
+    with trials(tmp_path) as measure:
+        assert measure(native_nodes(what)).failure == words
+        assert measure(native_nodes("a")).failure == ""
+
+
+def test_what_is_done_is_not_done_again_unless_it_failed_and_that_is_asked_for(tmp_path):
+    with trials(tmp_path) as measure:
+        first, failed = measure(native_nodes("a")), measure(native_nodes("error"))
+    with trials(tmp_path) as measure:
+        assert (measure(native_nodes("a")), measure(native_nodes("error"))) == (first, failed) and measure.reused == 2
+    with trials(tmp_path, retry_failed=True) as measure:
+        measure(native_nodes("a")), measure(native_nodes("error"))
+        assert measure.reused == 1
+    with trials(tmp_path, Task("model", (), {}, facts={"model": "sha256:another"})) as measure:
+        assert measure(native_nodes("a")).accuracy != first.accuracy and measure.reused == 0
+
+
+def test_an_interruption_is_no_result(tmp_path):
+    with trials(tmp_path) as measure, pytest.raises(errors.Interrupted):
+        measure(native_nodes("interrupt"))
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
+
+
+def test_a_table_is_made_once_for_each_choice_of_segments_and_given_to_the_trials(tmp_path):
+    task = Task("model", (), {}, data=DATA, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
+    with trials(tmp_path, task) as measure:
+        variants = [INT8, space.with_high(INT8, ["a"]), space.with_strategy(INT8, "Range")]
+        assert [measure(one).engines for one in variants] == [1, 1, 1] and measure(BASE).engines == 0
+        assert len(list((tmp_path / "work").glob("calibration-*.json"))) == 1
+        for one in (dataclasses.replace(INT8, minimum_segment_size=10), space.with_strategy(INT8, "implicit")):
+            assert measure(one).engines == 1
+        assert len(list((tmp_path / "work").glob("calibration-*.json"))) == 3
+        assert calibration_file.read(measure.calibration_path(INT8)).engines[0].table.scales == {"x": 0.5}
 
 
 # The result.

@@ -15,6 +15,8 @@ COMMANDS = {
     "calibrate": "the INT8 table of a model, in a file: needs no GPU",
     "build": "the engines of a converted model, on the GPU that will serve it; or take them away",
     "verify": "does the converted model answer like the original, and did its engines run",
+    "sensitivity": "which nodes hurt when a model goes to INT8 or FP16",
+    "tune": "the fastest conversion that keeps an accuracy goal, found on this machine's GPU",
     "table": "show, compare, merge and edit INT8 calibration tables",
     "cache": "the engine cache: list, remove, clear",
 }

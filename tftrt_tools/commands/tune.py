@@ -78,8 +78,11 @@ def run(values, positional):
         staging.check_target(values.output_saved_model_dir, values.overwrite, [model])
     from tftrt_tools.tuning import tune
 
-    with progress.on_terminal():
-        found = tune.tune(model, settings, options)
+    try:
+        with progress.on_terminal():
+            found = tune.tune(model, settings, options)
+    except (KeyboardInterrupt, errors.Interrupted):
+        raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
     done = found.tuning
     _print(done, values.json)
     _output.write_json(done, values.json)
@@ -180,7 +183,8 @@ def _print(done, json_path):
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
              f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
     rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
-    timed = [f">{call}, ms" for call in done.calls]
+    one_signature = len({call.partition("(")[0] for call in done.calls}) == 1
+    timed = [f">{call.partition('(')[2].rstrip(')') if one_signature else call}, ms" for call in done.calls]
     columns = [">trial", "settings", *timed, f">{done.goal.metric}", "goal kept", ">build s", ">engines MB", ""]
     console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
     for one in done.trials:

@@ -3,7 +3,7 @@
 1. The precisions plain: FP32, FP16, INT8.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, 1, 2, 4, 8, … of them until the goal is kept, then bisection to the
    fewest. The same for INT8, whose nodes then run in FP16 or FP32. More nodes kept high are taken to be slower and nearer to the original,
-   so a precision is left as soon as it is no faster than a model that keeps the goal.
+   so a precision is left as soon as it is no faster than a model that keeps the goal, and where the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies.
 
@@ -21,6 +21,8 @@ from tftrt_tools.tuning.result import Trial
 # Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
 DRIFT = 0.02
 _ERRORS = 3
+# In what nodes run that are kept high.
+_ABOVE = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +129,11 @@ class _Search:
     def _keep_high(self, precision):
         plain = self._seen.get(space_module.with_precision(self._space.base, precision))
         if plain is None or plain.kept or plain.measured.failure:
+            return
+        above = [one for one in self._trials if one.settings.precision_mode in _ABOVE[precision] and not one.high]
+        if above and not any(one.kept for one in above):
+            self._notes.append(f"{precision} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
+                               "nodes were kept high")
             return
         if not self._worth(plain):
             self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept high")

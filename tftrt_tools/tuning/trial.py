@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import fcntl
+import shutil
 import time
 
 from tftrt_tools import child, errors, progress
@@ -16,6 +18,7 @@ from tftrt_tools.tuning.result import Measured
 # What decides the segments, and so which table an engine needs; nodes kept high only leave entries out.
 _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
+TARGET = "tftrt_tools.tuning.measure:job"
 # Only the log of the segmenter is read here. The engine op's would be written in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
@@ -42,27 +45,43 @@ class Task:
 
 
 class Trials:
-    """Measures settings; a context that ends the worker."""
+    """Measures settings; a context that holds the work folder for itself and ends the worker."""
 
-    def __init__(self, task, journal, log_file=None, retry_failed=False):
-        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again."""
-        self._task, self._journal, self._log_file, self._retry_failed = task, journal, log_file, retry_failed
+    def __init__(self, task, journal, log_file=None, retry_failed=False, target=TARGET):
+        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. target: what the worker
+        calls."""
+        self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
         self._stack, self._worker, self._started = contextlib.ExitStack(), None, 0
         self.reused = 0
 
     def __enter__(self):
+        self._lock = open(self._journal.folder / "lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise errors.TftrtError(f"another tune works in {self._journal.folder}", "wait for it, or take another --work_dir") from None
         return self
 
     def __exit__(self, *raised):
-        return self._stack.__exit__(*raised)
+        try:
+            self._end_worker()
+        finally:
+            self._lock.close()
+
+    def _end_worker(self):
+        self._stack.close()
+        # A worker that was ended in a trial could not remove its model.
+        for path in self._journal.folder.glob(".trial-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def ask(self, request):
         """Call measure.job in the worker, which is started where none lives. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
-            self._stack.close()
+            self._end_worker()
             self._started += 1
             log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
-            self._worker = self._stack.enter_context(child.worker("tftrt_tools.tuning.measure:job", ENV, log_file))
+            self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
         return self._worker.call(request).result
 
     def __call__(self, settings):

@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools import child, errors, progress, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.calibration import file as calibration_file
@@ -83,7 +83,9 @@ def tune(model, settings, options):
     with Trials(task, journal, options.log_file, options.retry_failed) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
-        options.goal.bound(original)
+        if not options.goal.kept(original, original):
+            raise errors.CheckFailed(f"the original itself misses the goal {options.goal.text(original)}: its {options.goal.metric} is "
+                                     f"{original:.6g}", "ask for what the original can do, or use max-degradation")
         native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "tags": list(settings.tags),
                                                                  "timed": list(prepared.timed)}))
         base = dataclasses.replace(settings, precision_mode="FP32")
@@ -186,7 +188,7 @@ def _reference(model, digest, scored, data_digest, folder, options):
         calls = [{"signature": call.signature, "rows": _rows(call), "inputs": f"in/{pathlib.Path(path).name}",
                   "reference": f"original/{pathlib.Path(answer).name}"}
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
-        done.write_text(json.dumps(calls))
+        whole_file.write_text(done, json.dumps(calls))
     absolute = [{**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls]
     return {"goal": options.goal.to_dict(), "output": options.output, "labels": str(pathlib.Path(options.labels).absolute())
             if options.labels else "", "calls": absolute}
