@@ -35,7 +35,7 @@ def command(*arguments, gpu, **changes):
 def native(workdir, size=224):
     """The SavedModel. Built on the CPU: its batch statistics need one pass, for which a GPU would compile its kernels first."""
     target = pathlib.Path(workdir) / f"resnet50-{size}"
-    with _made(target) as partial:
+    with made(target) as partial:
         if partial:
             code = f"import saved_models; saved_models.build('resnet50', {str(partial)!r}, size={size})"
             command("-c", code, gpu=False)
@@ -45,7 +45,7 @@ def native(workdir, size=224):
 def onnx(workdir, model):
     """The same network as ONNX, image layout and dynamic batch as in the SavedModel."""
     target = pathlib.Path(workdir) / (pathlib.Path(model).name + ".onnx")
-    with _made(target) as partial:
+    with made(target) as partial:
         if partial:
             command("-m", "benchmarks._onnx", model, partial, gpu=False)
     return target
@@ -63,7 +63,7 @@ def converted(workdir, model, precision, batches, size=224):
 
 
 @contextlib.contextmanager
-def _made(target):
+def made(target):
     """Yield a path to write where `target` is missing, else None. An interrupted run must not look like a finished one."""
     if target.exists():
         yield None

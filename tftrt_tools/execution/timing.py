@@ -39,14 +39,19 @@ def job(request):
         progress.say(f"timing batch {label}", number, len(request["calls"]))
         arrays = inputs.random([InputSpec.from_dict(spec) for spec in specs], {name: tuple(shape) for name, shape in shapes.items()}, 0)
         feed = {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
-        native, converted = _medians(functions, feed, request["repeats"])
+        native, converted = map(statistics.median, interleaved(functions, feed, request["repeats"]))
         rows.append({"batch": label, "native_ms": 1e3 * native, "converted_ms": 1e3 * converted})
     seen = gpu.seen()
     return {"device": seen["name"] if seen else "CPU", "rows": rows}
 
 
-def _medians(functions, feed, repeats):
-    seconds = [[], []]
+def interleaved(functions, feed, repeats):
+    """Call each function in turn, again and again: what disturbs one disturbs all. Calls to warm up come first and do not count.
+
+    Args: functions: of a loaded model's signature. feed: {input: tensor}. repeats: timed calls of each.
+    Returns: for each function a list of seconds, from the call until all of its answers are on the host.
+    """
+    seconds = [[] for _ in functions]
     for turn in range(WARM_UP_CALLS + repeats):
         for function, found in zip(functions, seconds, strict=True):
             start = time.perf_counter()
@@ -54,4 +59,4 @@ def _medians(functions, feed, repeats):
                 tensor.numpy()
             if turn >= WARM_UP_CALLS:
                 found.append(time.perf_counter() - start)
-    return [statistics.median(found) for found in seconds]
+    return seconds
