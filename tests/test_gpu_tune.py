@@ -121,12 +121,12 @@ def test_an_interrupted_search_goes_on_where_it_ended(zoo_model, images, tmp_pat
 @pytest.fixture(scope="module")
 def spread(zoo_model):
     """spread_cnn, large enough that INT8 pays on a data-centre GPU."""
-    return zoo_model("spread_cnn", width=256, size=32, blocks=4)
+    return zoo_model("spread_cnn", width=256, size=32, blocks=2)
 
 
 def test_a_model_that_plain_int8_breaks_is_saved_by_a_few_nodes_kept_high(spread, images, tmp_path):
-    said, done = tune(spread, images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", "--max_trials=10", "--max_minutes=8",
-                      "--precisions=FP16,INT8")
+    said, done = tune(spread, images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", "--max_trials=8", "--max_minutes=5",
+                      "--precisions=FP16,INT8", "--shapes=image:40x8x8x1")
     note("spread_cnn", said)
     fp16, plain = said["trials"][:2]
     assert fp16["kept"] and plain["settings"]["precision_mode"] == "INT8" and not plain["kept"], (fp16["accuracy"], plain["accuracy"])

@@ -507,7 +507,7 @@ NEEDED = ("--data=data.npz", "--accuracy=top1:threshold=0.9", "--shapes=image:8x
     (NEEDED[1:], "--data is missing"), (NEEDED[:2], "--shapes is missing"), ((NEEDED[0], NEEDED[2]), "--accuracy is missing"),
     ((*NEEDED, "--precisions=FP8"), "FP8 is no precision"), ((*NEEDED, "--precisions=INT8"), "INT8 needs ranges"),
     ((*NEEDED, "--calibration_table=a", "--calibration_data=b"), "exclude each other"), ((*NEEDED, "--max_trials=0"), "max_trials"),
-    ((*NEEDED, "--precision_mode=FP16"), "precision_mode")])
+    ((*NEEDED, "--precision_mode=FP16"), "precision_mode"), ((*NEEDED, "--plot=plot.png"), "written as SVG")])
 def test_wrong_flags_are_told_at_once(flags, words):
     with pytest.raises(errors.UsageError, match=words):
         values, positional = _flags.parse("tune", tune_command, ["model", *flags])

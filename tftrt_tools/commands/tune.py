@@ -51,6 +51,8 @@ def define(values):
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
+    flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
+                         "precision, asks", **text)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
     flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)
@@ -76,6 +78,8 @@ def run(values, positional):
         from tftrt_tools.savedmodel import staging
 
         staging.check_target(values.output_saved_model_dir, values.overwrite, [model])
+    if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
+        raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     from tftrt_tools.tuning import tune
 
     try:
@@ -99,7 +103,7 @@ def run(values, positional):
 
 def _settings(values):
     """Settings of everything that is not searched."""
-    given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes")}
+    given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes", "allow_quantization_changes")}
     return checked(Settings(**{name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}))
 
 

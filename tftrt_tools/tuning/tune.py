@@ -90,8 +90,7 @@ def tune(model, settings, options):
                                                                  "timed": list(prepared.timed)}))
         base = dataclasses.replace(settings, precision_mode="FP32")
         if "INT8" in options.precisions:
-            # Data that cannot be read is told now, not after the trials of the other precisions.
-            table = trials.calibration(space_module.with_precision(base, "INT8"))
+            table = _first_table(trials, space_module.with_precision(base, "INT8"))
         sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
         space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls))
         outcome = search_module.search(trials, space, prepared.objective, options.goal, original,
@@ -103,6 +102,17 @@ def tune(model, settings, options):
                   {call: Latency(**one) for call, one in native.items()}, outcome.trials, outcome.winner, outcome.best, outcome.ended,
                   outcome.notes, gpu["gpu"], gpu["tensorrt"], prepared.data, warnings)
     return Found(done, calibration)
+
+
+def _first_table(trials, settings):
+    """The table of plain INT8. Data that cannot be read is told now, not after the trials of the other precisions; what else goes wrong
+    is a failure of the INT8 trials."""
+    try:
+        return trials.calibration(settings)
+    except (errors.UsageError, errors.Interrupted):
+        raise
+    except errors.TftrtError:
+        return None
 
 
 def _gpu():
