@@ -32,7 +32,7 @@ def measured(model, settings, tables, calls, saved, found, count, folder):
     reference = run.run(model, flat, f"{folder}/reference", "the original", tf32=False)
     scored = [{"signature": signature, "inputs": path, "reference": answer} for (signature, path), answer in
               zip(flat, reference.answers, strict=True)]
-    given = calibration(tables).to_dict() if tables else None
+    given = calibration(tables, settings.calibration_method).to_dict() if tables else None
     request = {"source": str(model), "int8": {"options": None, "given": given}, "calls": scored}
     settings = dataclasses.replace(settings, shapes=shapes_flag(calls), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
@@ -68,10 +68,10 @@ def shapes_flag(calls):
     return ";".join(items)
 
 
-def calibration(tables):
-    """EngineTables as a file.Calibration, which nobody keeps."""
-    unknown = dict.fromkeys(("method", "tensorrt", "tensorflow", "model", "model_digest"), "")
-    return Calibration(**passport.stamp(), calibrator="toolkit", **unknown, data={}, engines=tuple(tables))
+def calibration(tables, method):
+    """EngineTables, made by the toolkit's `method`, as a file.Calibration, which nobody keeps."""
+    unknown = dict.fromkeys(("tensorrt", "tensorflow", "model", "model_digest"), "")
+    return Calibration(**passport.stamp(), calibrator="toolkit", method=method, **unknown, data={}, engines=tuple(tables))
 
 
 def _outcomes(requests):

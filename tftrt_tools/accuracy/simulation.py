@@ -79,10 +79,11 @@ def _signature(name, function, settings, tables_from, paths, nodes):
 def _tables(name, frozen, graph_def, settings, tables_from, paths):
     """The EngineTables that `convert` would make; without another source of ranges, from the inputs to score."""
     if not (tables_from.options or tables_from.given):
-        digests = segments.engine_digests(graph_def, names=True)
+        engines = [engine.name for engine in graph.engine_ops(graph_def) if engine.precision == "INT8"]
+        digests = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items() if engine in engines}
         made = toolkit.tables(frozen, graph_def, list(digests), map(runs.load, paths), settings, tf_private.tensorrt_versions()[1])
-        own = [file.EngineTable(digests[engine], name, engine, *made[engine]) for engine in digests]
-        tables_from = int8.Source(None, measurement.calibration(own))
+        own = [file.EngineTable(digest, name, engine, *made[engine]) for engine, digest in digests.items()]
+        tables_from = int8.Source(None, measurement.calibration(own, settings.calibration_method))
     with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
         return int8.tables(name, frozen, graph_def, loading.input_specs(frozen.original), settings, tables_from, folder)[0]
 

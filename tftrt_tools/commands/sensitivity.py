@@ -75,6 +75,7 @@ def run(values, positional):
 
 
 def _print(done, values):
+    from tftrt_tools.accuracy import harm, thresholds
     from tftrt_tools.report import sensitivity as report
 
     console = _output.console(values.json)
@@ -104,6 +105,9 @@ def _print(done, values):
             + (f", {one.other_nodes} more only with the rest" if one.other_nodes else ""))
     if done.ranges:
         say(f"ranges: {done.ranges}")
+    for one in done.signatures:
+        say(f"{one.name}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
+            f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
     say(f"evidence: simulated; the worst nodes measured on {done.gpu['name']}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")
     say(f"suggestion: {done.flag}" if done.flag else "suggestion: none; no few nodes stand out")
