@@ -99,3 +99,28 @@ def test_any_text_is_parsed_or_refused_with_a_usage_error(flag):
     except errors.UsageError:
         return
     assert all(dim > 0 for found in parsed.values() for shape in found for dim in shape)
+
+
+def test_a_range_is_its_corners_in_order():
+    assert calls("x:max=32x224x224x3,min=1x224x224x3,opt=8x224x224x3", {"s": [IMAGE]}) == {
+        "s": [{"x": (1, 224, 224, 3)}, {"x": (8, 224, 224, 3)}, {"x": (32, 224, 224, 3)}]}
+
+
+def test_an_opt_that_is_the_max_needs_no_call_of_its_own():
+    assert calls("ids:min=1x16,max=8x32;mask:min=1x16,opt=8x32,max=8x32", {"s": [IDS, MASK]}) == {
+        "s": [{"ids": (1, 16), "mask": (1, 16)}, {"ids": (8, 32), "mask": (8, 32)}]}
+
+
+def test_an_input_with_one_shape_may_stand_beside_a_range():
+    got = calls("x:min=1x224x224x3,max=4x224x224x3;w:3", {"s": [IMAGE, InputSpec("w", "float32", (3,))]})
+    assert [call["w"] for call in got["s"]] == [(3,), (3,)]
+
+
+@pytest.mark.parametrize(("flag", "says"), [
+    ("x:min=1x2", "no max"), ("x:max=1x2", "no min"), ("x:min=4x2,max=1x2", "larger"), ("x:min=1x2,opt=9x2,max=8x2", "larger"),
+    ("x:min=1x2,max=1x2x3", "another rank"), ("x:min=1x2,max=8x2,4x2", "range"), ("x:min=1x2,min=1x2,max=8x2", "range"),
+    ("x:min=1x2,max=8x2;y:1x2,2x2", "a list of shapes"), ("x:min=,max=8x2", "no shape"),
+])
+def test_a_range_that_is_none_is_refused(flag, says):
+    with pytest.raises(errors.UsageError, match=says):
+        shapes.parse(flag)

@@ -50,7 +50,8 @@ def _int8(graph_def):
 def _ready(frozen, graph_def, dynamic, feed):
     """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
     if dynamic:
-        graph.set_on_engines(graph_def, _profile_generation_mode=True)
+        # "Optimal" with its one shape would make another network than the engines', with other numbers in the names of its tensors.
+        graph.set_on_engines(graph_def, _profile_generation_mode=True, profile_strategy="Range")
         _call(tf_private.rebuild(graph_def, frozen), feed)
         graph.set_on_engines(graph_def, _profile_generation_mode=False)
     return tf_private.rebuild(graph_def, frozen)

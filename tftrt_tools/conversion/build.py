@@ -7,6 +7,7 @@ import platform
 import time
 
 from tftrt_tools import child, errors
+from tftrt_tools.calibration import file
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult
@@ -70,18 +71,23 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None):
     files.check(model)
     manifest = passport.read(model, passport.MANIFEST)
     settings = _settings(model, manifest, options)
+    calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
     in_place = output is None
     target = staging.check_target(model if in_place else output, in_place or overwrite, [] if in_place else [model])
     digest = files.digest(model)
     with staging.staged(target) as stage:
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
-                   "signatures": (manifest or {}).get("signatures", []), "cache": cache}
+                   "signatures": (manifest or {}).get("signatures", []), "cache": cache,
+                   "calibration": calibration.to_dict() if calibration else None}
         env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
         answer = child.run("tftrt_tools.conversion.completion:job", request, env=env, log_file=log_file).result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
         done = Build(str(pathlib.Path(model).absolute()), str(target), digest, options.shapes, settings.strategy, signatures, versions,
                      answer["gpu"] if options.shapes else None, (), answer["cache_problem"], 0.0)
+        if calibration:
+            tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
+            dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
             served = coverage.check(stage, {one.name: one for one in signatures if one.calls})
@@ -122,7 +128,11 @@ def _write_passport(stage, model, manifest, settings, done):
                 "signatures": said["signatures"], "shapes_served": said["shapes_served"],
                 "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
     passport.write(stage, passport.MANIFEST, document)
-    for name in (passport.FLAGS, passport.CALIBRATION):
-        before = passport.folder(model) / name
-        if before.is_file():
-            passport.write(stage, name, before.read_text())
+    before = passport.folder(model) / passport.FLAGS
+    if before.is_file():
+        passport.write(stage, passport.FLAGS, before.read_text())
+
+
+def _made(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,14 +1,16 @@
 """The child's side of `tftrt build`: engines for a model that was converted before, or its engines taken away."""
 
+import dataclasses
 import pathlib
 import tempfile
 
 from tftrt_tools import errors, progress
-from tftrt_tools.conversion import finishing, graph_pass, saving
+from tftrt_tools.calibration import file
+from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inspector, loading
+from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, segments
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -19,15 +21,18 @@ def job(request):
 
     Args:
       request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
-        [SignatureResult dicts] of the manifest, "cache": {"folder", "max_bytes"} or None}.
+        [SignatureResult dicts] of the manifest, "calibration": file.Calibration.to_dict() of the model or None, "cache": {"folder",
+        "max_bytes"} or None}.
 
-    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "cache_problem": text}.
+    Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], where the model
+      has a calibration, "cache_problem": text}.
     """
     settings = Settings.from_dict(request["settings"])
     gpu = gpu_module.seen()
     if settings.shapes and gpu is None:
         raise errors.TftrtError("building engines needs a GPU; none is visible here", "run this on the machine that will serve the model")
     source = pathlib.Path(request["source"])
+    calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
     known = {one["name"]: SignatureResult.from_dict(one) for one in request["signatures"]}
     with tempfile.TemporaryDirectory(prefix="tftrt-build-") as folder:
         progress.say("loading the model")
@@ -38,17 +43,19 @@ def job(request):
         detach.write(proto, source, folder + "/model")
         model = loading.load(folder + "/model", settings.tags)
         work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
-        made = _signatures(model, seen, known, work, finishing.prefix(source, settings), folder)
+        made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
         progress.say("saving")
         functions = {one.result.name: one.function for one in made if one.function}
         resources = {name: resource for one in made for name, resource in one.resources.items()}
         saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
     return {"signatures": [one.result.to_dict() for one in made], "versions": work.versions, "gpu": gpu,
+            "tables": [table.to_dict() for one in made for table in one.tables],
             "cache_problem": work.store.problem if work.store else ""}
 
 
-def _signatures(model, seen, known, work, prefix, folder):
-    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest."""
+def _signatures(model, seen, known, calibration, work, prefix, folder):
+    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
+    model, or None."""
     settings = work.settings
     with_engines = {one.name: one.inputs for one in seen if one.engines}
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines) if settings.shapes else {}
@@ -59,10 +66,24 @@ def _signatures(model, seen, known, work, prefix, folder):
             continue
         progress.say(f"reading signature {one.name}", index, len(seen))
         frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
-        graph_def = frozen.graph_def
+        # A converted signature is a function; where it has loops or tables, freezing leaves it one.
+        graph_def = inline.inline_calls(frozen.graph_def)
         finishing.unique_names(graph_def, f"{prefix}_{index}")
         attributes = {"workspace_size_bytes": settings.max_workspace_size_bytes}
         graph.set_on_engines(graph_def, **attributes | ({"profile_strategy": settings.strategy} if settings.dynamic else {}))
         result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), known.get(one.name))
-        made.append(finishing.finished(frozen, graph_def, result, work, calls.get(one.name, []), folder))
+        wanted = calls.get(one.name, [])
+        tables = _tables(frozen, graph_def, one, settings, wanted, calibration) if calibration else ()
+        made.append(finishing.finished(frozen, graph_def, result, work, wanted, folder, tables))
     return made
+
+
+def _tables(frozen, graph_def, seen, settings, calls, calibration):
+    """The model's tables under the new names of its engines, fitted to this build and written onto the engine ops."""
+    digests = segments.engine_digests(graph_def, names=True)
+    by_segment = {table.segment: table for table in calibration.engines}
+    kept = [dataclasses.replace(by_segment[digests[engine]], engine=engine, signature=seen.name)
+            for engine in int8.wanting_tables(graph_def) if digests.get(engine) in by_segment]
+    fitted = int8.for_build(frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration))
+    int8.write(graph_def, fitted)
+    return fitted

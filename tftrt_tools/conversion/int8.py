@@ -5,6 +5,7 @@ import re
 
 from tftrt_tools import errors, tf_private
 from tftrt_tools.calibration import data, file, fitting, scales, table, tensor_names, toolkit
+from tftrt_tools.conversion import engine_inputs
 from tftrt_tools.savedmodel import graph, segment, segments
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 
@@ -37,7 +38,7 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
     Returns: ((file.EngineTable, …), record.DataRecord or None where the tables are reused). Raises: UsageError, TftrtError.
     """
     digests = segments.engine_digests(graph_def, names=True)
-    wanted = {engine: digests[engine] for engine in _int8_engines(graph_def)}
+    wanted = {engine: digests[engine] for engine in wanting_tables(graph_def)}
     if not wanted:
         return (), None
     if source.given:
@@ -50,6 +51,24 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
     return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
 
 
+def for_build(frozen, graph_def, specs, settings, calls, made, method):
+    """Tables with the names that the engines for `calls` will ask for.
+
+    With one profile of one shape TF-TRT makes the network of that shape, in all other cases that of the declared one, which tables are
+    made for: static and unknown dimensions can give other numbers of layers.
+
+    Args: frozen, graph_def, specs, settings, calls: as conversion.engines.build takes them. made: EngineTables; method: of constants.
+    Returns: (EngineTable, …).
+    """
+    if not made or not settings.dynamic or settings.strategy != "Optimal" or len(calls) != 1:
+        return tuple(made)
+    inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls)
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    segment_of = {engine.name: functions[engine.native_segment] for engine in graph.engine_ops(graph_def)}
+    return tuple(fitting.fitted(one, segment_of[one.engine], True, [fed.shape for fed in inputs[one.engine][0]], method)
+                 if one.engine in inputs else one for one in made)
+
+
 def write(graph_def, made):
     """Put the tables onto their engine ops, in place. Args: made: EngineTables."""
     texts = {one.engine: one.table.text() for one in made}
@@ -59,7 +78,7 @@ def write(graph_def, made):
             graph.set_attributes(node, use_calibration=True, calibration_data=texts[name])
 
 
-def _int8_engines(graph_def):
+def wanting_tables(graph_def):
     """Names of the engines that need a table: those with explicit quantization nodes carry their ranges themselves."""
     return [engine.name for engine in graph.engine_ops(graph_def)
             if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision]
@@ -80,7 +99,7 @@ def _reused(name, graph_def, settings, given, wanted):
     for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
         build = functions[ops[engine].native_segment], settings.dynamic, [tensor.shape for tensor in ops[engine].inputs]
         if one.segment:
-            one = fitting.fitted(one, *build, _method(given))
+            one = fitting.fitted(one, *build, method_of(given))
         elif not fitting.knows(one.table, *build):
             raise errors.TftrtError(f"the table speaks of no node of {engine} ({name}): it was made for another graph",
                                     "give the table of this model, or calibrate it")
@@ -88,7 +107,7 @@ def _reused(name, graph_def, settings, given, wanted):
     return found
 
 
-def _method(given):
+def method_of(given):
     """With which method constants get a scale: that of the calibration, as far as it is known."""
     said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
     return next((one for one in said if one in scales.METHODS), "entropy")

@@ -37,7 +37,8 @@ def _sort_inputs(node, segment):
     data = [source for source in node.input if not source.startswith("^")]
     node.input[:len(data)] = [data[index] for index in order]
     _permute(node.attr["InT"].list.type, order)
-    _permute(node.attr["input_shapes"].list.shape, order)
+    if "input_shapes" in node.attr:
+        _permute(node.attr["input_shapes"].list.shape, order)
     _permute_arguments(segment.signature.input_arg, order)
     attributes = {index: _copied(value) for index, value in segment.arg_attr.items()}
     segment.arg_attr.clear()
@@ -59,7 +60,8 @@ def _sort_outputs(node, segment):
     if order != list(range(len(order))):
         _permute(node.attr["OutT"].list.type, order)
         for name in ("output_shapes", "_output_shapes"):
-            if len(node.attr[name].list.shape) == len(order):
+            # Reading a missing attribute would make an empty one.
+            if name in node.attr and len(node.attr[name].list.shape) == len(order):
                 _permute(node.attr[name].list.shape, order)
         _permute_arguments(segment.signature.output_arg, order)
         for new, old in enumerate(order):
