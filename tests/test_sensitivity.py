@@ -13,6 +13,7 @@ from tests.conftest import run_tftrt
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation
+from tftrt_tools.calibration import file
 from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import run
@@ -340,8 +341,8 @@ def test_a_measured_gain_is_that_of_the_output_that_was_worst():
 def test_the_shapes_of_the_scored_data_are_those_that_engines_are_built_for():
     calls = {"s": [run.Call("s", {"x": np.zeros((8, 3)), "n": np.zeros(())})] * 2 + [run.Call("s", {"x": np.zeros((5, 3)), "n": np.zeros(())})]}
     specs = {"s": [shape_grammar.InputSpec("x", "float32", (None, 3)), shape_grammar.InputSpec("n", "float32", ())]}
-    found = shape_grammar.calls(shape_grammar.parse(measurement.shapes_flag(calls)), specs)
-    assert found == {"s": [{"x": (8, 3), "n": ()}, {"x": (5, 3), "n": ()}]}
+    declared = {dynamic: shape_grammar.calls(shape_grammar.parse(measurement.shapes_flag(calls, dynamic)), specs) for dynamic in (True, False)}
+    assert declared == {True: {"s": [{"x": (8, 3), "n": ()}, {"x": (5, 3), "n": ()}]}, False: {"s": [{"x": (8, 3), "n": ()}]}}
 
 
 def test_a_node_is_excluded_besides_those_that_were_already():
@@ -363,6 +364,27 @@ def test_engines_are_built_in_one_process_and_another_takes_over_where_it_dies(m
 def test_without_the_model_with_everything_rounded_nothing_else_is_built(monkeypatch):
     monkeypatch.setattr(measurement, "_JOB", "tests.test_child:work")
     assert len(measurement._outcomes([{"do": "refuse"}, {"do": "answer"}])) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["INT8", "FP16"])
+def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precision, chain, tmp_path, monkeypatch):
+    # Engines that are not built run natively, and natively nothing is rounded.
+    monkeypatch.setattr(measurement, "shapes_flag", lambda calls, dynamic: "")
+    model, path = chain
+    settings = Settings(**{**INT8.to_dict(), "precision_mode": precision, "signature_keys": ("serving_default",), "minimum_segment_size": 1})
+    specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
+    calls, _ = data.calls_of_arrays(data.load_arrays(path), specs, range(32, 0, -1))
+    saved = {name: [one for _, one in run.save_calls(made, tmp_path / "in")] for name, made in calls.items()}
+    request = {"model": str(model), "settings": settings.to_dict(), "calls": saved, "int8": {"options": None, "given": None}, "nodes": ""}
+    answer = simulation.job(request)
+    found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
+    tables = [file.EngineTable.from_dict(one) for one in answer["tables"]]
+    signature, = measurement.measured(model, settings, tables, calls, saved, found, 2, str(tmp_path))
+    assert harm.worst(signature.measured).snr_db > 100
+    assert [node.measured is not None for node in signature.nodes] == [True, True, False, False]
+    assert all(node.measured.problem == "" and node.measured.gain_db is not None for node in signature.nodes[:2])
+    assert harm.SignatureHarm.from_dict(json.loads(json.dumps(signature.to_dict()))) == signature
 
 
 @pytest.mark.gpu

@@ -34,7 +34,7 @@ def measured(model, settings, tables, calls, saved, found, count, folder):
               zip(flat, reference.answers, strict=True)]
     given = calibration(tables, settings.calibration_method).to_dict() if tables else None
     request = {"source": str(model), "int8": {"options": None, "given": given}, "calls": scored}
-    settings = dataclasses.replace(settings, shapes=shapes_flag(calls), calibrator="toolkit")
+    settings = dataclasses.replace(settings, shapes=shapes_flag(calls, settings.dynamic), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
     outcomes = _outcomes([request | {"settings": one.to_dict()} for one in
@@ -58,11 +58,16 @@ def excluding(settings, name):
     return dataclasses.replace(settings, **{field: pattern})
 
 
-def shapes_flag(calls):
-    """The text of --shapes for the distinct shapes of {signature: [run.Call]}."""
+def shapes_flag(calls, dynamic):
+    """The text of --shapes that serves {signature: [run.Call]}: each shape, and in implicit batch mode (not `dynamic`) the largest batch
+    alone, whose engine serves the smaller ones."""
     items = []
     for signature, made in calls.items():
-        distinct = list({call.text(): call.shapes for call in made}.values())
+        found = {}
+        for shapes in (call.shapes for call in made):
+            key = tuple(sorted((name, shape if dynamic else shape[1:]) for name, shape in shapes.items()))
+            found[key] = max(found.get(key, shapes), shapes, key=lambda one: [one[name] for name in sorted(one)])
+        distinct = list(found.values())
         for name in distinct[0]:
             items.append(f"{signature}/{name}:" + ",".join("x".join(map(str, one[name])) or "scalar" for one in distinct))
     return ";".join(items)
