@@ -35,9 +35,12 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
     Args: name: of the signature; frozen, graph_def: as conversion.engines takes them; specs: [InputSpec]; source: Source; folder: for
       temporary files.
 
+    Engines without a float tensor between their inputs and outputs have nothing that INT8 could compute: they become FP16, in place.
+
     Returns: ((file.EngineTable, …), record.DataRecord or None where the tables are reused). Raises: UsageError, TftrtError.
     """
     digests = segments.engine_digests(graph_def, names=True)
+    _without_floats_to_fp16(graph_def, settings)
     wanted = {engine: digests[engine] for engine in wanting_tables(graph_def)}
     if not wanted:
         return (), None
@@ -105,6 +108,19 @@ def _reused(name, graph_def, settings, given, wanted):
                                     "give the table of this model, or calibrate it")
         found[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
     return found
+
+
+def _without_floats_to_fp16(graph_def, settings):
+    """Without a table an INT8 engine would calibrate in production, for ever."""
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    wanting = set(wanting_tables(graph_def))
+    ends = (segment.INPUT, segment.OUTPUT)
+    empty = {engine.name for engine in graph.engine_ops(graph_def) if engine.name in wanting and all(
+        one.name.startswith(ends) for one in tensor_names.names(functions[engine.native_segment], settings.dynamic,
+                                                                [tensor.shape for tensor in engine.inputs]))}
+    for node in graph.engine_nodes(graph_def):
+        if graph.engine_name(node.name) in empty:
+            graph.set_attributes(node, precision_mode="FP16", use_calibration=False)
 
 
 def method_of(given):
