@@ -37,7 +37,7 @@ class Journal:
             with open(self.path, "a") as lines:
                 lines.write(json.dumps({"time": now, **line}) + "\n")
             said = [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in line.items()
-                    if key not in ("kind", "model", "column", "key") and isinstance(value, int | float | str) and value != ""]
+                    if key not in ("kind", "model", "column", "key", "flags", "text", "detail") and isinstance(value, int | float | str) and value != ""]
             print(f"[{time.monotonic() - self._start:4.0f} s] {line.get('model', '')} {line.get('column', '')} {line['kind']}: "
                   + ", ".join(said)[:300], flush=True)
 
@@ -248,7 +248,7 @@ class Runner:
 
     def _failed(self, column, step, error):
         lines = str(getattr(error, "cause", error)).strip().splitlines() or [type(error).__name__]
-        self._say("error", column, step=step, error=lines[-1][:500], mend=str(getattr(error, "mend", ""))[-1500:])
+        self._say("error", column, step=step, error=lines[-1][:500], detail=str(getattr(error, "mend", error))[-2000:])
 
     def _call(self, request):
         """Ask the worker, a new one where the last died or there was none."""
