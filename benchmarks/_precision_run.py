@@ -20,6 +20,7 @@ NATIVE = cases.Column("native", "")
 _PREPARE, _JOB = "benchmarks._precision_worker:prepare", "benchmarks._precision_worker:job"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 _WORST = 5  # tensors named
+_NOT_SHOWN = ("kind", "model", "column", "key", "flags", "text", "detail")
 _SETTLE_SECONDS = 20.0  # to wait for what disturbs a measurement, before it is made all the same
 
 
@@ -36,8 +37,8 @@ class Journal:
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             with open(self.path, "a") as lines:
                 lines.write(json.dumps({"time": now, **line}) + "\n")
-            said = [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in line.items()
-                    if key not in ("kind", "model", "column", "key", "flags", "text", "detail") and isinstance(value, int | float | str) and value != ""]
+            said = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in line.items()
+                    if name not in _NOT_SHOWN and isinstance(value, int | float | str) and value != ""]
             print(f"[{time.monotonic() - self._start:4.0f} s] {line.get('model', '')} {line.get('column', '')} {line['kind']}: "
                   + ", ".join(said)[:300], flush=True)
 
