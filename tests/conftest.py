@@ -13,6 +13,16 @@ from tests.zoo import zoo_model  # noqa: F401
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
+def _own_gpu():
+    """With TFTRT_TEST_GPUS=N each of the workers of `pytest -n N` sees one GPU only: engines are timed while they are built."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if worker and os.environ.get("TFTRT_TEST_GPUS"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(int(worker) % int(os.environ["TFTRT_TEST_GPUS"]))
+
+
+_own_gpu()
+
+
 def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
     """Run the command as a user would. Returns: CompletedProcess with text output."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
