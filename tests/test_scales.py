@@ -329,6 +329,14 @@ def test_bins_are_those_of_the_first_batch():
     assert amax < 1.2
 
 
+@pytest.mark.parametrize("rows", [64, 128, 400, 512, 1397])
+def test_values_on_few_levels_keep_their_range(rows):
+    """Pictures of 4 bits: keeping the first level alone and keeping all have no divergence, and only one of them is a range."""
+    from saved_models import digits_cnn
+
+    assert scales.scale(of(digits_cnn.training_images()[0][:rows]), "entropy") == pytest.approx(2048.5 / 2048 / 127, rel=1e-9)
+
+
 def test_the_zeros_of_a_relu_do_not_move_its_range():
     positive = np.abs(drawn("normal", 4, 100_000))
     assert scales.scale(of(np.zeros(300_000, np.float32), positive), "entropy") == scales.scale(of(positive), "entropy")

@@ -98,7 +98,9 @@ class _Entropy:
       bin is non-empty when anything lies beyond.
     outliers: whether the candidate is normalised with ("all") or without ("inside") the values that it leaves out.
     tiny: least probability of the candidate where the reference has any; 0 makes the divergence infinite there.
-    last: whether the last of equal divergences is taken.
+    tie: divergences nearer than this to the least count as equal, in nats, and the last of them is taken. Values that fill few bins (the
+      17 levels of a 4-bit image) have more than one i without any divergence, and rounding alone would choose between a range that holds
+      them all and one that holds next to nothing.
     """
 
     bins: int = 2048
@@ -108,7 +110,7 @@ class _Entropy:
     support: str = "count"
     outliers: str = "inside"
     tiny: float = 0.0
-    last: bool = False
+    tie: float = 1e-9
 
 
 def entropy_amax(histogram):
@@ -130,7 +132,7 @@ def _entropy_amax(histogram, variant):
     if not counts.any():
         return histogram.absmax
     found = divergences(counts, variant)
-    best = int(len(found) - 1 - np.argmin(found[::-1]) if variant.last else np.argmin(found)) + variant.levels
+    best = int(np.nonzero(found <= found.min() + variant.tie)[0][-1]) + variant.levels
     return (best + 0.5) * histogram.range / variant.bins
 
 
