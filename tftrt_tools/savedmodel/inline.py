@@ -130,7 +130,8 @@ def _inline(call, functions, segment, prefix, types, result):
         if "_class" in copy.attr:  # colocation, by names that do not hold here
             del copy.attr["_class"]
         del copy.input[:]
-        copy.input.extend(_control(source[1:], arguments, prefix) if source.startswith("^") else references[source] for source in node.input)
+        copy.input.extend(_control(source[1:], arguments, prefix) if source.startswith("^") else references[source]
+                          for source in node.input)
     returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
     tensors.update({f"{name}:0": source for name, source in returned.items()})
     outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())
