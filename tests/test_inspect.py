@@ -303,13 +303,13 @@ def set_engine(**attributes):
     return lambda graph_def: graph.set_on_engines(graph_def, **attributes)
 
 
-def engine_file(path, *shapes, size=1000):
-    """Write an engine file as TF-TRT does, with an engine of `size` bytes for each of `shapes` (of the only input)."""
+def engine_file(path, *shapes, size=1000, engine=None):
+    """Write an engine file as TF-TRT does, with an `engine` (or `size` bytes) for each of `shapes` (of the only input)."""
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(str(path)) as writer:
         for shape in shapes:
-            record = engine_assets._message_class()(serialized_engine=b"e" * size)
+            record = engine_assets._message_class()(serialized_engine=b"e" * size if engine is None else engine)
             record.input_shapes.add().dim.extend([type(record.input_shapes[0]).Dim(size=dim) for dim in shape])
             writer.write(record.SerializeToString())
     return path

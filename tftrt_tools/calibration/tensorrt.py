@@ -4,9 +4,6 @@ TF-TRT's engine op calibrates while it is INT8, wants calibration and has no tab
 calibrator 2 and answers natively. It tells nobody when it skips a batch or ends without a table; this module does.
 """
 
-import contextlib
-import os
-
 import tensorflow as tf
 
 from tftrt_tools import errors, progress, tf_private
@@ -29,15 +26,14 @@ def tables(frozen, graph_def, batches, dynamic, folder):
     for node in _int8(calibrating):
         graph.set_attributes(node, use_calibration=True, calibration_data="")
     function = None
-    with _quick_engines():
-        for count, batch in enumerate(batches, 1):
-            feed = {name: tf.constant(value) for name, value in batch.items()}
-            if function is None:
-                function = _ready(frozen, calibrating, dynamic, feed)
-            progress.say(f"calibrating on the GPU, batch {count}")
-            _call(function, feed)
-        progress.say("ending the calibration")
-        found = {name: tf_private.calibration_table(name) for name in names}
+    for count, batch in enumerate(batches, 1):
+        feed = {name: tf.constant(value) for name, value in batch.items()}
+        if function is None:
+            function = _ready(frozen, calibrating, dynamic, feed)
+        progress.say(f"calibrating on the GPU, batch {count}")
+        _call(function, feed)
+    progress.say("ending the calibration, for which TensorRT builds an engine")
+    found = {name: tf_private.calibration_table(name) for name in names}
     for name in names:
         tf_private.serialize_engines(name, f"{folder}/calibration-{name}")
     missing = [name for name, table in found.items() if not table]
@@ -45,22 +41,6 @@ def tables(frozen, graph_def, batches, dynamic, folder):
         raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none)",
                                 "its reason is in the log (--log_file); --calibrator=toolkit needs no GPU and no engine build")
     return {name: table.decode() for name, table in found.items()}
-
-
-@contextlib.contextmanager
-def _quick_engines():
-    """TensorRT builds an engine at the end of a calibration, which nobody wants here: let it take each layer's first kernel instead of
-    timing them all. TF-TRT reads the variable whenever it builds."""
-    name = "TF_TRT_FIXED_ALGORITHM_ID"
-    before = os.environ.get(name)
-    os.environ[name] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _int8(graph_def):

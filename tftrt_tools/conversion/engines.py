@@ -125,9 +125,11 @@ class _Builder:
 
         try:
             converter.build(feed)
-        except tf.errors.ResourceExhaustedError as error:
-            raise _out_of_memory(f"building engine {position} of {name!r}: {loading.first_line(error)}") from None
         except tf.errors.OpError as error:
+            if loading.is_out_of_gpu_memory(error):
+                mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
+                raise errors.TftrtError(f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}",
+                                        mend) from None
             raise errors.TftrtError(f"signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
@@ -161,9 +163,3 @@ class _Builder:
             gpu=gpu["name"], cuda=versions.get("cuda_version", ""), cudnn=versions.get("cudnn_version", ""),
             use_calibration=engine.use_calibration and engine.precision == "INT8", explicit_precision=engine.explicit_precision,
             calibration_digest=keys.digest_of_text(table), names_digest=named if table else "", environment=keys.environment())
-
-
-def _out_of_memory(what):
-    return errors.TftrtError(f"out of GPU memory while {what}",
-                             "give fewer or smaller --shapes, a --max_workspace_size_bytes, or free the GPU's memory (nvidia-smi names "
-                             "who holds it)")

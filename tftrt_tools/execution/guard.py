@@ -5,17 +5,37 @@ from tftrt_tools.savedmodel import engine_assets, passport
 
 
 def refuse_foreign_engines(model):
-    """Compare the manifest of SavedModel `model` with this process. Raises: TftrtError. A model without engines or manifest passes."""
-    manifest = passport.read(model, passport.MANIFEST)
-    if not manifest or not manifest.get("gpu") or not engine_assets.read(model):
+    """Compare the engines of SavedModel `model` with this process: what each says in its head, else what the manifest says.
+
+    Raises: TftrtError. A model without engines passes, and one whose engines nothing is known of.
+    """
+    assets = engine_assets.read(model)
+    if not assets:
         return
     from tftrt_tools import tf_private
     from tftrt_tools.execution import gpu
 
     here = gpu.seen()
+    if here is None:
+        return  # nothing loads engines without a GPU
     loaded = tf_private.tensorrt_versions()[1]
-    for what, built, now in (("TensorRT", manifest["versions"]["tensorrt"], loaded),
-                             ("compute capability", manifest["gpu"]["compute_capability"], here and here["compute_capability"])):
-        if now is not None and built != now:
-            raise errors.TftrtError(f"the engines of {model} were built for {what} {built}, and here it is {now}",
-                                    f"build them here: `tftrt build {model} --shapes=…`; or take them away: `tftrt build {model} --strip`")
+    manifest = passport.read(model, passport.MANIFEST) or {}
+    for asset in assets:
+        tensorrt, capability = _built(asset, manifest)
+        if tensorrt and not engine_assets.same_release(tensorrt, loaded):
+            raise _foreign(model, "TensorRT", tensorrt, loaded)
+        if capability and capability != here["compute_capability"]:
+            raise _foreign(model, "compute capability", capability, here["compute_capability"])
+
+
+def _built(asset, manifest):
+    """(TensorRT, compute capability) that an engine was built with and for, None where nothing says it."""
+    gpu = manifest.get("gpu") or {}
+    # The manifest's versions are those of the build only where it names the GPU that built.
+    tensorrt = (manifest.get("versions") or {}).get("tensorrt") if gpu else None
+    return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
+
+
+def _foreign(model, what, built, here):
+    return errors.TftrtError(f"the engines of {model} were built for {what} {built}, and here it is {here}",
+                             f"build them here: `tftrt build {model} --shapes=…`; or take them away: `tftrt build {model} --strip`")

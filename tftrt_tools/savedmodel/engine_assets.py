@@ -18,18 +18,22 @@ PREFIX = "trt-serialized-engine."
 
 @dataclasses.dataclass(frozen=True)
 class EngineAsset:
-    """One engine in a model. engine: name of its engine op; input_shapes: one a input; bytes: of the serialized engine."""
+    """One engine in a model. engine: name of its engine op; input_shapes: one a input; bytes: of the serialized engine; tensorrt,
+    compute_capability: that it was built with and for, such as "8.5.3.1" and "9.0", None where its head is of a form not known here."""
 
     engine: str
     input_shapes: tuple
     bytes: int
+    tensorrt: str | None = None
+    compute_capability: str | None = None
 
     def to_dict(self):
-        return {"engine": self.engine, "input_shapes": [list(shape) for shape in self.input_shapes], "bytes": self.bytes}
+        return {"engine": self.engine, "input_shapes": [list(shape) for shape in self.input_shapes], "bytes": self.bytes,
+                "tensorrt": self.tensorrt, "compute_capability": self.compute_capability}
 
     @classmethod
     def from_dict(cls, data):
-        return cls(data["engine"], tuple(map(tuple, data["input_shapes"])), data["bytes"])
+        return cls(data["engine"], tuple(map(tuple, data["input_shapes"])), data["bytes"], data["tensorrt"], data["compute_capability"])
 
 
 def read(model):
@@ -50,8 +54,31 @@ def read_file(path):
         instance = _message_class()()
         instance.ParseFromString(record)
         shapes = tuple(graph.shape_of(shape) for shape in instance.input_shapes)
-        found.append(EngineAsset(engine, shapes, len(instance.serialized_engine)))
+        found.append(EngineAsset(engine, shapes, len(instance.serialized_engine), *_origin(instance.serialized_engine)))
     return found
+
+
+# The head of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then tagged
+# values, the first of them the four parts of the version. Any other form says nothing here.
+_HEAD = struct.Struct("<4s4x8x8x" + "IB" * 4 + "IB" + "I" + "Ii" * 2)
+_MAGIC = b"ptrt"
+_BYTE, _INT, _GROUP, _GROUP_END = 0x18002, 0x18007, 0x1800B, 0x18012
+
+
+def same_release(one, other):
+    """Whether two versions of TensorRT read each other's engines, by what TensorRT promises: the first three numbers are equal."""
+    return one.split(".")[:3] == other.split(".")[:3]
+
+
+def _origin(engine):
+    """(version of TensorRT, compute capability) that a serialized engine names in its head, or (None, None)."""
+    if len(engine) < _HEAD.size:
+        return None, None
+    magic, *fields = _HEAD.unpack_from(engine)
+    tags, parts, capability = (*fields[0:10:2], fields[10], *fields[11::2]), fields[1:8:2], fields[12::2]
+    if magic != _MAGIC or tags != (*[_BYTE] * 4, _GROUP_END, _GROUP, _INT, _INT):
+        return None, None
+    return ".".join(map(str, parts)), ".".join(map(str, capability))
 
 
 def _records(path):

@@ -1,10 +1,10 @@
 """What does not fit together in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
 
-from tftrt_tools.savedmodel import shapes
+from tftrt_tools.savedmodel import engine_assets, shapes
 from tftrt_tools.savedmodel.inspection import Finding, bytes_text
 
 _AGAIN = "convert again"
-_BUILD = "build the engines again on the GPU that will run them (`tftrt convert --shapes`)"
+_BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
 # Of an engine op, what the manifest knows and nothing changes later.
 _COMPARED = {"precision": "precision", "implicit_batch": "implicit batch", "use_calibration": "calibration", "inputs": "input shapes",
@@ -149,18 +149,17 @@ def _of_verification(seen):
 
 
 def _of_machine(seen, tensorrt, capabilities):
-    """Saved engines against what would load them here."""
-    if seen.manifest is None or not any(file.assets for file in seen.engine_files):
-        return
-    built = (seen.manifest.get("versions") or {}).get("tensorrt")
-    if built and tensorrt and _release(built) != _release(tensorrt):
-        yield Finding("engine files", f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process", _BUILD)
-    gpu = seen.manifest.get("gpu") or {}
-    if gpu.get("compute_capability") and capabilities and gpu["compute_capability"] not in capabilities:
-        yield Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {gpu['compute_capability']}); the GPU "
-                      f"here has {capabilities[0]}, where they do not run", _BUILD)
-
-
-def _release(version):
-    """TensorRT promises engines for one release only: the first three numbers."""
-    return version.split(".")[:3]
+    """Saved engines against what would load them here: what each says in its head, else what the manifest says."""
+    manifest = seen.manifest or {}
+    gpu = manifest.get("gpu") or {}
+    noted = (manifest.get("versions") or {}).get("tensorrt") if gpu else None
+    found = set()
+    for asset in (asset for file in seen.engine_files for asset in file.assets):
+        built, capability = asset.tensorrt or noted, asset.compute_capability or gpu.get("compute_capability")
+        if built and tensorrt and not engine_assets.same_release(built, tensorrt):
+            found.add(Finding("engine files", f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process",
+                              _BUILD))
+        if capability and capabilities and capability not in capabilities:
+            found.add(Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {capability}); the GPU here has "
+                              f"{capabilities[0]}, where they do not run", _BUILD))
+    return sorted(found, key=lambda one: one.text)

@@ -66,7 +66,19 @@ def load(path, tags=()):
     try:
         return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, shapes)
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
+        if is_out_of_gpu_memory(error):
+            raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
+
+
+GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
+
+
+def is_out_of_gpu_memory(error):
+    """Whether an exception of TensorFlow says so: an allocation that failed, or a GPU without the memory for a context."""
+    text = str(error)
+    return isinstance(error, tf.errors.ResourceExhaustedError) or any(sign in text for sign in (
+        "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
 
 
 # Where TensorFlow says in which node of a function an error arose, before it says which error.

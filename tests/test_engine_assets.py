@@ -1,0 +1,47 @@
+"""Engine files: what they hold, and what a serialized engine says of itself."""
+
+import pytest
+
+from tests.test_inspect import engine_file
+from tftrt_tools.savedmodel import engine_assets, findings
+from tftrt_tools.savedmodel.inspection import EngineFile, Inspection
+
+# The first 96 bytes of an engine that TensorRT 8.5.3.1 built on an H200.
+HEAD = bytes.fromhex("7074727400000000e8000000000000009dae1b000000000002800100080280010005028001000302800100011280010010"
+                     "0b800100078001000900000007800100000000000780010060361e0007800100e8d73000078001008017000008800100")
+
+
+def changed(offset, value):
+    return HEAD[:offset] + bytes([value]) + HEAD[offset + 1:]
+
+
+def origin(tmp_path, head):
+    path = engine_file(tmp_path / (engine_assets.PREFIX + "engine"), (1, 8), engine=head + b"e" * 100)
+    (asset,) = engine_assets.read_file(path)
+    assert asset.input_shapes == ((1, 8),) and asset.bytes == len(head) + 100
+    return asset.tensorrt, asset.compute_capability
+
+
+def test_an_engine_names_its_tensorrt_and_its_compute_capability(tmp_path):
+    assert origin(tmp_path, HEAD) == ("8.5.3.1", "9.0")
+
+
+@pytest.mark.parametrize(("offset", "value", "says"), [(33, 4, ("8.4.3.1", "9.0")), (57, 7, ("8.5.3.1", "7.0")), (65, 5, ("8.5.3.1", "9.5"))])
+def test_of_another_release_or_gpu_it_names_that(offset, value, says, tmp_path):
+    assert origin(tmp_path, changed(offset, value)) == says
+
+
+@pytest.mark.parametrize("head", [b"", b"ptrt", b"e" * 100, changed(0, 0), changed(24, 3), changed(49, 0), HEAD[:60]])
+def test_a_head_of_another_form_says_nothing(head, tmp_path):
+    assert origin(tmp_path, head) == (None, None)
+
+
+@pytest.mark.parametrize(("tensorrt", "capabilities", "words"), [
+    ("8.5.3", ["9.0"], None), ("8.5.3.1", ["8.0", "9.0"], None), ("8.6.1", ["9.0"], "TensorRT 8.5.3.1; here is 8.6.1"),
+    ("8.5.3", ["8.6"], "compute capability 9.0"), (None, [], None)])
+def test_foreign_engines_are_found_without_a_manifest(tensorrt, capabilities, words, tmp_path):
+    path = engine_file(tmp_path / (engine_assets.PREFIX + "engine"), (1, 8), engine=HEAD + b"e" * 100)
+    file = EngineFile("engine", tuple(engine_assets.read_file(path)), path.stat().st_size, "")
+    seen = Inspection(str(tmp_path), ("serve",), "2.14.1", 0, (), (), (), (file,), {}, None, None)
+    found = [one.text for one in findings.find(seen, tensorrt, capabilities) if one.about == "engine files"]
+    assert (words is None and not found) or any(words in text for text in found)
