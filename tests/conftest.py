@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -45,6 +46,14 @@ def _no_gpu():
     return "" if capability.can else f"no usable GPU: {capability.cause}"
 
 
+def pytest_configure(config):
+    """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="tftrt-test-cache-")
+        os.environ["XDG_CACHE_HOME"] = folder.name
+        config.add_cleanup(folder.cleanup)
+
+
 def pytest_runtest_logreport(report):
     """Keep each failure at once where TFTRT_TEST_FAILURES names a file: a run with a time limit may end before its summary."""
     path = os.environ.get("TFTRT_TEST_FAILURES")
@@ -81,3 +90,19 @@ def converted(zoo_model, tmp_path_factory):  # noqa: F811
         return target
 
     return get
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    """Folder with calibration.npz (training images), held_back.npz and labels.npy of the digits."""
+    import numpy as np
+
+    import saved_models
+
+    folder = tmp_path_factory.mktemp("images")
+    digits = saved_models.builder("digits_cnn")
+    np.savez(folder / "calibration.npz", image=digits.training_images()[0][:512])
+    held_back, labels = digits.held_back()
+    np.savez(folder / "held_back.npz", image=held_back)
+    np.save(folder / "labels.npy", labels)
+    return folder

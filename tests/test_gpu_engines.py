@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
 def build(model, *flags, cache=None):
     """Returns: what `tftrt build` says as JSON."""
-    where = [f"--engine_cache_dir={cache}"] if cache else ["--noengine_cache"]
+    where = [f"--engine_cache_dir={cache}"] if cache else []
     done = run_tftrt("build", model, *flags, *where, "--json=-", timeout=550)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

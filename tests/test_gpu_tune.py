@@ -8,10 +8,8 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
-import saved_models
 from tests.conftest import ROOT, run_tftrt
 from tests.test_gpu import report, verify
 from tftrt_tools.savedmodel import passport
@@ -19,18 +17,6 @@ from tftrt_tools.savedmodel import passport
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(590)]
 
 SHAPES = "--shapes=image:1x8x8x1,40x8x8x1"
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    """Folder with calibration.npz (training images), held_back.npz and labels.npy of the digits."""
-    folder = tmp_path_factory.mktemp("images")
-    digits = saved_models.builder("digits_cnn")
-    np.savez(folder / "calibration.npz", image=digits.training_images()[0][:512])
-    held_back, labels = digits.held_back()
-    np.savez(folder / "held_back.npz", image=held_back)
-    np.save(folder / "labels.npy", labels)
-    return folder
 
 
 def arguments(model, images, work, *flags):

@@ -14,29 +14,33 @@ def items(reference, flag):
     Args: reference: "module:function", importable from the current directory. flag: the flag that named it, for messages.
     Raises: UsageError, also for what the function itself raises, with its file and line.
     """
-    function = _function(reference, flag)
+    function = find(reference, flag, "a function without arguments that yields its data")
     try:
         yield from function()
     except (errors.TftrtError, MemoryError):
         raise
     except Exception as error:
-        raise errors.UsageError(f"{flag}={reference}: {_text(error)}", "the function takes no arguments and yields its data") from None
+        raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the function takes no arguments and yields its data") from None
 
 
-def _function(reference, flag):
+def find(reference, flag, kind):
+    """The function that "module:function" names, importable from the current directory. Args: flag: for messages; kind: what it should be.
+
+    Raises: UsageError.
+    """
     module_name, _, attribute = reference.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         function = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
-        raise errors.UsageError(f"{flag}={reference}: {_text(error)}", "the module must be importable from here") from None
+        raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the module must be importable from here") from None
     if not callable(function):
-        raise errors.UsageError(f"{flag}={reference} is no function", "name a function without arguments that yields its data")
+        raise errors.UsageError(f"{flag}={reference} is no function", f"name {kind}")
     return function
 
 
-def _text(error):
+def text(error):
     """The error in one line, with the last line of the user's code that it went through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename != __file__ and not frame.filename.startswith(("<", importlib.__file__))]

@@ -1,14 +1,13 @@
 """The goal's metric of a model's answers. NumPy only; a user's function is called here, so it runs where TensorFlow may."""
 
 import dataclasses
-import importlib
 import math
-import sys
 
 import numpy as np
 
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
+from tftrt_tools.execution import user_function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,25 +93,11 @@ def _own(reference_text, calls, reference, answers, labels, output):
     rows = max((len(array) for array in outputs.values() if array.ndim), default=0)
     if labels is not None and len(labels) < rows:
         raise errors.UsageError(f"--labels holds {len(labels)} values for {rows} rows", "give one for each row")
-    function = _function(reference_text)
+    function = user_function.find(reference_text, "--accuracy", "a function metric(outputs, labels, reference) -> float")
     try:
         value = float(function(outputs, None if labels is None else labels[:rows], originals))
     except Exception as error:
-        raise errors.UsageError(f"--accuracy={reference_text}: {type(error).__name__}: {' '.join(str(error).split())}",
+        raise errors.UsageError(f"--accuracy={reference_text}: {user_function.text(error)}",
                                 "it is called as metric(outputs: {name: array}, labels or None, reference: {name: array}) and returns a "
                                 "number") from None
     return value if math.isfinite(value) else math.nan
-
-
-def _function(text):
-    module, _, name = text.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise errors.UsageError(f"--accuracy={text}: {type(error).__name__}: {' '.join(str(error).split())}",
-                                "the module must be importable from here") from None
-    if not callable(function):
-        raise errors.UsageError(f"--accuracy={text} is no function", "name a function metric(outputs, labels, reference) -> float")
-    return function
