@@ -58,7 +58,7 @@ def converted(workdir, model, precision, batches, size=224):
     if not target.exists():
         shapes = f"{INPUT}:" + ",".join(f"{batch}x{size}x{size}x3" for batch in batches)
         seconds = command("-m", "tftrt_tools", "convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}",
-                          f"--precision_mode={precision}", f"--shapes={shapes}", f"--log_file={target}.log", gpu=True)
+                          f"--precision_mode={precision}", f"--shapes={shapes}", "--noengine_cache", f"--log_file={target}.log", gpu=True)
     return target, seconds
 
 

@@ -218,7 +218,7 @@ def test_every_benchmark_says_what_it_is_and_what_it_needs(capsys):
     assert listing.main(["--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in listed] == listing.names()
-    assert {"calibration", "convert_overhead", "engine_efficiency", "latency", "precision"} <= set(listing.names())
+    assert {"calibration", "convert_overhead", "engine_cache", "engine_efficiency", "latency", "precision"} <= set(listing.names())
     assert all(len(line) > 30 for line in listed)
 
 
@@ -228,7 +228,7 @@ def test_benchmarks_without_a_gpu_are_skipped_with_the_reason(monkeypatch, capsy
     monkeypatch.setattr(listing._report, "gpu", lambda: None)
     monkeypatch.setattr(listing, "_ran", lambda name: name in ("calibration", "convert_overhead"))
     assert listing.main([]) == 0
-    assert "latency: " in (out := capsys.readouterr().out) and out.count("[skipped: it needs an NVIDIA GPU") == 3
+    assert "latency: " in (out := capsys.readouterr().out) and out.count("[skipped: it needs an NVIDIA GPU") == 4
 
 
 def test_overhead_ratios_pair_the_two_sides_of_a_round():
