@@ -1,7 +1,7 @@
-"""Small quantisation-aware models for tests: each kind of quantisation node that exporters write, around activations and weights.
+"""Small quantization-aware models for tests: each kind of quantization node that exporters write, around activations and weights.
 
 Signature serving_default: image float32 (N, 8, 8, 3) -> logits float32 (N, 5). Two convolutions and a dense layer, whose names in
-the frozen graph end in conv1, conv2 and dense; quantisation nodes end in quant_a0, quant_w0, … (activations, weights).
+the frozen graph end in conv1, conv2 and dense; quantization nodes end in quant_a0, quant_w0, … (activations, weights).
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def build(output_dir, activations, weights=None, *, dense=True):
 
     Args:
       activations, weights: one of KINDS, or "" for no such node; weights: None is the same as `activations`.
-      dense: whether the dense layer's input and weights are quantised too.
+      dense: whether the dense layer's input and weights are quantized too.
     """
     import tensorflow as tf
 
@@ -67,7 +67,7 @@ class _Quantize:
 
 
 def node(kind, tensor, largest, name):
-    """A symmetric quantisation node of `kind` over -largest to largest. Args: largest: a number, or one for each channel."""
+    """A symmetric quantization node of `kind` over -largest to largest. Args: largest: a number, or one for each channel."""
     import tensorflow as tf
 
     raw, whole = tf.raw_ops, np.float32(np.max(largest))

@@ -1,4 +1,4 @@
-"""Quantisation-aware models through TF-TRT's real pass: which node does what, and what TF-TRT does otherwise than asked."""
+"""Quantization-aware models through TF-TRT's real pass: which node does what, and what TF-TRT does otherwise than asked."""
 
 import functools
 import tempfile
@@ -89,7 +89,7 @@ def test_a_plain_model_has_no_such_node_and_no_problem():
 @pytest.mark.parametrize(("activations", "precision", "expected"), [
     (V2, "INT8", "INT8"), (VARS, "INT8", "INT8"), (V4, "INT8", "INT8"), ("", "INT8", "FP32"), (V2, "FP16", "FP32"), (VARS, "FP32", "FP32"),
 ])
-def test_the_pass_runs_as_int8_for_quantisation_aware_models_only_and_never_calibrates(activations, precision, expected):
+def test_the_pass_runs_as_int8_for_quantization_aware_models_only_and_never_calibrates(activations, precision, expected):
     from tftrt_tools.conversion import quantization_aware
 
     parameters = quantization_aware.pass_parameters(frozen(activations).graph_def, precision)
@@ -126,7 +126,7 @@ def test_v2_around_activations_and_weights_becomes_explicit_int8_with_dynamic_sh
     assert "range -4 to 4" in by_name["quant_a0"] and "2 dimensions" in by_name["quant_a3"]
 
 
-def test_v2_in_implicit_batch_mode_loses_every_layer_with_quantised_weights():
+def test_v2_in_implicit_batch_mode_loses_every_layer_with_quantized_weights():
     said = stated(frozen(V2), dynamic=False)
     assert names(said.lost) == ["conv1", "conv2", "dense"]
     assert all("quant_w" in problem.text and "--use_dynamic_shape" in problem.mend for problem in said.lost)
@@ -167,14 +167,14 @@ def test_ranges_of_activations_only_convert_without_a_problem(kind, dynamic):
 
 
 @pytest.mark.parametrize("kind", [V3, VARS, ARGS])
-def test_convolutions_with_fake_quantised_weights_are_lost_and_named(kind):
+def test_convolutions_with_fake_quantized_weights_are_lost_and_named(kind):
     said = stated(frozen(kind))
     assert names(said.lost) == ["conv1", "conv2"]
     assert all(kind in problem.text for problem in said.lost)
 
 
 @pytest.mark.parametrize("kind", [V3, VARS, ARGS])
-def test_constants_that_are_fake_quantised_inside_an_engine_are_said_to_be_unbuildable(kind):
+def test_constants_that_are_fake_quantized_inside_an_engine_are_said_to_be_unbuildable(kind):
     said = stated(frozen(kind))
     inside = {short(node.name) for node in said.nodes if node.weights and node.kind == "dynamic range"}
     assert "quant_w2" in inside
@@ -183,7 +183,7 @@ def test_constants_that_are_fake_quantised_inside_an_engine_are_said_to_be_unbui
 
 
 @pytest.mark.parametrize("kind", [V3, VARS, ARGS])
-def test_fake_quantisation_stays_native_unless_int8_is_asked_for(kind):
+def test_fake_quantization_stays_native_unless_int8_is_asked_for(kind):
     said = stated(frozen(kind), "FP16")
     assert set(kinds(said).values()) == {"stays native"}
     assert {"conv1", "conv2"} <= set(names(said.lost))
@@ -201,14 +201,14 @@ def test_nodes_without_a_converter_stay_native_and_int8_becomes_fp16(kind):
     assert {"conv1", "conv2"} <= set(names(with_weights.lost))
 
 
-def test_a_convolution_in_an_explicit_engine_whose_weights_are_quantised_outside_is_no_int8():
+def test_a_convolution_in_an_explicit_engine_whose_weights_are_quantized_outside_is_no_int8():
     said = stated(frozen(V2, CHANNELS))
     assert names(said.downgraded) == ["conv1", "conv2"]
     assert all(CHANNELS in problem.text for problem in said.downgraded)
     assert said.lost == ()
 
 
-def test_fake_quantisation_beside_v2_stays_native():
+def test_fake_quantization_beside_v2_stays_native():
     said = stated(frozen(VARS, V2))
     assert {kind for name, kind in kinds(said).items() if "_a" in name} == {"stays native"}
     assert "also has QuantizeAndDequantizeV2" in said.nodes[0].text
@@ -222,8 +222,8 @@ def _convolution(**activation):
 
     def call(x):
         arguments = {"input": x, "input_min": -2.0, "input_max": 2.0, "range_given": True, "name": "quant_a", **activation}
-        quantised = tf.raw_ops.QuantizeAndDequantizeV2(**arguments)
-        return tf.nn.relu(tf.nn.conv2d(quantised, quantized.node(V2, tf.constant(kernel), 3.0, "quant_w"), 1, "SAME"))
+        quantized = tf.raw_ops.QuantizeAndDequantizeV2(**arguments)
+        return tf.nn.relu(tf.nn.conv2d(quantized, quantized.node(V2, tf.constant(kernel), 3.0, "quant_w"), 1, "SAME"))
 
     return function(call)
 
@@ -291,7 +291,7 @@ def test_an_int8_engine_in_which_no_node_takes_effect_is_named():
 
     said = stated(function(call))
     assert len(said.downgraded) == 1
-    assert "no quantisation node takes effect in it" in said.downgraded[0].text
+    assert "no quantization node takes effect in it" in said.downgraded[0].text
 
 
 def test_what_the_user_keeps_native_is_no_loss():

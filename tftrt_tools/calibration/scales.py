@@ -3,7 +3,7 @@
   max         amax = the largest |x|
   percentile  amax = the value that so many per cent of all |x| do not exceed
   mse         amax with the least mean squared error of rounding and clipping
-  entropy     amax with the least Kullback-Leibler divergence of the quantised distribution from the original one
+  entropy     amax with the least Kullback-Leibler divergence of the quantized distribution from the original one
               (S. Migacz, "8-bit Inference with TensorRT", GTC 2017, and its public reimplementations)
 """
 
@@ -90,7 +90,7 @@ def squared_errors(histogram, amaxes):
 class _Entropy:
     """What public descriptions of the entropy method leave open or differ in; the defaults are what TensorRT 8.5.3 does.
 
-    bins: of the whole range; levels: of the quantised distribution.
+    bins: of the whole range; levels: of the quantized distribution.
     zeros: of the first bin: "keep", "drop" (the exact zeros; the rest stays), "empty" (the whole bin) or "next" (as many as the second).
     groups: of i bins to levels: "even" (level g begins at bin ceil(g i / levels)) or "floor" (each has i // levels bins, the last
       also the rest).

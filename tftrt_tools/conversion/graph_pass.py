@@ -120,7 +120,7 @@ def _matching(graph_def, pattern, flag):
 def _once(frozen, graph_def, settings, precision, preserved):
     before = {node.name for node in graph.engine_nodes(graph_def)}
     # The pass runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the integer 100000
-    # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantisation nodes;
+    # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantization nodes;
     # INT8 leaves casts alone.
     parameters = quantization_aware.pass_parameters(graph_def, precision)
     converter = tf_private.GraphPass(
@@ -133,7 +133,7 @@ def _once(frozen, graph_def, settings, precision, preserved):
         converted = converter.run(meta)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
-        # TF-TRT's own answer stands where quantisation nodes decide: an explicit engine can be built as INT8 only, and one that it
+        # TF-TRT's own answer stands where quantization nodes decide: an explicit engine can be built as INT8 only, and one that it
         # made FP16 for want of such nodes has no scales.
         if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")

@@ -1,8 +1,8 @@
-"""What TF-TRT makes of a quantisation-aware model, as data. No TensorFlow here; `quantization_aware` finds it out."""
+"""What TF-TRT makes of a quantization-aware model, as data. No TensorFlow here; `quantization_aware` finds it out."""
 
 import dataclasses
 
-# What becomes of a quantisation node.
+# What becomes of a quantization node.
 EXPLICIT_INT8 = "explicit INT8"
 DYNAMIC_RANGE = "dynamic range"
 NO_EFFECT = "no effect"
@@ -12,9 +12,9 @@ REMOVED = "removed"
 
 @dataclasses.dataclass(frozen=True)
 class QuantizationNode:
-    """A quantisation node and what becomes of it.
+    """A quantization node and what becomes of it.
 
-    weights: whether it quantises constants; kind: one of the constants above; text: that in a sentence.
+    weights: whether it quantizes constants; kind: one of the constants above; text: that in a sentence.
     """
 
     name: str
@@ -53,13 +53,13 @@ _PROBLEMS = ("unbuildable", "lost", "altered", "downgraded", "upgraded")
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """The quantisation of one signature after the pass.
+    """The quantization of one signature after the pass.
 
-    nodes: QuantizationNodes, in graph order; () for a model that is not quantisation-aware.
-    explicit: TF-TRT used its explicit mode, in which quantisation nodes become TensorRT's and nothing else is INT8.
+    nodes: QuantizationNodes, in graph order; () for a model that is not quantization-aware.
+    explicit: TF-TRT used its explicit mode, in which quantization nodes become TensorRT's and nothing else is INT8.
     unbuildable: Problems of nodes and engines with which TensorRT or TF-TRT is expected to fail when it builds.
-    lost: Problems of convolutions and products that no engine takes because of their quantised (or unquantised) weights.
-    altered: Problems of quantisation nodes that TensorRT computes with other numbers than the model.
+    lost: Problems of convolutions and products that no engine takes because of their quantized (or unquantized) weights.
+    altered: Problems of quantization nodes that TensorRT computes with other numbers than the model.
     downgraded: Problems of engines, and of convolutions in them, that compute in a higher precision than INT8, which was asked for.
     upgraded: Problems of engines that are INT8 although FP32 or FP16 was asked for.
     """
@@ -74,7 +74,7 @@ class Quantization:
 
     @property
     def aware(self):
-        """Whether the model is quantisation-aware."""
+        """Whether the model is quantization-aware."""
         return bool(self.nodes)
 
     @property

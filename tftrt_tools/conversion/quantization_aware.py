@@ -1,10 +1,10 @@
-"""Quantisation-aware models: the nodes that say so, and what TF-TRT does with each. It says little of that itself.
+"""Quantization-aware models: the nodes that say so, and what TF-TRT does with each. It says little of that itself.
 
 What it does was seen by running the pass of TF 2.14.1; what happens inside an engine is from its source (convert/ops/quantization_ops.cc):
 
 - One QuantizeAndDequantizeV2 switches the whole graph to explicit mode: every engine is INT8 without calibration, whatever precision
   was asked for. In this mode convolutions need weights behind such a node; plain constants keep them out. In implicit batch mode the
-  nodes on weights keep them out too. Tensors of less than 4 dimensions pass unquantised.
+  nodes on weights keep them out too. Tensors of less than 4 dimensions pass unquantized.
 - Otherwise QuantizeAndDequantizeV3, FakeQuantWithMinMaxVars and …Args are taken if INT8 is asked for, as the range of the tensor.
   Convolutions whose weights pass through one are not. A node on weights that an engine takes all the same finds no tensor to set a
   range on when the engine is built (read in the source: it dereferences a null pointer).
@@ -44,7 +44,7 @@ _EXPLICIT_RANK = 4
 
 @dataclasses.dataclass(frozen=True)
 class Detected:
-    """A quantisation node of a graph. weights: whether it quantises constants; low, high: its range or ranges, () where they are
+    """A quantization node of a graph. weights: whether it quantizes constants; low, high: its range or ranges, () where they are
     computed."""
 
     name: str
@@ -55,13 +55,13 @@ class Detected:
 
 
 def detect(graph_def):
-    """The quantisation nodes of a frozen signature. Args: graph_def: before the pass. Returns: Detected, in graph order."""
+    """The quantization nodes of a frozen signature. Args: graph_def: before the pass. Returns: Detected, in graph order."""
     flow = _Flow(graph_def)
     return tuple(_detected(node, flow) for node in graph_def.node if node.op in OPS)
 
 
 def pass_parameters(graph_def, precision):
-    """How the pass has to run so that it takes the quantisation nodes.
+    """How the pass has to run so that it takes the quantization nodes.
 
     Args: precision: what was asked for. Returns: {"precision_mode", "use_calibration"} for TrtGraphConverterV2.
     """
@@ -71,14 +71,14 @@ def pass_parameters(graph_def, precision):
 
 
 def statements(before, after, requested, *, dynamic, left_out=()):
-    """What becomes of each quantisation node, and what TF-TRT does otherwise than asked.
+    """What becomes of each quantization node, and what TF-TRT does otherwise than asked.
 
     Args:
       before: GraphDef of the frozen signature.
       after: GraphDef that the pass made of it; precision_mode of the engines as they will be saved.
       requested: precision that was asked for, or {engine name: precision} where engines differ.
       dynamic: whether the pass ran with dynamic shapes.
-      left_out: pass_log.LeftOut of the pass; those that the user or the segment's size kept out are no problem of quantisation.
+      left_out: pass_log.LeftOut of the pass; those that the user or the segment's size kept out are no problem of quantization.
 
     Returns: Quantization.
     """
@@ -95,7 +95,7 @@ def statements(before, after, requested, *, dynamic, left_out=()):
     altered = tuple(filter(None, (_altered(one, view.flow.nodes[one.name]) for one in found if one.name in taken)))
     unbuildable = tuple(filter(None, (_null_range(node) for node in nodes))) + tuple(filter(None, map(_mislabelled, engines)))
     downgraded, upgraded = _precisions(engines, taken if nodes else None, requested)
-    downgraded += tuple(filter(None, (_unquantised(node, view, taken) for node in before.node)))
+    downgraded += tuple(filter(None, (_unquantized(node, view, taken) for node in before.node)))
     return Quantization(nodes, view.explicit, unbuildable, lost, altered, downgraded, upgraded)
 
 
@@ -178,7 +178,7 @@ def _detected(node, flow):
 
 
 def _ranks(graph_def):
-    """{quantisation node: rank of its tensor, None for an unknown one}."""
+    """{quantization node: rank of its tensor, None for an unknown one}."""
     with tf.Graph().as_default() as whole:
         tf.graph_util.import_graph_def(graph_def, name="")
     return {node.name: whole.get_tensor_by_name(f"{node.name}:0").shape.rank for node in graph_def.node if node.op in OPS}
@@ -205,8 +205,8 @@ def _kind(one, view, rank):
     where = f"engine {engine.op.name}"
     if view.explicit:
         if rank is not None and rank < _EXPLICIT_RANK:
-            return NO_EFFECT, f"{where}: the tensor has {rank} dimensions; TF-TRT quantises those of {_EXPLICIT_RANK} only"
-        return EXPLICIT_INT8, f"{where}: becomes TensorRT's quantisation with {_range(one)}"
+            return NO_EFFECT, f"{where}: the tensor has {rank} dimensions; TF-TRT quantizes those of {_EXPLICIT_RANK} only"
+        return EXPLICIT_INT8, f"{where}: becomes TensorRT's quantization with {_range(one)}"
     largest = max((abs(number) for number in (*one.low[:1], *one.high[:1])), default=0.0)
     uneven = one.low[:1] != tuple(-number for number in one.high[:1])
     said = f", where the model says {one.low[0]:g} to {one.high[0]:g}" if uneven and one.low and one.high else ""
@@ -238,23 +238,23 @@ def _lost(node, view):
         return None
     weights = view.flow.sources[node.name][_WEIGHTS[node.op]]
     ancestors = view.flow.constant_ancestors(weights)
-    quantised = [one for one in ancestors if one.op in OPS]
-    if quantised:
-        text, mend = _quantised_weights(node, quantised[0], view)
+    quantized = [one for one in ancestors if one.op in OPS]
+    if quantized:
+        text, mend = _quantized_weights(node, quantized[0], view)
         return Problem(node.name, node.op, text, mend)
     if view.explicit and ancestors and node.op not in _PRODUCTS:
         return Problem(node.name, node.op, "stays in TensorFlow: with QuantizeAndDequantizeV2 in the graph, TF-TRT takes no convolution "
-                       "whose weights are plain constants", "quantise its weights by QuantizeAndDequantizeV2 too")
+                       "whose weights are plain constants", "quantize its weights by QuantizeAndDequantizeV2 too")
     return None
 
 
-def _quantised_weights(node, quantiser, view):
-    stays = f"stays in TensorFlow: its weights pass through {quantiser.name} ({quantiser.op}), "
+def _quantized_weights(node, quantizer, view):
+    stays = f"stays in TensorFlow: its weights pass through {quantizer.name} ({quantizer.op}), "
     if view.explicit and not view.dynamic:
         return stays + "which TF-TRT takes only with dynamic shapes", "add --use_dynamic_shape or --shapes"
     if node.op in _PRODUCTS and not view.dynamic:
         return stays + "and in implicit batch mode a product needs constant weights", "add --use_dynamic_shape or --shapes"
-    if quantiser.op in EXPLICIT_OPS or node.op in _PRODUCTS:
+    if quantizer.op in EXPLICIT_OPS or node.op in _PRODUCTS:
         return stays + "and no engine took it", ""
     return stays + f"and TF-TRT's {node.op} needs constant weights", _EXPORT
 
@@ -281,25 +281,25 @@ def _altered(one, node):
 def _null_range(node):
     if node.kind != DYNAMIC_RANGE or not node.weights:
         return None
-    return Problem(node.name, node.op, "quantises constants inside an engine, where TF-TRT looks for a tensor: building the engine is "
+    return Problem(node.name, node.op, "quantizes constants inside an engine, where TF-TRT looks for a tensor: building the engine is "
                    "expected to end the process", f"--keep_native_nodes={re.escape(node.name)}")
 
 
 def _mislabelled(engine):
     if not engine.op.explicit_precision or engine.op.precision == "INT8":
         return None
-    return _engine_problem(engine, f"is marked {engine.op.precision} but holds quantisation nodes, which TensorRT builds in INT8 only", "")
+    return _engine_problem(engine, f"is marked {engine.op.precision} but holds quantization nodes, which TensorRT builds in INT8 only", "")
 
 
-def _unquantised(node, view, taken):
-    """The Problem of a convolution in an explicit engine whose quantised weights come from outside, or None."""
+def _unquantized(node, view, taken):
+    """The Problem of a convolution in an explicit engine whose quantized weights come from outside, or None."""
     if node.op not in _WEIGHTS or node.op in _PRODUCTS or not view.explicit or node.name not in view.inside:
         return None
     ancestors = view.flow.constant_ancestors(view.flow.sources[node.name][_WEIGHTS[node.op]])
-    quantised = [one for one in ancestors if one.op in OPS]
-    if not quantised or any(one.name in taken for one in quantised):
+    quantized = [one for one in ancestors if one.op in OPS]
+    if not quantized or any(one.name in taken for one in quantized):
         return None
-    return Problem(node.name, node.op, f"computes in FP16 in an INT8 engine: {quantised[0].name} ({quantised[0].op}), which quantises its "
+    return Problem(node.name, node.op, f"computes in FP16 in an INT8 engine: {quantized[0].name} ({quantized[0].op}), which quantizes its "
                    "weights, stays native", _EXPORT)
 
 
@@ -313,19 +313,19 @@ def _precisions(engines, taken, requested):
             downgraded += [_engine_problem(engine, text)] if text else []
         elif asked and engine.op.precision == "INT8":
             upgraded.append(_engine_problem(engine, f"is INT8 although {asked} was asked for: QuantizeAndDequantizeV2 decides over the "
-                                            "precision", "ask for INT8, or export the model without quantisation nodes"))
+                                            "precision", "ask for INT8, or export the model without quantization nodes"))
     return tuple(downgraded), tuple(upgraded)
 
 
 def _downgrade(engine, taken):
     if engine.op.precision != "INT8":
-        return f"is {engine.op.precision} although INT8 was asked for: TF-TRT takes no quantisation node of this model"
+        return f"is {engine.op.precision} although INT8 was asked for: TF-TRT takes no quantization node of this model"
     calibrated = engine.op.use_calibration or engine.op.calibrated
     if calibrated or taken is None:
         return None
     heavy = sum(op in _WEIGHTS for op in engine.nodes.values())
     if heavy and not taken & set(engine.nodes):
-        return f"is marked INT8, but no quantisation node takes effect in it: its {heavy} convolutions and products compute in FP16"
+        return f"is marked INT8, but no quantization node takes effect in it: its {heavy} convolutions and products compute in FP16"
     return None
 
 
