@@ -222,8 +222,8 @@ def _convolution(**activation):
 
     def call(x):
         arguments = {"input": x, "input_min": -2.0, "input_max": 2.0, "range_given": True, "name": "quant_a", **activation}
-        quantized = tf.raw_ops.QuantizeAndDequantizeV2(**arguments)
-        return tf.nn.relu(tf.nn.conv2d(quantized, quantized.node(V2, tf.constant(kernel), 3.0, "quant_w"), 1, "SAME"))
+        rounded = tf.raw_ops.QuantizeAndDequantizeV2(**arguments)
+        return tf.nn.relu(tf.nn.conv2d(rounded, quantized.node(V2, tf.constant(kernel), 3.0, "quant_w"), 1, "SAME"))
 
     return function(call)
 
