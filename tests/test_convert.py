@@ -367,10 +367,11 @@ def test_an_interrupt_leaves_the_target_as_it_was_and_no_child(zoo_model, conver
     assert running.returncode == 1 and "Traceback" not in said and "tftrt: error:" in said
     assert files.digest(tmp_path / "out") == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert not _processes_marked(str(tmp_path))
+    assert not processes_marked(str(tmp_path))
 
 
-def _processes_marked(mark):
+def processes_marked(mark):
+    """Numbers of the processes that have TFTRT_TEST_MARK=`mark` in their environment."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,6 +1,11 @@
 """INT8 without a GPU: `tftrt convert` and `tftrt calibrate` end to end, tables reused, scoring data kept apart from calibration data."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +13,8 @@ import tensorflow as tf
 
 from saved_models import digits_cnn
 from tests import quantized
-from tests.conftest import run_tftrt
+from tests.conftest import ROOT, run_tftrt
+from tests.test_convert import processes_marked
 from tests.zoo import zoo_inputs
 from tftrt_tools.calibration import file, fitting, table
 from tftrt_tools.savedmodel import engine_order, graph, loading, passport, segments
@@ -364,3 +370,25 @@ def test_a_calibration_file_that_is_missing_or_another_is_found(digits, work, tm
     path.unlink()
     done = run_tftrt("inspect", tmp_path / "model", "--check")
     assert done.returncode == 3 and "calibration.json: it is missing" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["convert", "calibrate"])
+def test_an_interrupt_amid_the_batches_writes_nothing_and_leaves_no_child(command, number, zoo_model, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "slow_data.py").write_text("import pathlib, time\nimport numpy as np\n\ndef batches():\n    yield np.ones((4, 8, 8, 1), np.float32)\n"
+                                       "    pathlib.Path('reading').touch()\n    time.sleep(120)\n")
+    flags = {"convert": [f"--input_saved_model_dir={zoo_model('digits_cnn')}", f"--output_saved_model_dir={tmp_path / 'out'}", INT8],
+             "calibrate": [zoo_model("digits_cnn"), f"--output_table={tmp_path / 'out'}"]}[command]
+    running = subprocess.Popen([sys.executable, "-m", "tftrt_tools", command, *map(str, flags), "--calibration_data=slow_data:batches"],
+                               cwd=data, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                               env={**os.environ, "PYTHONPATH": str(ROOT), "TFTRT_TEST_MARK": str(tmp_path)})
+    while not (data / "reading").exists():
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.1)
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 1 and "Traceback" not in said and "tftrt: error: " in said
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert not processes_marked(str(tmp_path))

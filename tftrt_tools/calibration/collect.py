@@ -1,5 +1,6 @@
 """The distribution of every wanted tensor of a converted model over calibration data: no GPU, no TensorRT, one pass."""
 
+import operator
 import threading
 
 import tensorflow as tf
@@ -31,8 +32,9 @@ def collect(frozen, graph_def, wanted, batches):
     histograms = {}
     function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), histograms)
     names = sorted(frozen.original.structured_input_signature[1])  # the order in which TensorFlow flattens keyword arguments
+    total = operator.length_hint(batches) or None
     for number, batch in enumerate(batches, 1):
-        progress.say(f"collecting ranges, batch {number}")
+        progress.say(f"collecting ranges, batch {number}", number - 1, total)
         try:
             function(*[tf.constant(batch[name]) for name in names])
         except tf.errors.OpError as error:

@@ -43,6 +43,10 @@ class Batches:
             raise RuntimeError("the batches were not read to their end")
         return self._record
 
+    def __length_hint__(self):
+        """How many batches were asked for; 0 where all were, for then nobody knows before they are read."""
+        return self._request.options.batches
+
     def __iter__(self):
         self._record = None
         options, tally, seen = self._request.options, batching.Tally(), _Seen()

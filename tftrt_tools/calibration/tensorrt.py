@@ -4,6 +4,8 @@ TF-TRT's engine op calibrates while it is INT8, wants calibration and has no tab
 calibrator 2 and answers natively. It tells nobody when it skips a batch or ends without a table; this module does.
 """
 
+import operator
+
 import tensorflow as tf
 
 from tftrt_tools import errors, progress, tf_private
@@ -25,12 +27,12 @@ def tables(frozen, graph_def, batches, dynamic, folder):
     names = [graph.engine_name(node.name) for node in _int8(calibrating)]
     for node in _int8(calibrating):
         graph.set_attributes(node, use_calibration=True, calibration_data="")
-    function = None
+    function, total = None, operator.length_hint(batches) or None
     for count, batch in enumerate(batches, 1):
         feed = {name: tf.constant(value) for name, value in batch.items()}
         if function is None:
             function = _ready(frozen, calibrating, dynamic, feed)
-        progress.say(f"calibrating on the GPU, batch {count}")
+        progress.say(f"calibrating on the GPU, batch {count}", count - 1, total)
         _call(function, feed)
     progress.say("ending the calibration, for which TensorRT builds an engine")
     found = {name: tf_private.calibration_table(name) for name in names}
