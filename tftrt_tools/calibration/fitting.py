@@ -11,7 +11,7 @@ from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED, EngineTable
 from tftrt_tools.calibration.histogram import Histogram
 from tftrt_tools.calibration.table import Table
 
-_NUMBERED = "(Unnamed Layer* "
+NUMBERED = "(Unnamed Layer* "
 # Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.
 _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
@@ -30,7 +30,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
     Returns: file.EngineTable, in the order of TensorRT's layers.
     """
     named = tensor_names.names(function, dynamic, shapes)
-    build = _Build(made, named, _constants(function), method)
+    build = _Build(made, named, constants(function), method)
     scales, left_out = {}, {}
     for one in named:
         scale, reason = build.entry(one)
@@ -39,7 +39,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
         else:
             scales[one.name] = scale
     for name, scale in made.table.scales.items():
-        if name not in left_out and (build.same or not _is_numbered(name)):
+        if name not in left_out and (build.same or not is_numbered(name)):
             scales.setdefault(name, scale)
     for name, reason in made.left_out:
         if name not in scales:
@@ -50,7 +50,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
 def knows(table, function, dynamic, shapes):
     """Whether a table of unknown origin speaks of this engine's nodes at all. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
-    own = {name for name in names if not name.startswith((_NUMBERED, "TensorRTInputPH_", "TensorRTOutputPH_"))}
+    own = {name for name in names if not name.startswith((NUMBERED, "TensorRTInputPH_", "TensorRTOutputPH_"))}
     return not own or bool(own & table.scales.keys())
 
 
@@ -60,21 +60,21 @@ class _Build:
     def __init__(self, made, named, constants, method):
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
-        numbered = {one.name for one in named if _is_numbered(one.name)}
-        known = set(filter(_is_numbered, (*self._scales, *self._reasons)))
+        numbered = {one.name for one in named if is_numbered(one.name)}
+        known = set(filter(is_numbered, (*self._scales, *self._reasons)))
         # Beyond an op of unknown layers the prediction gives no numbers, and the table may.
         self.same = numbered <= known and (known <= numbered or not all(one.sure for one in named))
-        by_node = [one for one in named if one.tensor and not _is_numbered(one.name)]
+        by_node = [one for one in named if one.tensor and not is_numbered(one.name)]
         self._of_tensor = {one.tensor: self._scales[one.name] for one in reversed(by_node) if one.name in self._scales}
         self._gone = {one.tensor: self._reasons[one.name] for one in reversed(by_node)
                       if one.name in self._reasons and one.tensor not in self._of_tensor}
 
     def entry(self, one):
         """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""
-        own = self.same or not _is_numbered(one.name)
+        own = self.same or not is_numbered(one.name)
         if own and one.name in self._reasons:
             return None, self._reasons[one.name]
-        if _is_numbered(one.name) and one.tensor in self._gone:
+        if is_numbered(one.name) and one.tensor in self._gone:
             return None, self._gone[one.tensor]
         if own and one.name in self._scales:
             return self._scales[one.name], ""
@@ -89,16 +89,22 @@ class _Build:
             return None, self._gone[one.tensor]
         if one.tensor not in self._constants:
             return None, NOT_MEASURED
-        histogram = Histogram()
-        histogram.add(tf.make_ndarray(self._constants[one.tensor]))
-        scale = methods.scale(histogram, self._method)
+        scale = constant_scale(self._constants[one.tensor], self._method)
         return scale, "" if scale else NO_RANGE
 
 
-def _is_numbered(name):
-    return name.startswith(_NUMBERED)
+def constant_scale(proto, method):
+    """The scale of a constant (TensorProto), None for one that is all zero."""
+    histogram = Histogram()
+    histogram.add(tf.make_ndarray(proto))
+    return methods.scale(histogram, method)
 
 
-def _constants(function):
+def is_numbered(name):
+    """Whether a name has the number of a TensorRT layer in it."""
+    return name.startswith(NUMBERED)
+
+
+def constants(function):
     """{tensor: TensorProto} of the segment's constants."""
     return {f"{node.name}:0": node.attr["value"].tensor for node in function.node_def if node.op == "Const"}

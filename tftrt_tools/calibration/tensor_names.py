@@ -12,8 +12,10 @@ with TensorRT 8.5.3.
 """
 
 import dataclasses
+import random
 
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
 from tftrt_tools.calibration import layer_rules
@@ -49,14 +51,39 @@ def names(function, dynamic, input_shapes):
 
     Returns: [NamedTensor], in TensorRT's order.
     """
-    original, arguments = segment.to_graph(function)
-    converted = _as_converted(original)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(segment.importable(converted, input_shapes), name="")
-    nodes = {node.name for node in original.node} - set(arguments)
-    network = _network([graph.get_operation_by_name(node.name) for node in converted.node], nodes, not dynamic)
-    return [NamedTensor(tensor.name, _in_segment(tensor.source, nodes, arguments), tensor.sure) for tensor in network.tensors
-            if tensor.dtype in _FLOATS and tensor.name is not None]
+    segment_graph = _Converted(function, input_shapes)
+    return segment_graph.named([node.name for node in segment_graph.graph_def.node], dynamic)
+
+
+def in_other_orders(function, dynamic, input_shapes, count):
+    """`names` for `count` other orders of the nodes, chosen at random, always the same ones; all are orders that TensorFlow can give
+    them. Yields: [NamedTensor]."""
+    converted = _Converted(function, input_shapes)
+    nodes = sorted(converted.graph_def.node, key=lambda node: node.name)
+    rng = random.Random(0)
+    for _ in range(count):
+        rng.shuffle(nodes)
+        shuffled = graph_pb2.GraphDef()
+        for node in nodes:
+            shuffled.node.add(name=node.name, op=node.op, input=node.input)
+        yield converted.named([node.name for node in segment.sorted_by_inputs(shuffled).node], dynamic)
+
+
+class _Converted:
+    """A segment as TF-TRT converts it, imported with its input shapes."""
+
+    def __init__(self, function, input_shapes):
+        original, self._arguments = segment.to_graph(function)
+        self._nodes = {node.name for node in original.node} - set(self._arguments)
+        self.graph_def = _as_converted(original)
+        with tf.Graph().as_default() as self._graph:
+            tf.import_graph_def(segment.importable(self.graph_def, input_shapes), name="")
+
+    def named(self, order, dynamic):
+        """[NamedTensor] where the nodes are converted in `order` (names)."""
+        network = _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
+        return [NamedTensor(tensor.name, _in_segment(tensor.source, self._nodes, self._arguments), tensor.sure)
+                for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.name is not None]
 
 
 def build_shapes(declared, profiles, dynamic, strategy):

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.calibration import data, file, fitting, scales, table, tensor_names, toolkit
+from tftrt_tools.calibration import data, file, fitting, numbering, scales, table, tensor_names, toolkit
 from tftrt_tools.conversion import engine_inputs
 from tftrt_tools.savedmodel import graph, segment, segments
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
@@ -50,6 +50,12 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
         made, record = _calibrated(name, frozen, graph_def, specs, settings, source.options, wanted, folder)
     else:
         raise errors.UsageError(*_NO_DATA)
+    method = method_of(source.given) if source.given else settings.calibration_method
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    for engine in graph.engine_ops(graph_def):
+        if engine.name in made and made[engine.name].segment:
+            shapes = [tensor.shape for tensor in engine.inputs]
+            made[engine.name] = numbering.settled(made[engine.name], functions[engine.native_segment], settings.dynamic, shapes, method)
     excluded = _excluded(graph_def, made, settings)
     return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
 

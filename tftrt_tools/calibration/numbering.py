@@ -1,0 +1,65 @@
+"""Numbered names of a table that do not stand for the same tensor in every build of an engine.
+
+TF-TRT's layout optimizer gives the nodes of a network with parallel branches another order each time it runs (seen: TensorFlow 2.14.1,
+two processes on one machine, and two calls in one process). "(Unnamed Layer* 41) [Constant]_output" is then the bias of one branch in
+one build and of the other in the next, and a table made in one build is read by another. Names of nodes are not concerned.
+"""
+
+import dataclasses
+
+from tftrt_tools.calibration import fitting, tensor_names
+from tftrt_tools.calibration.table import Table
+
+VARIES = "its number stands for another tensor in other builds"
+# Enough to see an order change, and to meet each of two orders of two nodes.
+_TRIES, _ORDERS = 5, 24
+# Up to here the largest of the ranges serves all; two bits of precision are lost at most.
+_LARGEST_RATIO = 4.0
+
+
+def varying(function, dynamic, shapes):
+    """Numbered names whose tensor depends on the order of the nodes, where TF-TRT's optimizer does not always give the same.
+
+    Args: as tensor_names.names takes them. Returns: {name: {tensor, or None where no tensor holds its values}}.
+    """
+    tried = [tensor_names.names(function, dynamic, shapes) for _ in range(_TRIES)]
+    if not any(fitting.is_numbered(one.name) for one in tried[0]) or all(one == tried[0] for one in tried):
+        return {}
+    builds = [{one.name: one.tensor for one in named if fitting.is_numbered(one.name)}
+              for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)]
+    seen = {}
+    for numbered in builds:
+        for name, tensor in numbered.items():
+            seen.setdefault(name, set()).add(tensor)
+    return {name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)}
+
+
+def settled(made, function, dynamic, shapes, method="entropy"):
+    """A table whose numbered names hold in every build.
+
+    A name that stands for one of several tensors gets the largest of their scales; where these are further apart than a factor of 4, or
+    one is not known, it gets none, and keeps its layers out of INT8.
+
+    Args: made: file.EngineTable; method: how constants get a scale (one of scales.METHODS); the others as in `varying`.
+    Returns: file.EngineTable.
+    """
+    found = varying(function, dynamic, shapes)
+    if not found:
+        return made
+    scales, left_out = dict(made.table.scales), dict(made.left_out)
+    named = tensor_names.names(function, dynamic, shapes)
+    known = {one.tensor: scales[one.name] for one in named if one.name in scales and not fitting.is_numbered(one.name)}
+    constants = fitting.constants(function)
+    for name, tensors in found.items():
+        candidates = [known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors]
+        scales.pop(name, None)
+        if None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):
+            left_out.setdefault(name, VARIES)
+        else:
+            left_out.pop(name, None)
+            scales[name] = max(candidates)
+    return dataclasses.replace(made, table=Table(made.table.header, scales), left_out=tuple(left_out.items()))
+
+
+def _constant(tensor, constants, method):
+    return fitting.constant_scale(constants[tensor], method) if tensor in constants else None
