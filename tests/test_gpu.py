@@ -1,4 +1,5 @@
-"""What only a GPU can show: engines built, saved, served, watched. `make gpu-test`, or `pytest -m gpu -n 6`.
+"""What only a GPU can show: engines built, saved, served, watched. `make gpu-test`, or with N GPUs
+`TFTRT_TEST_GPUS=N pytest -m gpu -n N`: engines are timed while they are built, so that tests on one GPU slow each other down.
 
 Each test that measures appends a line to the file named by TFTRT_GPU_REPORT; `python -m tests.gpu_report FILE` prints the table.
 """

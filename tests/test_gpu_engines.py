@@ -116,13 +116,16 @@ def test_all_signatures_are_completed(zoo_model, tmp_path):
 
 
 def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable, zoo_model, tmp_path):
+    """An engine says in its head for which GPU it is; here another is written there, as an engine of that GPU would have it."""
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
-    said = passport.read(tmp_path / "model", passport.MANIFEST)
-    said["gpu"]["compute_capability"] = "7.5"
-    passport.write(tmp_path / "model", passport.MANIFEST, said)
     (asset,) = (tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*")
-    asset.write_bytes(asset.read_bytes()[:100])  # what another GPU's engine would do to TensorFlow, this does too
-    assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "truncated")
+    (before,) = engine_assets.read_file(asset)
+    assert before.tensorrt == "8.5.3.1" and before.compute_capability == passport.read(tmp_path / "model", passport.MANIFEST)["gpu"]["compute_capability"]
+    raw = bytearray(asset.read_bytes())
+    raw[raw.index(b"ptrt") + 57] = 7
+    asset.write_bytes(raw)
+    (passport.folder(tmp_path / "model") / passport.MANIFEST).unlink()
+    assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "compute capability 7.0")
     build(tmp_path / "model", EXACT)
     assert verify(zoo_model("digits_cnn"), tmp_path / "model")[0] == 0
 
