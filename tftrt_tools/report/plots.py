@@ -7,7 +7,8 @@ BLUE, GREEN, GREY, RED = "#0072B2", "#009E73", "#999999", "#D55E00"
 _SNR_CEILING_DB = 160.0
 
 
-def _figure(width, height):
+def new_figure(width, height):
+    """A matplotlib Figure in this package's style. Args: width, height: in inches."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -17,13 +18,15 @@ def _figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _svg(figure):
+def svg(figure):
+    """A figure as SVG text, the same for the same figure."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def _bare(axes):
+def bare(axes):
+    """Take the upper and right border away."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
@@ -42,7 +45,7 @@ def signal_to_noise(comparisons, bounds):
     shown = [one for one in comparisons if one.snr_db is not None]
     if not shown:
         return ""
-    figure = _figure(8, 0.9 + 0.34 * len(shown))
+    figure = new_figure(8, 0.9 + 0.34 * len(shown))
     axes = figure.subplots()
     for row, one in enumerate(shown):
         bound = bounds[one.name].get("snr_db")
@@ -59,8 +62,8 @@ def signal_to_noise(comparisons, bounds):
     axes.invert_yaxis()
     axes.set_xlim(0, _SNR_CEILING_DB)
     axes.set_xlabel("signal to noise against the original, dB (black line: the bound)")
-    _bare(axes)
-    return _svg(figure)
+    bare(axes)
+    return svg(figure)
 
 
 def where_ops_run(signatures):
@@ -68,7 +71,7 @@ def where_ops_run(signatures):
     shown = [one for one in signatures if one["engines"] or one["native_ops"]]
     if not shown:
         return ""
-    figure = _figure(8, 1.1 + 0.34 * len(shown))
+    figure = new_figure(8, 1.1 + 0.34 * len(shown))
     axes = figure.subplots()
     for row, one in enumerate(shown):
         inside, total = ops_of(one)
@@ -80,8 +83,8 @@ def where_ops_run(signatures):
     axes.set_xlabel("ops that compute something")
     axes.margins(x=0.12)
     figure.legend(loc="outside upper right", ncol=2, frameon=False)
-    _bare(axes)
-    return _svg(figure)
+    bare(axes)
+    return svg(figure)
 
 
 def ops_of(signature):
@@ -93,7 +96,7 @@ def ops_of(signature):
 
 def latency(rows):
     """Latency of two models side by side. Args: rows: [{"batch", "native_ms", "converted_ms"}]. Returns: SVG text."""
-    figure = _figure(8, 0.9 + 0.6 * len(rows))
+    figure = new_figure(8, 0.9 + 0.6 * len(rows))
     axes = figure.subplots()
     for index, row in enumerate(rows):
         axes.barh(index - 0.2, row["native_ms"], color=GREY, height=0.38, label="native TensorFlow" if index == 0 else None)
@@ -105,8 +108,8 @@ def latency(rows):
     axes.set_xlabel("median milliseconds a call")
     axes.margins(x=0.12)
     figure.legend(loc="outside upper right", ncol=2, frameon=False)
-    _bare(axes)
-    return _svg(figure)
+    bare(axes)
+    return svg(figure)
 
 
 def pareto(points, goal, metric, higher, latency_label):
@@ -123,7 +126,7 @@ def pareto(points, goal, metric, higher, latency_label):
         return ""
     low, high = _frame([one["accuracy"] for one in shown if math.isfinite(one["accuracy"])] + [goal])
     left, right = _frame([one["ms"] for one in shown])
-    figure = _figure(9.5, max(4.2, 1.2 + 0.2 * len(shown)))
+    figure = new_figure(9.5, max(4.2, 1.2 + 0.2 * len(shown)))
     axes, listed = figure.subplots(1, 2, width_ratios=(2, 1))
     axes.axhline(goal, color="black", linewidth=1.2, linestyle=(0, (5, 3)))
     axes.annotate(f"goal: {metric} {'≥' if higher else '≤'} {goal:.6g}", (1, goal), xycoords=axes.get_yaxis_transform(), xytext=(-2, 3),
@@ -139,13 +142,13 @@ def pareto(points, goal, metric, higher, latency_label):
     axes.set_ylim(low, high)
     axes.set_xlabel(latency_label)
     axes.set_ylabel(metric)
-    _bare(axes)
+    bare(axes)
     _list_beside(listed, shown)
     for winner, kept, label in ((True, True, "winner"), (False, True, "keeps the goal"), (False, False, "misses it")):
         marker, color = _mark({"winner": winner, "kept": kept})
         axes.plot([], [], linestyle="none", marker=marker, color=color, label=label)
     figure.legend(loc="outside upper right", ncol=3, frameon=False)
-    return _svg(figure)
+    return svg(figure)
 
 
 def _mark(one):

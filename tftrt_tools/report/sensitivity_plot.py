@@ -20,13 +20,13 @@ def bars(signatures, precision, kind="svg", most=30):
     Returns: bytes of the file.
     """
     heights = [min(len(one.nodes), most) for one in signatures]
-    figure = plots._figure(10, 0.5 + 0.8 * len(signatures) + 0.28 * sum(heights))
+    figure = plots.new_figure(10, 0.5 + 0.8 * len(signatures) + 0.28 * sum(heights))
     charts = figure.subplots(len(signatures), squeeze=False, height_ratios=[count + 1.5 for count in heights])[:, 0]
     for axes, one in zip(charts, signatures, strict=True):
         _chart(axes, one, precision, one.nodes[:most])
     figure.legend(handles=_legend(), loc="outside upper right", ncol=3, frameon=False)
     if kind == "svg":
-        return plots._svg(figure).encode()
+        return plots.svg(figure).encode()
     data = io.BytesIO()
     figure.savefig(data, format=kind, dpi=150)
     return data.getvalue()
@@ -56,7 +56,7 @@ def _chart(axes, signature, precision, nodes):
     more = f" (the worst {len(nodes)} of {len(signature.nodes)})" if len(signature.nodes) > len(nodes) else ""
     axes.set_title(f"{signature.name}, {precision}{more}", loc="left", fontsize=10)
     axes.set_xlabel("signal to noise at the worst output, dB, and share of the noise of all nodes")
-    plots._bare(axes)
+    plots.bare(axes)
 
 
 def _label(node):
