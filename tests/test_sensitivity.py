@@ -16,6 +16,7 @@ from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, 
 from tftrt_tools.calibration import file
 from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
 from tftrt_tools.report import sensitivity as report
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -57,7 +58,7 @@ def simulated(model, path, settings=INT8, batch_size=32, **request):
     import tempfile
 
     specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
-    calls, _ = data.calls_of_arrays(data.load_arrays(path), specs, range(batch_size, 0, -1))
+    calls, _ = data.calls_of_arrays(array_reader.load(path), specs, range(batch_size, 0, -1))
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: [one for _, one in run.save_calls(made, folder)] for name, made in calls.items()}
         request = {"int8": {"options": None, "given": None}, "nodes": "", **request}
@@ -374,7 +375,7 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
     model, path = chain
     settings = Settings(**{**INT8.to_dict(), "precision_mode": precision, "signature_keys": ("serving_default",), "minimum_segment_size": 1})
     specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
-    calls, _ = data.calls_of_arrays(data.load_arrays(path), specs, range(32, 0, -1))
+    calls, _ = data.calls_of_arrays(array_reader.load(path), specs, range(32, 0, -1))
     saved = {name: [one for _, one in run.save_calls(made, tmp_path / "in")] for name, made in calls.items()}
     request = {"model": str(model), "settings": settings.to_dict(), "calls": saved, "int8": {"options": None, "given": None}, "nodes": ""}
     answer = simulation.job(request)

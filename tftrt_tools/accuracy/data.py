@@ -10,9 +10,6 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 DEFAULT_BATCH = 32
 _RANDOM_BATCHES = (1, 8)
 
-load_arrays = array_reader.load
-parse_ranges = inputs.parse_ranges
-
 
 @dataclasses.dataclass(frozen=True)
 class Calls:

@@ -11,6 +11,7 @@ from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import data, harm, measurement
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion import pass_log
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
 from tftrt_tools.savedmodel import describe, files, signatures
 
@@ -93,7 +94,7 @@ def _calls(seen, settings, options, folder):
         found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
     else:
         sizes = tuple(range(options.batch_size, 0, -1))
-        found, _ = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
+        found, _ = data.calls_of_arrays(array_reader.load(options.data), specs, sizes)
     return {name: found[name] for name in specs if found.get(name)}
 
 

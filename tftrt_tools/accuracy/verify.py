@@ -8,7 +8,9 @@ import numpy as np
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import data, held_out, metrics, thresholds
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import coverage, run
+from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
@@ -165,7 +167,7 @@ def _calls(first, names, manifest, options, folder):
         found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
     elif options.data:
         sizes = _batch_sizes(manifest, options)
-        found, dropped = data.calls_of_arrays(data.load_arrays(options.data), specs, sizes)
+        found, dropped = data.calls_of_arrays(array_reader.load(options.data), specs, sizes)
     sources = {name: "data" if name in found else "random" for name in names}
     missing = {name: specs[name] for name in names if name not in found}
     declared = _shapes(manifest, specs, options)
@@ -207,7 +209,7 @@ def _shapes(manifest, specs, options):
 
 
 def _ranges(options, specs):
-    ranges = data.parse_ranges(options.ranges)
+    ranges = random_inputs.parse_ranges(options.ranges)
     known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
     for name in ranges:
         if name not in known:
@@ -288,7 +290,7 @@ def _accuracy(calls, reference, answers, comparisons, options):
     picked = [index for index, call in enumerate(calls.calls) if call.signature == signature]
     if not picked or calls.sources.get(signature) != "data" or name not in reference.answer(picked[0]):
         raise errors.UsageError(f"--labels: no output {output!r} with --data", "name one with --label_output=SIGNATURE/OUTPUT")
-    labels = next(iter(data.load_arrays(options.labels).values()))
+    labels = next(iter(array_reader.load(options.labels).values()))
     shares = {}
     for which, outcome in (("original", reference), ("converted", answers)):
         rows = np.concatenate([outcome.answer(index)[name] for index in picked])

@@ -44,11 +44,6 @@ def collect(frozen, graph_def, wanted, batches):
     return histograms
 
 
-def without_range(histograms):
-    """The tensors that were zero in every batch, or never computed: they get no scale. Returns: sorted names."""
-    return sorted(name for name, histogram in histograms.items() if not histogram.absmax)
-
-
 def _counting(frozen, graph_def, wanted, histograms):
     """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
     graph_def = _in_order(graph_def)
