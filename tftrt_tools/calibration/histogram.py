@@ -89,6 +89,7 @@ class Histogram:
 
     def merge(self, other):
         """Count in what Histogram `other` has counted, each of its bins by its centre; `other` is left as it is."""
+        self.range = self.range or other.range
         self._grow(other.absmax)
         if self.range:
             centres = (np.arange(BINS) + 0.5) * other.width / self.width

@@ -153,13 +153,14 @@ def _of_machine(seen, tensorrt, capabilities):
     manifest = seen.manifest or {}
     gpu = manifest.get("gpu") or {}
     noted = (manifest.get("versions") or {}).get("tensorrt") if gpu else None
-    found = set()
+    # Each kind once, TensorRT's first: it is the graver.
+    releases, devices = {}, {}
     for asset in (asset for file in seen.engine_files for asset in file.assets):
         built, capability = asset.tensorrt or noted, asset.compute_capability or gpu.get("compute_capability")
         if built and tensorrt and not engine_assets.same_release(built, tensorrt):
-            found.add(Finding("engine files", f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process",
-                              _BUILD))
+            text = f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process"
+            releases[built] = Finding("engine files", text, _BUILD)
         if capability and capabilities and capability not in capabilities:
-            found.add(Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {capability}); the GPU here has "
-                              f"{capabilities[0]}, where they do not run", _BUILD))
-    return sorted(found, key=lambda one: one.text)
+            devices[capability] = Finding("engine files", f"built on {gpu.get('name', 'a GPU')} (compute capability {capability}); the GPU "
+                                          f"here has {capabilities[0]}, where they do not run", _BUILD)
+    return (*releases.values(), *devices.values())
