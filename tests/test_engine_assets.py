@@ -6,9 +6,12 @@ from tests.test_inspect import engine_file
 from tftrt_tools.savedmodel import engine_assets, findings
 from tftrt_tools.savedmodel.inspection import EngineFile, Inspection
 
-# The first 96 bytes of an engine that TensorRT 8.5.3.1 built on an H200.
-HEAD = bytes.fromhex("7074727400000000e8000000000000009dae1b000000000002800100080280010005028001000302800100011280010010"
-                     "0b800100078001000900000007800100000000000780010060361e0007800100e8d73000078001008017000008800100")
+# The first bytes of engines that TensorRT 8.5.3.1 built on H200s. Only their length differs within a run; one had a byte more.
+START = "7074727400000000e800000000000000{}0000000000028001000802800100050280010003028001000112800100"
+END = "0780010009000000078001000000000007800100 60361e0007800100e8d73000078001008017000008800100".replace(" ", "")
+HEADS = [bytes.fromhex(START.format(size) + between + END) for size, between in (
+    ("9dae1b", "100b800100"), ("7fdc1a", "10800100"), ("6a5d07", "10800100"), ("ba5707", "10800100"))]
+HEAD = HEADS[1]
 
 
 def changed(offset, value):
@@ -22,16 +25,17 @@ def origin(tmp_path, head):
     return asset.tensorrt, asset.compute_capability
 
 
-def test_an_engine_names_its_tensorrt_and_its_compute_capability(tmp_path):
-    assert origin(tmp_path, HEAD) == ("8.5.3.1", "9.0")
+@pytest.mark.parametrize("head", HEADS)
+def test_an_engine_names_its_tensorrt_and_its_compute_capability(head, tmp_path):
+    assert origin(tmp_path, head) == ("8.5.3.1", "9.0")
 
 
-@pytest.mark.parametrize(("offset", "value", "says"), [(33, 4, ("8.4.3.1", "9.0")), (57, 7, ("8.5.3.1", "7.0")), (65, 5, ("8.5.3.1", "9.5"))])
+@pytest.mark.parametrize(("offset", "value", "says"), [(33, 4, ("8.4.3.1", "9.0")), (56, 7, ("8.5.3.1", "7.0")), (64, 5, ("8.5.3.1", "9.5"))])
 def test_of_another_release_or_gpu_it_names_that(offset, value, says, tmp_path):
     assert origin(tmp_path, changed(offset, value)) == says
 
 
-@pytest.mark.parametrize("head", [b"", b"ptrt", b"e" * 100, changed(0, 0), changed(24, 3), changed(49, 0), HEAD[:60]])
+@pytest.mark.parametrize("head", [b"", b"ptrt", b"e" * 100, changed(0, 0), changed(24, 3), changed(44, 0), changed(52, 0), changed(56, 99), HEAD[:60]])
 def test_a_head_of_another_form_says_nothing(head, tmp_path):
     assert origin(tmp_path, head) == (None, None)
 

@@ -1,5 +1,5 @@
 """What only a GPU can show: engines built, saved, served, watched. `make gpu-test`, or with N GPUs
-`TFTRT_TEST_GPUS=N pytest -m gpu -n N`: engines are timed while they are built, so that tests on one GPU slow each other down.
+`TFTRT_TEST_GPUS=0,1 pytest -m gpu -n 2`: engines are timed while they are built, so that tests on one GPU slow each other down.
 
 Each test that measures appends a line to the file named by TFTRT_GPU_REPORT; `python -m tests.gpu_report FILE` prints the table.
 """

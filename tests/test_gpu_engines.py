@@ -122,7 +122,7 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     (before,) = engine_assets.read_file(asset)
     assert before.tensorrt == "8.5.3.1" and before.compute_capability == passport.read(tmp_path / "model", passport.MANIFEST)["gpu"]["compute_capability"]
     raw = bytearray(asset.read_bytes())
-    raw[raw.index(b"ptrt") + 57] = 7
+    raw[raw.index(b"\x07\x80\x01\x00", raw.index(b"ptrt")) + 4] = 7
     asset.write_bytes(raw)
     (passport.folder(tmp_path / "model") / passport.MANIFEST).unlink()
     assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "compute capability 7.0")

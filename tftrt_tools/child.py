@@ -247,6 +247,9 @@ def _serve(fd, target):
         def send(message):
             pipe.write(json.dumps(message) + "\n")
 
+        # A child that waits for its first call has loaded what it needs by then; what fails here fails again in the call, and is told.
+        with contextlib.suppress(Exception):
+            importlib.import_module(target.partition(":")[0])
         for line in requests:
             _answer(target, json.loads(line), send)
             sys.stdout.flush()

@@ -8,6 +8,7 @@ import dataclasses
 import math
 import re
 
+from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.savedmodel import passport
 
 # A node is worth keeping high where that raises the SNR by this much: where it halves the error.
@@ -193,8 +194,7 @@ class Sensitivity:
     def flag(self):
         """The flag of `tftrt convert` that keeps the suggested nodes in a higher precision, or ""."""
         names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
-        flag = "high_precision_nodes" if self.precision == "INT8" else "fp32_nodes"
-        return f"--{flag}='{'|'.join(map(re.escape, names))}'" if names else ""
+        return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 
     def to_dict(self):
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

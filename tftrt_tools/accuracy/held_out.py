@@ -3,7 +3,7 @@
 import dataclasses
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import rows as row_hashes
+from tftrt_tools.calibration import rows
 
 # From this share on the score is one of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5
@@ -47,9 +47,8 @@ def check(document, calls, sources, allowed):
     known, shared, total = set(data.get("rows") or ()), 0, 0
     for call in calls:
         if sources.get(call.signature) == "data" and any(array.ndim for array in call.inputs.values()):
-            hashes = row_hashes.row_hashes(call.inputs)
-            total += len(hashes)
-            shared += sum(one in known for one in hashes)
+            total += call.rows
+            shared += rows.overlap(known, call.inputs)
     found = CalibrationUse(bool(data.get("random")), shared, total)
     if not allowed and shared > REFUSED_SHARE * total:
         raise errors.UsageError(f"{found.text()}: --data has to be data that the calibration has not seen",

@@ -13,10 +13,10 @@ from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import harm, metrics
 from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.execution import run
 from tftrt_tools.savedmodel import passport
 
-_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 _JOB = "tftrt_tools.accuracy.measurement:job"
 
 
@@ -52,7 +52,7 @@ def measured(model, settings, tables, calls, saved, found, count, folder):
 
 def excluding(settings, name):
     """Settings that keep node `name` in a higher precision, besides those that they keep already."""
-    field = "high_precision_nodes" if settings.precision_mode == "INT8" else "fp32_nodes"
+    field = KEEPS_HIGH[settings.precision_mode]
     before = getattr(settings, field)
     pattern = f"(?:{before})|{re.escape(name)}" if before else re.escape(name)
     return dataclasses.replace(settings, **{field: pattern})
@@ -83,7 +83,7 @@ def _outcomes(requests):
     """What each request gave: the job's result, or the TftrtError that it ended with. Another process takes over where one dies."""
     found = []
     while len(found) < len(requests):
-        with child.worker(_JOB, env=_ENV) as worker:
+        with child.worker(_JOB, env=pass_log.ENV) as worker:
             while len(found) < len(requests) and worker.alive:
                 progress.say("building engines without one node each" if found else "building engines with everything rounded",
                              len(found), len(requests))

@@ -137,3 +137,20 @@ class Accumulator:
 def accuracy(labels, answers):
     """Share of rows whose maximum is at the label. Args: labels: int (N,); answers: (N, classes)."""
     return float(np.mean(np.asarray(answers).argmax(-1).reshape(-1) == np.asarray(labels).reshape(-1)))
+
+
+def compare(pairs, epsilon=1e-3):
+    """Compare answers, output by output; outputs that only the reference has are passed over.
+
+    Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator.
+    Returns: ([what Accumulator.result gives, one for each output], [problem in words, each once]).
+    """
+    found, problems = {}, []
+    for call, reference, answer in pairs:
+        for output in (one for one in reference if one in answer):
+            key = (call.signature, output)
+            try:
+                found.setdefault(key, Accumulator(*key, epsilon)).add(reference[output], answer[output])
+            except ValueError as error:
+                problems.append(f"{call.signature}/{output}: {error}, in {call.text()}")
+    return [entry.result() for entry in found.values()], list(dict.fromkeys(problems))

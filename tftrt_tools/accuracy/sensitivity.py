@@ -54,7 +54,7 @@ def study(model, settings, options):
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
         source = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
         request = {"model": str(model), "settings": settings.to_dict(), "int8": source, "calls": saved, "nodes": options.nodes}
-        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=_ENV, log_file=options.log_file).result
+        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:
@@ -65,7 +65,6 @@ def study(model, settings, options):
                             _ranges(settings, options), tuple(found), answer["gpu"], time.monotonic() - start, problem)
 
 
-_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 
 
 def _check(settings, options):

@@ -123,7 +123,7 @@ class _Simulation:
     def __init__(self, name, frozen, graph_def, gates, paths):
         self.name, self._paths = name, paths
         self._original = frozen.original
-        self._inputs = sorted(frozen.original.structured_input_signature[1])  # the order in which TensorFlow flattens keyword arguments
+        self._inputs = frozen.input_names
         self.outputs = sorted(frozen.original.structured_outputs)
         self._function = _function(frozen, graph_def, gates)
         dtypes = [frozen.original.structured_outputs[output].dtype for output in self.outputs]
@@ -176,16 +176,11 @@ class _Simulation:
 
 def _function(frozen, graph_def, gates):
     """A function of (gates, the signature's inputs by name) that returns the signature's outputs as a list."""
-    originals = [frozen.original.graph.get_tensor_by_name(name) for name in frozen.inputs]
-
     def run(switches, *inputs):
-        fed = {gates: switches, **dict(zip(frozen.inputs, inputs, strict=True))}
-        fed.update({f"{name}:0": tf.identity(resource) for name, resource in frozen.captures.items()})
-        fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
+        fed = {gates: switches, f"^{gates.removesuffix(':0')}": switches, **frozen.input_map(inputs)}
         return tf.graph_util.import_graph_def(graph_def, input_map=fed, return_elements=frozen.outputs, name="")
 
-    shapes = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in originals]
-    return tf.compat.v1.wrap_function(run, [tf.TensorSpec((None,), tf.bool), *shapes])
+    return tf.compat.v1.wrap_function(run, [tf.TensorSpec((None,), tf.bool), *frozen.input_specs()])
 
 
 def _studied(simulated, sites, alone, unrounded, settings):

@@ -124,7 +124,8 @@ def verify(original, converted, options):
         reference = run.run(original, saved, folder + "/original", "the original", tf32=False)
         answers = _run_converted(converted, saved, folder, options)
         progress.say("comparing")
-        comparisons, broken = _compare(calls.calls, reference, answers, options.epsilon)
+        pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
+        comparisons, broken = metrics.compare(pairs, options.epsilon)
         accuracy = _accuracy(calls, reference, answers, comparisons, options)
     arithmetic = _arithmetic(answers, second)
     bounds = {one.name: thresholds.bounds(one, arithmetic, calls.sources[one.signature] == "data", wanted) for one in comparisons}
@@ -180,12 +181,8 @@ def _calls(first, names, manifest, options, folder):
         raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}",
                                 "give more rows, or --batch_size")
     calls = tuple(call for name in names for call in found[name])
-    samples = {name: sum(_rows(call) for call in found[name]) for name in names}
+    samples = {name: sum(call.rows for call in found[name]) for name in names}
     return data.Calls(calls, sources, samples, dropped)
-
-
-def _rows(call):
-    return max((array.shape[0] for array in call.inputs.values() if array.ndim), default=1)
 
 
 def _batch_sizes(manifest, options):
@@ -223,22 +220,6 @@ def _run_converted(converted, saved, folder, options):
     except child.ChildDied as death:
         raise errors.TftrtError(f"the converted model aborts: {death.cause}",
                                 "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
-
-
-def _compare(calls, reference, answers, epsilon):
-    found, broken = {}, []
-    for index, call in enumerate(calls):
-        before, after = reference.answer(index), answers.answer(index)
-        for output in before:
-            if output not in after:
-                continue
-            key = (call.signature, output)
-            entry = found.setdefault(key, metrics.Accumulator(*key, epsilon))
-            try:
-                entry.add(before[output], after[output])
-            except ValueError as error:
-                broken.append(f"{call.signature}/{output}: {error}, in {call.text()}")
-    return [entry.result() for entry in found.values()], list(dict.fromkeys(broken))
 
 
 def _arithmetic(answers, second):

@@ -31,12 +31,11 @@ def collect(frozen, graph_def, wanted, batches):
     """
     histograms = {}
     function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), histograms)
-    names = sorted(frozen.original.structured_input_signature[1])  # the order in which TensorFlow flattens keyword arguments
     total = operator.length_hint(batches) or None
     for number, batch in enumerate(batches, 1):
         progress.say(f"collecting ranges, batch {number}", number - 1, total)
         try:
-            function(*[tf.constant(batch[name]) for name in names])
+            function(*[tf.constant(batch[name]) for name in frozen.input_names])
         except tf.errors.OpError as error:
             raise errors.TftrtError(f"the model fails on calibration batch {number}: {loading.first_line(error)}",
                                     "check the data") from None
@@ -47,14 +46,9 @@ def collect(frozen, graph_def, wanted, batches):
 def _counting(frozen, graph_def, wanted, histograms):
     """A function of the signature's inputs that counts and returns nothing. Fills `histograms` with the wanted float tensors."""
     graph_def = _in_order(graph_def)
-    originals = [frozen.original.graph.get_tensor_by_name(name) for name in frozen.inputs]
 
     def run(*inputs):
-        fed = dict(zip(frozen.inputs, inputs, strict=True))
-        fed.update({f"{name}:0": tf.identity(resource) for name, resource in frozen.captures.items()})
-        # Control edges, too: whatever waits for a placeholder would wait for one that nobody feeds.
-        fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
-        tensors = tf.graph_util.import_graph_def(graph_def, input_map=fed, return_elements=wanted, name="model")
+        tensors = tf.graph_util.import_graph_def(graph_def, input_map=frozen.input_map(inputs), return_elements=wanted, name="model")
         counted = {}
         for name, tensor in zip(wanted, tensors, strict=True):
             if tensor.dtype in _FLOATS:
@@ -66,7 +60,7 @@ def _counting(frozen, graph_def, wanted, histograms):
         # Nothing is returned: with outputs TensorFlow prunes all that they do not need, the counting included.
         return []
 
-    return tf.compat.v1.wrap_function(run, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in originals])
+    return tf.compat.v1.wrap_function(run, frozen.input_specs())
 
 
 def _in_order(graph_def):

@@ -23,9 +23,12 @@ def varying(function, dynamic, shapes):
 
     Args: as tensor_names.names takes them. Returns: {name: {tensor, or None where no tensor holds its values}}.
     """
+    return _varying(tensor_names.names(function, dynamic, shapes), function, dynamic, shapes)
+
+
+def _varying(named, function, dynamic, shapes):
     # Where the layout optimizer has nothing to do it leaves the order alone. Where it has, the order may vary, seldom enough that
     # running it a few times does not tell.
-    named = tensor_names.names(function, dynamic, shapes)
     if not any(fitting.is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
         return {}
     builds = [{one.name: one.tensor for one in named if fitting.is_numbered(one.name)}
@@ -46,11 +49,11 @@ def settled(made, function, dynamic, shapes, method="entropy"):
     Args: made: file.EngineTable; method: how constants get a scale (one of scales.METHODS); the others as in `varying`.
     Returns: file.EngineTable.
     """
-    found = varying(function, dynamic, shapes)
+    named = tensor_names.names(function, dynamic, shapes)
+    found = _varying(named, function, dynamic, shapes)
     if not found:
         return made
     scales, left_out = dict(made.table.scales), dict(made.left_out)
-    named = tensor_names.names(function, dynamic, shapes)
     known = {one.tensor: scales[one.name] for one in named if one.name in scales and not fitting.is_numbered(one.name)}
     constants = fitting.constants(function)
     for name, tensors in found.items():

@@ -28,13 +28,12 @@ def row_hashes(arrays):
     return hashes
 
 
-def overlap(record, arrays):
+def overlap(known, arrays):
     """How many rows of `arrays` are among those of a data set.
 
-    Args: record: DataRecord; where it keeps fewer hashes than it has samples, the count is a lower bound. arrays: as in `row_hashes`,
-      in the dtypes of the signature's inputs.
+    Args: known: set of the data set's row hashes (DataRecord.rows); where that keeps fewer than it has samples, the count is a lower
+      bound. arrays: as in `row_hashes`, in the dtypes of the signature's inputs.
     """
-    known = set(record.rows)
     return sum(one in known for one in row_hashes(arrays))
 
 

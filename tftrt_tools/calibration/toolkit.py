@@ -18,14 +18,11 @@ def tables(frozen, graph_def, engines, batches, settings, tensorrt):
     Returns: {engine: (table.Table, ((tensor, reason), …) left out, {tensor: {"min", "max"}})}. Raises: TftrtError.
     """
     inlined, inner = inline.inline_segments(graph_def)
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    ops = {engine.name: engine for engine in graph.engine_ops(graph_def)}
-    named = {}
+    native, named = graph.native_segments(graph_def), {}
     for engine in engines:
         progress.say(f"naming the tensors of {engine}")
-        op = ops[engine]
-        function = functions[op.native_segment]
-        named[engine] = pooling.measured(tensor_names.names(function, settings.dynamic, [one.shape for one in op.inputs]), function)
+        one = native[engine]
+        named[engine] = pooling.measured(tensor_names.names(one.function, settings.dynamic, one.shapes), one.function)
     wanted = [inner[engine][one.tensor] for engine in engines for one in named[engine] if one.tensor]
     histograms = collect.collect(frozen, inlined, wanted, batches)
     progress.say("computing scales")
@@ -41,12 +38,9 @@ def by_tensor(graph_def, inner, tables, dynamic):
 
     Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
     """
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    ops = {engine.name: engine for engine in graph.engine_ops(graph_def)}
-    found = {}
+    native, found = graph.native_segments(graph_def), {}
     for engine, table in tables.items():
-        op = ops[engine]
-        for one in tensor_names.names(functions[op.native_segment], dynamic, [each.shape for each in op.inputs]):
+        for one in tensor_names.names(native[engine].function, dynamic, native[engine].shapes):
             if one.tensor and one.name in table.scales:
                 found.setdefault(inner[engine][one.tensor], table.scales[one.name])
     return found

@@ -70,9 +70,8 @@ def run(values, positional):
 
 
 def _ask(request, log_file):
-    env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
-        return child.run("tftrt_tools.conversion.inspect:job", request, env=env, log_file=log_file).result
+        return child.run("tftrt_tools.conversion.inspect:job", request, env=pass_log.ENV, log_file=log_file).result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools import stack
 

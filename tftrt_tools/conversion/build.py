@@ -1,6 +1,7 @@
 """The whole of `tftrt build`: check, build in a child, look at each declared shape, write the passport, put it in place. No TensorFlow
 here."""
 
+import contextlib
 import dataclasses
 import pathlib
 import platform
@@ -12,7 +13,7 @@ from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import coverage
+from tftrt_tools.execution import coverage, run
 from tftrt_tools.savedmodel import describe, files, passport, staging
 
 
@@ -75,12 +76,13 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None):
     in_place = output is None
     target = staging.check_target(model if in_place else output, in_place or overwrite, [] if in_place else [model])
     digest = files.digest(model)
-    with staging.staged(target) as stage:
+    with contextlib.ExitStack() as stack:
+        stage = stack.enter_context(staging.staged(target))
+        checker = stack.enter_context(run.worker()) if options.shapes else None
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
                    "signatures": (manifest or {}).get("signatures", []), "cache": cache,
                    "calibration": calibration.to_dict() if calibration else None}
-        env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
-        answer = child.run("tftrt_tools.conversion.completion:job", request, env=env, log_file=log_file).result
+        answer = child.run("tftrt_tools.conversion.completion:job", request, env=pass_log.ENV, log_file=log_file).result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
         done = Build(str(pathlib.Path(model).absolute()), str(target), digest, options.shapes, settings.strategy, signatures, versions,
@@ -90,7 +92,7 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None):
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
-            served = coverage.check(stage, {one.name: one for one in signatures if one.calls})
+            served = coverage.check(stage, {one.name: one for one in signatures if one.calls}, checker)
             done = dataclasses.replace(done, shapes_served=served)
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         _write_passport(stage, model, manifest, settings, done)

@@ -75,8 +75,7 @@ def _signature(name, frozen, work, tables_from, prefix, calls, folder):
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
     tables, record = int8.tables(name, frozen, graph_def, specs, settings, tables_from, folder)
-    method = int8.method_of(tables_from.given) if tables_from.given else settings.calibration_method
-    tables = int8.for_build(frozen, graph_def, specs, settings, calls, tables, method)
+    tables = int8.for_build(frozen, graph_def, specs, settings, calls, tables, tables_from.method(settings))
     int8.write(graph_def, tables)
     return finishing.finished(frozen, graph_def, result, work, calls, folder, tables, record)
 

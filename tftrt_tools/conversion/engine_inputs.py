@@ -21,15 +21,15 @@ def of_calls(frozen, graph_def, specs, calls):
     sources = {graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
                for node in graph_def.node if node.op == graph.ENGINE_OP}
     wanted = list(dict.fromkeys(name for names in sources.values() for name in names))
-    found = {name: () for name in sources}
-    for call in calls:
-        fed = _inferred(frozen, inlined, wanted, call)
-        unknown = [name for name in wanted if fed[name] is None]
-        if unknown:
-            fed.update(_seen(frozen, inlined, unknown, random_inputs.random(specs, call, seed=0)))
-        for engine, names in sources.items():
-            found[engine] += (tuple(fed[name] for name in names),)
-    return found
+    known = [_inferred(frozen, inlined, wanted, call) for call in calls]
+    unknown = [name for name in wanted if any(fed[name] is None for fed in known)]
+    if unknown:
+        function = tf_private.fetching(inlined, frozen, unknown)
+        for fed, call in zip(known, calls, strict=True):
+            arrays = random_inputs.random(specs, call, seed=0)
+            values = function(*(tf.constant(arrays[name]) for name in frozen.input_names))
+            fed.update({name: Fed.of(value.numpy()) for name, value in zip(unknown, values, strict=True)})
+    return {engine: tuple(tuple(fed[name] for name in names) for fed in known) for engine, names in sources.items()}
 
 
 def _with_port(source):
@@ -38,7 +38,7 @@ def _with_port(source):
 
 def _inferred(frozen, inlined, wanted, call):
     """{tensor: Fed, or None where only running the graph tells}."""
-    shapes = dict(zip(frozen.inputs, (call[name] for name in sorted(call)), strict=True))
+    shapes = dict(zip(frozen.inputs, (call[name] for name in frozen.input_names), strict=True))
     with tf.Graph().as_default() as scratch:
         dtypes = {node.name: node.attr["dtype"].type for node in inlined.node if node.op == "Placeholder"}
         feeds = {name: tf.compat.v1.placeholder(dtypes[name.split(":")[0]], shape) for name, shape in shapes.items()}
@@ -53,9 +53,3 @@ def _fed(tensor):
     shape = tuple(tensor.shape.as_list())
     may_be_shape_tensor = tensor.dtype == tf.int32 and len(shape) <= 1
     return None if may_be_shape_tensor else Fed(shape)
-
-
-def _seen(frozen, inlined, wanted, arrays):
-    function = tf_private.fetching(inlined, frozen, wanted)
-    values = function(*(tf.constant(arrays[name]) for name in sorted(arrays)))
-    return {name: Fed.of(value.numpy()) for name, value in zip(wanted, values, strict=True)}

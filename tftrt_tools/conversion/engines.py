@@ -18,7 +18,7 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where engines are built and kept. gpu: of execution.gpu.seen; versions: of convert.versions; folder: for the engine files; store:
+    """Where engines are built and kept. gpu: of execution.gpu.seen; versions: of finishing.versions; folder: for the engine files; store:
     engine_cache.Store, or None for no cache; origin: the model, for the cache's record."""
 
     gpu: dict
@@ -88,7 +88,7 @@ class _Builder:
             found = store.get(key, path)
             if found.hit:
                 progress.say(f"engine {position} of {self._result.name} comes from the cache")
-                return self._described(engine, path, found.record.build_seconds, None, cached=True)
+                return _described(path, found.record.build_seconds, None, cached=True)
             built = self._build(engine, path, position)
             store.put(key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", ""))
             return built
@@ -109,9 +109,10 @@ class _Builder:
             self._run(converter, position)
             seconds = time.monotonic() - start
             written = tf_private.serialize_engines(engine.name, path)
-        if not written or not engine_assets.read_file(path):
+        built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
+        if not built:
             raise self._failed(engine)
-        return self._described(engine, path, round(seconds, 2), memory.bytes, cached=False)
+        return built
 
     def _run(self, converter, position):
         name = self._result.name
@@ -139,10 +140,6 @@ class _Builder:
                                  "run again with --log_file=FILE and read it; out of memory: a --max_workspace_size_bytes or smaller "
                                  "--shapes; an op that TensorRT refuses: --keep_native_ops")
 
-    def _described(self, engine, path, seconds, memory, cached):
-        assets = engine_assets.read_file(path)
-        return [BuiltEngine(asset.engine, asset.input_shapes, asset.bytes, seconds, memory, cached) for asset in assets]
-
     def _cache_keys(self):
         """{engine name: EngineKey}; engine ops inside functions have none."""
         inputs = engine_inputs.of_calls(self._frozen, self._graph_def, self._result.inputs, self._calls)
@@ -163,3 +160,7 @@ class _Builder:
             gpu=gpu["name"], cuda=versions.get("cuda_version", ""), cudnn=versions.get("cudnn_version", ""),
             use_calibration=engine.use_calibration and engine.precision == "INT8", explicit_precision=engine.explicit_precision,
             calibration_digest=keys.digest_of_text(table), names_digest=named if table else "", environment=keys.environment())
+
+
+def _described(path, seconds, memory, cached):
+    return [BuiltEngine(asset.engine, asset.input_shapes, asset.bytes, seconds, memory, cached) for asset in engine_assets.read_file(path)]

@@ -26,6 +26,24 @@ class Frozen:
     captures: dict
     original: object
 
+    @property
+    def input_names(self):
+        """The signature's inputs in the order of `inputs`: that in which TensorFlow flattens keyword arguments."""
+        return sorted(self.original.structured_input_signature[1])
+
+    def input_map(self, values):
+        """The input_map with which the graph is imported. Args: values: tensors, one for each of `inputs`."""
+        fed = dict(zip(self.inputs, values, strict=True))
+        fed.update({f"{name}:0": tf.identity(resource) for name, resource in self.captures.items()})
+        # Control edges, too: whatever waits for a placeholder would wait for one that nobody feeds.
+        fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
+        return fed
+
+    def input_specs(self):
+        """[tf.TensorSpec] of `inputs`."""
+        tensors = [self.original.graph.get_tensor_by_name(name) for name in self.inputs]
+        return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+
 
 @dataclasses.dataclass(frozen=True)
 class PassResult:

@@ -28,6 +28,10 @@ class Source:
         options, given = plain["options"], plain["given"]
         return cls(data.DataOptions.from_dict(options) if options else None, file.Calibration.from_dict(given) if given else None)
 
+    def method(self, settings):
+        """With which method constants get a scale."""
+        return method_of(self.given) if self.given else settings.calibration_method
+
 
 def tables(name, frozen, graph_def, specs, settings, source, folder):
     """Tables for every INT8 engine of a signature that wants one.
@@ -50,12 +54,10 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
         made, record = _calibrated(name, frozen, graph_def, specs, settings, source.options, wanted, folder)
     else:
         raise errors.UsageError(*_NO_DATA)
-    method = method_of(source.given) if source.given else settings.calibration_method
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    for engine in graph.engine_ops(graph_def):
-        if engine.name in made and made[engine.name].segment:
-            shapes = [tensor.shape for tensor in engine.inputs]
-            made[engine.name] = numbering.settled(made[engine.name], functions[engine.native_segment], settings.dynamic, shapes, method)
+    method = source.method(settings)
+    for engine, one in graph.native_segments(graph_def).items():
+        if engine in made and made[engine].segment:
+            made[engine] = numbering.settled(made[engine], one.function, settings.dynamic, one.shapes, method)
     excluded = _excluded(graph_def, made, settings)
     return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
 
@@ -71,11 +73,13 @@ def for_build(frozen, graph_def, specs, settings, calls, made, method):
     """
     if not made or not settings.dynamic or settings.strategy != "Optimal" or len(calls) != 1:
         return tuple(made)
-    inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls)
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    segment_of = {engine.name: functions[engine.native_segment] for engine in graph.engine_ops(graph_def)}
-    return tuple(fitting.fitted(one, segment_of[one.engine], True, [fed.shape for fed in inputs[one.engine][0]], method)
+    inputs, native = engine_inputs.of_calls(frozen, graph_def, specs, calls), graph.native_segments(graph_def)
+    return tuple(_fitted(one, native[one.engine].function, [fed.shape for fed in inputs[one.engine][0]], method)
                  if one.engine in inputs else one for one in made)
+
+
+def _fitted(made, function, shapes, method):
+    return numbering.settled(fitting.fitted(made, function, True, shapes, method), function, True, shapes, method)
 
 
 def write(graph_def, made):
@@ -102,11 +106,9 @@ def check_calibrator(settings, source, gpu):
 
 def _reused(name, graph_def, settings, given, wanted):
     """{engine: EngineTable} of a calibration file, fitted to this build."""
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    ops = {engine.name: engine for engine in graph.engine_ops(graph_def)}
-    found = {}
+    native, found = graph.native_segments(graph_def), {}
     for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
-        build = functions[ops[engine].native_segment], settings.dynamic, [tensor.shape for tensor in ops[engine].inputs]
+        build = native[engine].function, settings.dynamic, native[engine].shapes
         if one.segment:
             one = fitting.fitted(one, *build, method_of(given))
         elif not fitting.knows(one.table, *build):
@@ -118,12 +120,9 @@ def _reused(name, graph_def, settings, given, wanted):
 
 def _without_floats_to_fp16(graph_def, settings):
     """Without a table an INT8 engine would calibrate in production, for ever."""
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    wanting = set(wanting_tables(graph_def))
-    ends = (segment.INPUT, segment.OUTPUT)
-    empty = {engine.name for engine in graph.engine_ops(graph_def) if engine.name in wanting and all(
-        one.name.startswith(ends) for one in tensor_names.names(functions[engine.native_segment], settings.dynamic,
-                                                                [tensor.shape for tensor in engine.inputs]))}
+    native, ends = graph.native_segments(graph_def), (segment.INPUT, segment.OUTPUT)
+    empty = {engine for engine in wanting_tables(graph_def) if all(
+        one.name.startswith(ends) for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes))}
     for node in graph.engine_nodes(graph_def):
         if graph.engine_name(node.name) in empty:
             graph.set_attributes(node, precision_mode="FP16", use_calibration=False)
@@ -152,14 +151,11 @@ def _excluded(graph_def, made, settings):
     """{engine: names of the table's tensors that go to nodes of --high_precision_nodes}."""
     if not settings.high_precision_nodes:
         return {}
-    functions = {function.signature.name: function for function in graph_def.library.function}
-    found = {}
-    for engine in graph.engine_ops(graph_def):
-        if engine.name in made:
-            shapes = [one.shape for one in engine.inputs]
-            found[engine.name] = _inputs_of(functions[engine.native_segment], settings.high_precision_nodes, settings.dynamic, shapes)
+    native = graph.native_segments(graph_def)
+    found = {engine: _inputs_of(native[engine].function, settings.high_precision_nodes, settings.dynamic, native[engine].shapes)
+             for engine in made}
     if not any(found.values()):
-        names = [node.name for function in functions.values() for node in function.node_def if node.op not in PASSIVE_OPS]
+        names = [node.name for function in graph_def.library.function for node in function.node_def if node.op not in PASSIVE_OPS]
         raise errors.UsageError(f"--high_precision_nodes={settings.high_precision_nodes} matches no node of an INT8 engine (the whole "
                                 "name must match)", "names look like " + ", ".join(names[:3]))
     return found

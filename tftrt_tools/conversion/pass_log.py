@@ -7,6 +7,8 @@ import dataclasses
 import re
 
 VMODULE = "segment=2,trt_engine_op=1"
+# For a child whose log is to be read here.
+ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 _HEAD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] (\S+?)\] (.*)", re.DOTALL)
 _LEFT = re.compile(r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$", re.DOTALL)
 _TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)

@@ -16,7 +16,9 @@ from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import keras_export, pass_log
 from tftrt_tools.conversion import settings as settings_module
-from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.result import SignatureResult, coverage
+from tftrt_tools.execution import run
+from tftrt_tools.execution.coverage import check as check_shapes
 from tftrt_tools.savedmodel import files, passport, staging
 
 
@@ -46,9 +48,7 @@ class Conversion:
     @property
     def coverage(self):
         """Share of the computing ops of the converted signatures that run in TensorRT, 0 to 1."""
-        counts = [signature.compute_ops for signature in self.signatures]
-        total = sum(whole for _, whole in counts)
-        return sum(inside for inside, _ in counts) / total if total else 0.0
+        return coverage(self.signatures)
 
     def to_dict(self):
         return {"kind": "conversion", **passport.stamp(), "source": self.source,
@@ -105,6 +105,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
     with contextlib.ExitStack() as stack:
         stage = None if dry_run else stack.enter_context(staging.staged(target))
         model = _exported(source, stack, log_file) if keras else source.path
+        checker = stack.enter_context(run.worker()) if stage and settings.shapes and settings.save_engines else None
         digest = _Digest(source.path)
         request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
@@ -114,8 +115,9 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
                           answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         _check_engines(done)
-        if stage:
-            done = dataclasses.replace(done, shapes_served=_check_shapes(stage, done))
+        if checker:
+            called = {signature.name: signature for signature in done.signatures if signature.calls}
+            done = dataclasses.replace(done, shapes_served=check_shapes(stage, called, checker))
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
@@ -205,8 +207,7 @@ def _absolute(source):
 
 
 def _ask(job, request, log_file):
-    env = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
-    return child.run(job, request, env=env, log_file=log_file).result
+    return child.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
 def _exported(source, stack, log_file):
@@ -244,12 +245,3 @@ def _check_engines(done):
     raise errors.CheckFailed(f"no segment is worth an engine: all {left} computing ops would stay in TensorFlow",
                              "`tftrt inspect` names each op and the reason; try --use_dynamic_shape or a lower "
                              "--minimum_segment_size, or accept with --allow_no_engines")
-
-
-def _check_shapes(stage, done):
-    """Run each declared shape on the saved model in a fresh process. Returns: what was served. Raises: CheckFailed."""
-    if not done.settings.shapes or not done.settings.save_engines:
-        return ()
-    from tftrt_tools.execution import coverage
-
-    return coverage.check(stage, {signature.name: signature for signature in done.signatures if signature.calls})

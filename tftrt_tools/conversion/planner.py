@@ -43,7 +43,7 @@ def _signature(name, function, settings):
 
 
 def _segments(graph_def, engines):
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = graph.library(graph_def)
     nodes = list(graph.engine_nodes(graph_def))
     numbers = {graph.engine_name(node.name): number for number, node in enumerate(nodes)}
     return tuple(_segment(numbers, node, engine, functions[engine.native_segment]) for node, engine in zip(nodes, engines, strict=True))

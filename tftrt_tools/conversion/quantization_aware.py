@@ -185,7 +185,7 @@ def _ranks(graph_def):
 
 
 def _engines(graph_def):
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = graph.library(graph_def)
     found = []
     for op in graph.engine_ops(graph_def):
         segment = functions.get(op.native_segment)

@@ -30,6 +30,13 @@ class BuiltEngine:
         return cls(**{**data, "shapes": tuple(data["shapes"])})
 
 
+def coverage(signatures):
+    """Share of the computing ops of SignatureResults that run in TensorRT, 0 to 1."""
+    counts = [signature.compute_ops for signature in signatures]
+    total = sum(whole for _, whole in counts)
+    return sum(inside for inside, _ in counts) / total if total else 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;

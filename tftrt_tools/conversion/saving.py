@@ -5,10 +5,7 @@ import shutil
 import tensorflow as tf
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import loading
-
-# The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
-RESOURCES = "trt_engine_resources"
+from tftrt_tools.savedmodel import detach, loading
 
 
 def save(model, functions, resources, source, output):
@@ -20,8 +17,8 @@ def save(model, functions, resources, source, output):
     Raises: TftrtError.
     """
     root = model.root
-    if resources or hasattr(root, RESOURCES):
-        setattr(root, RESOURCES, resources)
+    if resources or hasattr(root, detach.RESOURCES):
+        setattr(root, detach.RESOURCES, resources)
     functions = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
     try:
         tf.saved_model.save(root, str(output), signatures=functions)

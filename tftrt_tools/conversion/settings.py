@@ -7,6 +7,8 @@ from tftrt_tools import errors
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 PRECISIONS = ("FP32", "FP16", "INT8")
+# The setting that keeps nodes in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines.
+KEEPS_HIGH = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
 CALIBRATORS = ("toolkit", "tensorrt")
 CALIBRATION_METHODS = ("entropy", "percentile", "mse", "max")
 STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")

@@ -6,16 +6,17 @@ from tftrt_tools import errors
 from tftrt_tools.execution import inputs, run
 
 
-def check(model, signatures):
+def check(model, signatures, started):
     """Run each declared call of a model on the GPU.
 
-    Args: model: SavedModel directory. signatures: {name: SignatureResult with `calls`}.
+    Args: model: SavedModel directory. signatures: {name: SignatureResult with `calls`}. started: of run.worker; a process that has not
+      seen the engines yet.
     Returns: ({"signature", "shapes", "engines": {engine: times}}, …), one for each call.
     Raises: CheckFailed where an engine fell back or was built inside a call.
     """
     calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
     with tempfile.TemporaryDirectory(prefix="tftrt-coverage-") as folder:
-        done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True)
+        done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True, started=started)
     missed = [text for call, trace in zip(calls, done.traces, strict=True) for text in misses(call, trace)]
     if missed:
         raise errors.CheckFailed(f"{len(missed)} declared shapes are not served by a saved engine: {missed[0]}",

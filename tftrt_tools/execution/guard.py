@@ -19,21 +19,13 @@ def refuse_foreign_engines(model):
     if here is None:
         return  # nothing loads engines without a GPU
     loaded = tf_private.tensorrt_versions()[1]
-    manifest = passport.read(model, passport.MANIFEST) or {}
+    manifest = passport.read(model, passport.MANIFEST)
     for asset in assets:
-        tensorrt, capability = _built(asset, manifest)
+        tensorrt, capability = engine_assets.origin(asset, manifest)
         if tensorrt and not engine_assets.same_release(tensorrt, loaded):
             raise _foreign(model, "TensorRT", tensorrt, loaded)
         if capability and capability != here["compute_capability"]:
             raise _foreign(model, "compute capability", capability, here["compute_capability"])
-
-
-def _built(asset, manifest):
-    """(TensorRT, compute capability) that an engine was built with and for, None where nothing says it."""
-    gpu = manifest.get("gpu") or {}
-    # The manifest's versions are those of the build only where it names the GPU that built.
-    tensorrt = (manifest.get("versions") or {}).get("tensorrt") if gpu else None
-    return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
 
 
 def _foreign(model, what, built, here):

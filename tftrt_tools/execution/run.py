@@ -1,5 +1,6 @@
 """Runs calls on a SavedModel in a child process; the parent's side. No TensorFlow here."""
 
+import contextlib
 import dataclasses
 import pathlib
 
@@ -24,6 +25,11 @@ class Call:
     def shapes(self):
         """{input: shape}."""
         return {name: tuple(value.shape) for name, value in self.inputs.items()}
+
+    @property
+    def rows(self):
+        """How many rows its inputs have; 1 where all are scalars."""
+        return max((len(array) for array in self.inputs.values() if array.ndim), default=1)
 
     def text(self):
         """For people: serving_default(x 1x8x8x1)."""
@@ -65,10 +71,16 @@ def save_calls(calls, folder):
     return saved
 
 
-def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None):
+def worker(env=None, log_file=None):
+    """A process for `run`, which loads TensorFlow while its caller does something else. A context manager; see child.worker."""
+    return child.worker("tftrt_tools.execution.runner:job", {**_ENV, **(env or {})}, log_file)
+
+
+def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None, started=None):
     """Run `saved_calls` (of `save_calls`) on SavedModel `model`, the answers in `folder`.
 
-    Args: trace: record what each engine op did (GPU only). tf32: allow TF32 in matrix products (Ampere and later). env: for the child.
+    Args: trace: record what each engine op did (GPU only). tf32: allow TF32 in matrix products (Ampere and later). env, log_file: for the
+      child. started: what `worker` yields, for a child that was started before.
     Returns: Run. Raises: TftrtError; child.ChildDied where native code aborted.
     """
     folder = pathlib.Path(folder)
@@ -76,7 +88,8 @@ def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log
     calls = [{"signature": signature, "inputs": path, "output": str(folder / f"{number}.npz")}
              for number, (signature, path) in enumerate(saved_calls)]
     request = {"model": str(model), "tags": [], "calls": calls, "trace": trace, "tf32": tf32, "label": label}
-    done = child.run("tftrt_tools.execution.runner:job", request, env={**_ENV, **(env or {})}, log_file=log_file).result
+    with contextlib.nullcontext(started) if started else worker(env, log_file) as one:
+        done = one.call(request).result
     traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
     return Run(tuple(call["output"] for call in calls), done["mode"], done["gpu"], tuple(done["replaced"]),
                tuple(one["seconds"] for one in done["calls"]), traces)

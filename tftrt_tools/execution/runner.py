@@ -7,10 +7,13 @@ import tempfile
 import time
 
 import numpy as np
+import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import guard, trace
+from tftrt_tools.execution import guard, native_copy, trace
+from tftrt_tools.savedmodel import loading
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
 def job(request):
@@ -23,15 +26,11 @@ def job(request):
     Returns: {"calls": [{"seconds", "trace": CallTrace dict or None}], "mode": "native segments" | "gpu" | "cpu", "gpu": {…} or None,
       "replaced": engines that ran through native segments}.
     """
-    import tensorflow as tf
-
     gpu = gpu_module.seen()
     tf.config.experimental.enable_tensor_float_32_execution(request["tf32"])
     with contextlib.ExitStack() as stack:
         model, replaced, mode = request["model"], [], "gpu" if gpu else "cpu"
         if not gpu:
-            from tftrt_tools.execution import native_copy
-
             copy = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-native-"))) / "model"
             replaced = native_copy.write(model, copy)
             if replaced:
@@ -41,10 +40,6 @@ def job(request):
 
 
 def _run_calls(model, request, traced):
-    import tensorflow as tf
-
-    from tftrt_tools.savedmodel import loading
-
     guard.refuse_foreign_engines(model)
     progress.say(f"loading {request['label']}")
     # The loaded object owns the engines; dropping it would destroy them before the first call.
@@ -66,11 +61,7 @@ def _strings(array):
 
 
 def _one_call(function, feed, traced, signature):
-    import tensorflow as tf
-
     from tftrt_tools.savedmodel import loading
-    from tftrt_tools.savedmodel import shapes as shape_grammar
-
     def call():
         start = time.perf_counter()
         answers = {name: tensor.numpy() for name, tensor in function(**feed).items()}

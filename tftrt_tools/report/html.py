@@ -13,7 +13,7 @@ def write_verification(done, manifest, path, timing=None):
       timing: None, or {"device", "rows": [{"batch", "native_ms", "converted_ms"}]}.
     """
     signatures = (manifest or {}).get("signatures", [])
-    page = _template("verification.html").render(
+    page = template("verification.html").render(
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
         latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses})
@@ -24,7 +24,7 @@ def write_tuning(done, path):
     """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
     from tftrt_tools.tuning import space
 
-    page = _template("tuning.html").render(done=done, fp16=done.first("FP16"), text=space.text, plot=tuning_plot(done))
+    page = template("tuning.html").render(done=done, fp16=done.first("FP16"), text=space.text, plot=tuning_plot(done))
     whole_file.write_text(path, page)
 
 
@@ -39,7 +39,8 @@ def tuning_plot(done):
                         f"median milliseconds of a call, {done.objective}, {done.gpu}")
 
 
-def _template(name):
+def template(name):
+    """A page of this package's templates. Args: name: of its file."""
     import jinja2
 
     templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,

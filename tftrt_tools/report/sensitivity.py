@@ -4,7 +4,7 @@ import pathlib
 
 from tftrt_tools import errors, whole_file
 from tftrt_tools.accuracy import harm
-from tftrt_tools.report import sensitivity_plot
+from tftrt_tools.report import html, sensitivity_plot
 
 PICTURES = (".svg", ".png")
 
@@ -24,12 +24,8 @@ def write_picture(done, path):
 
 def write_page(done, path):
     """Write the report of a harm.Sensitivity. Raises: OSError."""
-    import jinja2
-
-    templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
-                                   trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     plot = sensitivity_plot.bars(done.signatures, done.precision).decode()
-    whole_file.write_text(path, templates.get_template("sensitivity.html").render(done=done, plot=plot, rows=kept_rows))
+    whole_file.write_text(path, html.template("sensitivity.html").render(done=done, plot=plot, rows=kept_rows))
 
 
 def kept_rows(signature):

@@ -5,7 +5,8 @@ import pathlib
 
 from tftrt_tools.savedmodel import loading
 
-_RESOURCES = "trt_engine_resources"
+# The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
+RESOURCES = "trt_engine_resources"
 
 
 def write(proto, model, folder):
@@ -28,7 +29,7 @@ def _detach(objects):
     nodes = objects.nodes
     if not nodes:
         return
-    holders = [child.node_id for child in nodes[0].children if child.local_name == _RESOURCES]
+    holders = [child.node_id for child in nodes[0].children if child.local_name == RESOURCES]
     for holder in holders:
         for child in nodes[holder].children:
             resource = nodes[child.node_id]

@@ -7,6 +7,7 @@ engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no P
 import dataclasses
 import functools
 import pathlib
+import re
 import struct
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -59,10 +60,11 @@ def read_file(path):
 
 
 # The head of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then tagged
-# values, the first of them the four parts of the version. Any other form says nothing here.
-_HEAD = struct.Struct("<4s4x8x8x" + "IB" * 4 + "IB" + "I" + "Ii" * 2)
-_MAGIC = b"ptrt"
-_BYTE, _INT, _GROUP, _GROUP_END = 0x18002, 0x18007, 0x1800B, 0x18012
+# values. The first are the four parts of the version; after a few bytes that differ from build to build come the two parts of the compute
+# capability. Any other form says nothing here.
+_PART, _NUMBER = rb"\x02\x80\x01\x00(.)", rb"\x07\x80\x01\x00(.{4})"
+_HEAD = re.compile(rb"ptrt.{20}" + 4 * _PART + rb"\x12\x80\x01\x00.{4,5}" + 2 * _NUMBER, re.DOTALL)
+_NEWEST_CAPABILITY = 30  # a larger "major" is a number of something else
 
 
 def same_release(one, other):
@@ -70,15 +72,24 @@ def same_release(one, other):
     return one.split(".")[:3] == other.split(".")[:3]
 
 
+def origin(asset, manifest):
+    """(TensorRT, compute capability) that an EngineAsset was built with and for: by its head, else by the model's manifest, a dict or
+    None; None where neither says."""
+    gpu = (manifest or {}).get("gpu") or {}
+    # The manifest's versions are those of the build only where it names the GPU that built.
+    tensorrt = ((manifest or {}).get("versions") or {}).get("tensorrt") if gpu else None
+    return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
+
+
 def _origin(engine):
     """(version of TensorRT, compute capability) that a serialized engine names in its head, or (None, None)."""
-    if len(engine) < _HEAD.size:
+    found = _HEAD.match(engine)
+    if not found:
         return None, None
-    magic, *fields = _HEAD.unpack_from(engine)
-    tags, parts, capability = (*fields[0:10:2], fields[10], *fields[11::2]), fields[1:8:2], fields[12::2]
-    if magic != _MAGIC or tags != (*[_BYTE] * 4, _GROUP_END, _GROUP, _INT, _INT):
+    capability = [int.from_bytes(part, "little") for part in found.groups()[4:]]
+    if not 1 <= capability[0] < _NEWEST_CAPABILITY or capability[1] > 9:
         return None, None
-    return ".".join(map(str, parts)), ".".join(map(str, capability))
+    return ".".join(str(part[0]) for part in found.groups()[:4]), ".".join(map(str, capability))
 
 
 def _records(path):

@@ -4,6 +4,7 @@ With it the segment's digest, the names TensorRTInputPH_i of a calibration table
 """
 
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
+from tftrt_tools.savedmodel.graph import library
 
 
 def sort_borders(graph_def):
@@ -11,7 +12,7 @@ def sort_borders(graph_def):
 
     Engine ops inside functions and those without a segment are left as they are.
     """
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = library(graph_def)
     ports = {}
     for node in graph_def.node:
         segment = functions.get(node.attr["segment_func"].func.name) if node.op == ENGINE_OP else None

@@ -150,13 +150,11 @@ def _of_verification(seen):
 
 def _of_machine(seen, tensorrt, capabilities):
     """Saved engines against what would load them here: what each says in its head, else what the manifest says."""
-    manifest = seen.manifest or {}
-    gpu = manifest.get("gpu") or {}
-    noted = (manifest.get("versions") or {}).get("tensorrt") if gpu else None
+    gpu = (seen.manifest or {}).get("gpu") or {}
     # Each kind once, TensorRT's first: it is the graver.
     releases, devices = {}, {}
     for asset in (asset for file in seen.engine_files for asset in file.assets):
-        built, capability = asset.tensorrt or noted, asset.compute_capability or gpu.get("compute_capability")
+        built, capability = engine_assets.origin(asset, seen.manifest)
         if built and tensorrt and not engine_assets.same_release(built, tensorrt):
             text = f"built with TensorRT {built}; here is {tensorrt}, where loading them ends the process"
             releases[built] = Finding("engine files", text, _BUILD)

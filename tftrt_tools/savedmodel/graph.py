@@ -1,6 +1,7 @@
 """TRTEngineOps and functions in GraphDef protos: read, renamed, edited. Works on protos alone; nothing is run."""
 
 import collections
+import dataclasses
 
 from tensorflow.core.framework import types_pb2
 
@@ -30,11 +31,35 @@ def engine_nodes(graph_def):
 
 def engine_ops(graph_def):
     """The EngineOps of a graph, one for each name."""
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = library(graph_def)
     found = {}
     for node in engine_nodes(graph_def):
         found.setdefault(engine_name(node.name), _engine_op(node, functions))
     return list(found.values())
+
+
+def library(graph_def):
+    """{name: FunctionDef} of a graph's functions."""
+    return {function.signature.name: function for function in graph_def.library.function}
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """An engine op with its native segment. function: FunctionDef."""
+
+    engine: EngineOp
+    function: object
+
+    @property
+    def shapes(self):
+        """The engine op's declared input shapes, as `shape_of` gives them."""
+        return [tensor.shape for tensor in self.engine.inputs]
+
+
+def native_segments(graph_def):
+    """{engine name: Segment} of a graph's engine ops, left out where a segment was removed."""
+    functions = library(graph_def)
+    return {engine.name: Segment(engine, functions[engine.native_segment]) for engine in engine_ops(graph_def) if engine.native_segment}
 
 
 def _engine_op(node, functions):
@@ -150,7 +175,7 @@ def native(graph_def, keep=()):
     def wanted(node):
         return node.op == ENGINE_OP and engine_name(node.name) not in keep
 
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = library(graph_def)
     replaced = [_to_call(node, functions) for node in graph_def.node if wanted(node)]
     for function in graph_def.library.function:
         inner = [node for node in function.node_def if wanted(node)]

@@ -23,7 +23,7 @@ def inline_segments(graph_def):
 
     Raises: KeyError(engine name) for one whose segment was removed.
     """
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = graph.library(graph_def)
     result = graph_pb2.GraphDef(versions=graph_def.versions)
     taken = {node.name for node in graph_def.node}
     tensors, inlined = {}, set()
@@ -52,7 +52,7 @@ def inline_calls(graph_def):
 
     Args: graph_def: left as it is. Returns: GraphDef.
     """
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = graph.library(graph_def)
     holders = _holding_engines(functions)
     while any(_is_call(node, holders) for node in graph_def.node):
         result = graph_pb2.GraphDef(versions=graph_def.versions)

@@ -67,7 +67,7 @@ class _Walk:
 
     def __init__(self, meta_graph):
         self._main = {node.name: node for node in meta_graph.graph_def.node}
-        self._functions = {function.signature.name: function for function in meta_graph.graph_def.library.function}
+        self._functions = graph.library(meta_graph.graph_def)
         # In a TF2 export a signature is one call; what feeds it are placeholders, variables, and calls that make tables.
         self._is_call = bool(meta_graph.object_graph_def.nodes)
         self._seen = set()
@@ -112,7 +112,7 @@ def _node_name(tensor):
 
 def _ambiguous(graph_def):
     """Engine names that stand for different segments. TF-TRT caches engines by name, so that one gets the engine of the other."""
-    functions = {function.signature.name: function for function in graph_def.library.function}
+    functions = graph.library(graph_def)
     found = {}
     for node in graph.engine_nodes(graph_def):
         segment = functions.get(node.attr["segment_func"].func.name)

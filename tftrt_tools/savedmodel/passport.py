@@ -11,6 +11,7 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 VERIFY = "verify.json"
 CALIBRATION = "calibration.json"
+PUBLISH = "publish.json"
 FLAGS = "convert.flags"
 
 

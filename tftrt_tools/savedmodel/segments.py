@@ -41,7 +41,7 @@ def digest(function, library, names):
 def engine_digests(graph_def, names):
     """{engine name: digest} of the native segments of a graph's engine ops, left out where a segment was removed. Args, Raises: as
     `digest`."""
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = graph.library(graph_def)
     hasher = _Hasher(library, names)
     segments = {graph.engine_name(node.name): node.attr["segment_func"].func.name for node in graph.engine_nodes(graph_def)}
     return {engine: "sha256:" + hasher.function(library[name]).hex() for engine, name in segments.items() if name in library}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tftrt_tools import native_log, progress
 from tftrt_tools.conversion import convert
-from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.result import SignatureResult, coverage
 from tftrt_tools.execution import inputs, run, trace
 from tftrt_tools.execution.timing import WARM_UP_CALLS
 from tftrt_tools.savedmodel import loading
@@ -77,9 +77,7 @@ def trial(request):
 
 def _facts(results):
     built = [engine for one in results for engine in one.built]
-    counts = [one.compute_ops for one in results]
-    total = sum(whole for _, whole in counts)
-    return {"engines": sum(len(one.engines) for one in results), "coverage": sum(inside for inside, _ in counts) / total if total else 0.0,
+    return {"engines": sum(len(one.engines) for one in results), "coverage": coverage(results),
             "build_seconds": sum(_op_seconds(one.built) for one in results), "cached": sum(one.cached for one in built),
             "engine_bytes": sum(one.bytes for one in built)}
 

@@ -3,11 +3,10 @@
 import dataclasses
 import re
 
-from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.settings import KEEPS_HIGH, Settings
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 IMPLICIT = "implicit"
-_NEXT_PRECISION = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +27,7 @@ def with_precision(settings, precision):
 
 def with_high(settings, nodes):
     """Settings that keep `nodes` (names) in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines."""
-    return dataclasses.replace(settings, **{_NEXT_PRECISION[settings.precision_mode]: "|".join(re.escape(name) for name in sorted(nodes))})
+    return dataclasses.replace(settings, **{KEEPS_HIGH[settings.precision_mode]: "|".join(re.escape(name) for name in sorted(nodes))})
 
 
 def with_strategy(settings, name):

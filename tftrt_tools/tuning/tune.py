@@ -155,7 +155,7 @@ def _prepare(model, settings, options, given, labels, folder):
                   for name, listed in calls.items() for call in listed)
     timed = tuple({one["call"]: one for one in timed}.values())
     scored, dropped = _scored_calls(given, specs, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
-    rows = sum(map(_rows, scored))
+    rows = sum(call.rows for call in scored)
     digest, data_digest = files.digest(model), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options)
     warnings = (f"{dropped} rows of the data were left out: no declared batch size fits them",) if dropped else ()
@@ -180,10 +180,6 @@ def _scored_calls(given, specs, calls, ranged, batch_size):
     return scored, dropped
 
 
-def _rows(call):
-    return max((len(array) for array in call.inputs.values() if array.ndim), default=1)
-
-
 def _reference(model, digest, scored, data_digest, folder, options):
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
@@ -195,7 +191,7 @@ def _reference(model, digest, scored, data_digest, folder, options):
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
         answered = run.run(model, saved, place / "original", "the original", tf32=False)
-        calls = [{"signature": call.signature, "rows": _rows(call), "inputs": f"in/{pathlib.Path(path).name}",
+        calls = [{"signature": call.signature, "rows": call.rows, "inputs": f"in/{pathlib.Path(path).name}",
                   "reference": f"original/{pathlib.Path(answer).name}"}
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
         whole_file.write_text(done, json.dumps(calls))
@@ -266,10 +262,10 @@ def _overlap(table, given, specs):
         mine = {spec.name: arrays.pick(given, signature, spec.name, len(inputs)) for spec in inputs}
         if any(value is None for value in mine.values()):
             continue
-        hashes = row_module.row_hashes({spec.name: arrays.prepared(mine[spec.name], spec) for spec in inputs})
-        shared = sum(one in known for one in hashes)
+        call = run.Call(signature, {spec.name: arrays.prepared(mine[spec.name], spec) for spec in inputs})
+        shared = row_module.overlap(known, call.inputs)
         if shared:
-            yield f"{shared} of the {len(hashes)} rows of --data were used for calibration as well: score on other rows"
+            yield f"{shared} of the {call.rows} rows of --data were used for calibration as well: score on other rows"
 
 
 def _metric_digest(goal):
