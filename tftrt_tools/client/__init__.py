@@ -1,0 +1,21 @@
+"""A typed client for TensorFlow Serving that loads no TensorFlow.
+
+    from tftrt_tools.client import Client
+
+    with Client("localhost:8500") as client:
+        arrays = client.predict("digits", {"image": images})
+        arrays["probabilities"], arrays.model.version
+        client.metadata("digits")["serving_default"].inputs["image"].shape
+
+`AsyncClient` has the same methods, to be awaited. `request_bytes` and `response_arrays` are the two halves of a Predict without a network.
+"""
+
+from tftrt_tools.client.channel import Tls
+from tftrt_tools.client.client import AsyncClient, Client
+from tftrt_tools.client.failure import ServingError
+from tftrt_tools.client.predict import PREDICT, request_bytes, response_arrays
+from tftrt_tools.client.signatures import Signature, TensorSpec
+from tftrt_tools.client.spec import Answered, ModelSpec
+
+__all__ = ["PREDICT", "Answered", "AsyncClient", "Client", "ModelSpec", "ServingError", "Signature", "TensorSpec", "Tls", "request_bytes",
+           "response_arrays"]

@@ -1,0 +1,82 @@
+"""How a connection is made: limits, TLS, compression, and which calls are sent again.
+
+A call is sent again only where the answer is UNAVAILABLE, and only where it changes nothing on the server: Predict, GetModelMetadata
+and GetModelStatus. A reload is not: between two of its attempts another's reload may have come. gRPC itself does it (its retry policy,
+grpc.io/docs/guides/retry): at most RETRIES more attempts, by default, with a pause of 0.1 s, then twice as long each time up to 1 s, each
+20 % more or less at random, all within the call's one deadline. While more calls fail than succeed, by 50, none is sent again, so that
+a server that is overloaded is not drowned.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+from tftrt_tools import errors
+
+RETRIES = 3
+_MOST_RETRIES = 4  # gRPC makes no more than five attempts
+_SAFE = [{"service": "tensorflow.serving.PredictionService"}, {"service": "tensorflow.serving.ModelService", "method": "GetModelStatus"}]
+_POLICY = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
+_THROTTLING = {"maxTokens": 100, "tokenRatio": 1}
+# gRPC's own start at a second and go up to two minutes. A server that is back has to be found within the attempts of one call, which take
+# at least 0.56 s with three retries. "min" is left alone: it is the time that one connection may take.
+_RECONNECT_MS = {"initial": 100, "max": 400}
+_LARGEST = (1 << 31) - 1
+_COMPRESSIONS = ("", "gzip", "deflate")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tls:
+    """Paths of PEM files. root: of the certificates to trust, "" for the system's; certificate, key: the client's own, where the server
+    asks for one; server_name: the name in the server's certificate, where it is not the address's."""
+
+    root: str = ""
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+    def credentials(self):
+        """grpc.ChannelCredentials. Raises: UsageError."""
+        import grpc
+
+        if bool(self.certificate) != bool(self.key):
+            raise errors.UsageError("a client certificate needs its key, and a key its certificate", "give Tls(certificate=…, key=…)")
+        return grpc.ssl_channel_credentials(_pem(self.root), _pem(self.key), _pem(self.certificate))
+
+
+def _pem(path):
+    if not path:
+        return None
+    try:
+        content = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise errors.UsageError(f"{path}: {error.strerror}", "give the path of a PEM file") from None
+    if b"-----BEGIN" not in content:
+        raise errors.UsageError(f"{path} is no PEM file: it has no line -----BEGIN …-----", "convert it with openssl x509 or openssl pkey")
+    return content
+
+
+def options(retries, tls=None):
+    """Channel arguments. Args: retries: attempts after the first; tls: Tls or None. Raises: UsageError."""
+    if not isinstance(retries, int) or not 0 <= retries <= _MOST_RETRIES:
+        raise errors.UsageError(f"retries is {retries}", f"give 0 to {_MOST_RETRIES}")
+    found = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+             # Clients share no connection: closing one, or its pauses, are no matter of another.
+             ("grpc.use_local_subchannel_pool", 1),
+             *((f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items())]
+    if tls and tls.server_name:
+        found.append(("grpc.ssl_target_name_override", tls.server_name))
+    if not retries:
+        return [*found, ("grpc.enable_retries", 0)]
+    config = {"methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}], "retryThrottling": _THROTTLING}
+    # Above this size a request is not kept for another attempt; gRPC's own limit is 256 KiB.
+    return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
+
+
+def compression(name):
+    """grpc.Compression of "", "gzip" or "deflate". Raises: UsageError."""
+    import grpc
+
+    if name not in _COMPRESSIONS:
+        raise errors.UsageError(f"there is no compression {name!r}", "give 'gzip', 'deflate', or '' for none")
+    return {"": grpc.Compression.NoCompression, "gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[name]

@@ -1,0 +1,65 @@
+"""A call that failed, as one clear line."""
+
+import re
+
+from tftrt_tools import errors
+
+# gRPC's own words, not the server's, when the channel has no connection.
+_NO_TLS = ("handshake", "certificate", "hostname verification", "ssl_error")
+_NO_CONNECTION = ("failed to connect", "connections to all backends failing", "dns resolution failed", "errors resolving")
+_HTTP = ("http1", "http/1", "parsing http/2", "trying to connect an http")
+_LOST = ("socket closed", "connection reset", "broken pipe", "goaway", "stream removed", "connection aborted", "endpoint closing")
+
+
+class ServingError(errors.TftrtError):
+    """The server refused, failed, or did not answer.
+
+    Attributes: code: name of the gRPC status, such as "NOT_FOUND"; message: the server's text, or gRPC's where no server spoke.
+    """
+
+    def __init__(self, code, message, cause="", mend=""):
+        super().__init__(cause or f"{code}: {message}", mend)
+        self.code, self.message = code, message
+
+
+def of(code, message, address, seconds):
+    """The ServingError of a gRPC status. Args: code: its name; message: its details; seconds: the call's deadline, None for none."""
+    line = " ".join(message.split())
+    low = line.lower()
+    if code == "UNAVAILABLE":
+        return _unavailable(message, line, low, address)
+    if code == "DEADLINE_EXCEEDED":
+        return ServingError(code, message, f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
+                            "give more time by timeout=, or ask for fewer rows at once")
+    if code == "UNIMPLEMENTED":
+        return ServingError(code, message, f"{address} says UNIMPLEMENTED: {line}", "is that the gRPC port of a TensorFlow Serving?")
+    return ServingError(code, message, f"{address} says {code}: {line}")
+
+
+def _unavailable(message, line, low, address):
+    code, reason = "UNAVAILABLE", _reason(line)
+    connected = not any(sign in low for sign in _NO_CONNECTION)
+    closed = any(sign in low for sign in _LOST)
+    if any(sign in low for sign in _NO_TLS):
+        cause = f"no TLS with {address}: {reason}"
+        mend = "the server's certificate must be signed by Tls(root=…) and name this host; does the server speak TLS there?"
+    elif any(sign in low for sign in _HTTP):
+        cause, mend = f"{address} speaks HTTP, not gRPC", "give the gRPC port, 8500 by default, not the REST port"
+    elif closed and not connected:
+        cause = f"{address} closes the connection at once: {reason}"
+        mend = "does it ask for TLS, or for a client certificate? give tls=Tls(…)"
+    elif not connected:
+        cause = f"no server at {address}: {reason}"
+        mend = "start it, or mend the address; its ports open when its first models are loaded"
+    elif closed:
+        cause, mend = f"the connection to {address} was lost: {reason}", "is the server still there? see its log"
+    else:
+        cause, mend = f"{address} says {code}: {line}", ""
+    return ServingError(code, message, cause, mend)
+
+
+def _reason(line):
+    """gRPC's own words without the addresses that it tried, and of OpenSSL's what it found wrong."""
+    line = re.sub(r"((: OK)|\])+$", "", line)
+    openssl = line.rpartition("OPENSSL_internal:")[2]
+    return openssl if openssl != line else line.rpartition(": ")[2] or line

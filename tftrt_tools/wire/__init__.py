@@ -1,0 +1,1 @@
+"""Protocol messages as bytes, without TensorFlow."""

@@ -1,0 +1,20 @@
+"""The entries of protobuf's maps with text keys: messages {key = 1, value = 2}."""
+
+from tftrt_tools.wire import fields
+
+
+def read(raw):
+    """(key, memoryview of the value) of one entry, whose value is a message or bytes. Args: raw: memoryview. Raises: ValueError."""
+    key, values = "", []
+    for field, wire_type, value in fields.walk(raw):
+        if wire_type == fields.DELIMITED:
+            if field == 1:
+                key = str(value, "utf-8")
+            elif field == 2:
+                values.append(value)
+    return key, fields.joined(values) if values else memoryview(b"")
+
+
+def read_all(raw, number):
+    """{key: memoryview} of the map that is field `number` of the message `raw`; of a repeated key the last. Raises: ValueError."""
+    return dict(read(value) for field, wire_type, value in fields.walk(raw) if field == number and wire_type == fields.DELIMITED)

@@ -1,0 +1,29 @@
+"""The string_val of a TensorProto with many strings: protobuf's own loop, which is not Python's."""
+
+import functools
+
+from tftrt_tools.wire import messages
+
+FEW = 64  # below it a Python loop is done sooner than the message classes are made
+_MESSAGES = {"Dim": {"size": (1, "int64")}, "Shape": {"dim": (2, "[.Dim]")},
+             "Tensor": {"dtype": (1, "int32"), "tensor_shape": (2, ".Shape"), "tensor_content": (4, "bytes"), "string_val": (8, "[bytes]")}}
+
+
+def write(values):
+    """The fields string_val of a list of bytes."""
+    return _tensor()(string_val=values).SerializeToString()
+
+
+def parse(raw):
+    """The TensorProto in the memoryview `raw`, with these fields only. Raises: ValueError."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _tensor().FromString(bytes(raw))
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
+@functools.cache
+def _tensor():
+    return messages.classes("tftrt_tools/wire/many_texts.proto", "tftrt_texts", _MESSAGES)["Tensor"]
