@@ -1,0 +1,260 @@
+"""`tftrt bench` against the development server, and against a proxy before it that fails and lies as a test programs it."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+
+from tests.conformance import models as conformance
+from tests.conformance.launch import LocalServer
+from tests.conftest import ROOT
+from tests.mock_server import MODEL, MockServer
+from tftrt_tools import errors
+from tftrt_tools.client import PREDICT
+from tftrt_tools.commands import _flags
+from tftrt_tools.commands import bench as command
+
+QUICK = ("--duration_seconds=0.4", "--warmup_seconds=0")
+BATCHING = "max_batch_size { value: 4 } batch_timeout_micros { value: 2000 } allowed_batch_sizes: 2 allowed_batch_sizes: 4"
+
+
+class Proxy:
+    """Forwards every call to a server. answer: function (number of the Predict call from 1, answer) -> answer, or (gRPC code, message)."""
+
+    def __init__(self, address):
+        self.answer, self.number, self._lock = (lambda number, answer: answer), 0, threading.Lock()
+        self._channel = grpc.insecure_channel(address)
+        self._server = grpc.server(futures.ThreadPoolExecutor(8), (self,))
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: self._forward(details.method, request, context))
+
+    def _forward(self, method, request, context):
+        answer = self._channel.unary_unary(method)(request)
+        if method != PREDICT:
+            return answer
+        with self._lock:
+            self.number += 1
+            answer = self.answer(self.number, answer)
+        if isinstance(answer, tuple):
+            context.abort(*answer)
+        return answer
+
+    def stop(self):
+        self._server.stop(None)
+        self._channel.close()
+
+
+@pytest.fixture(scope="module")
+def server(zoo_model, tmp_path_factory):
+    """A running development server with batching and its metrics page: digits, fragile."""
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "models" / "digits").mkdir(parents=True)
+    (folder / "models" / "digits" / "1").symlink_to(zoo_model("digits_cnn"))
+    conformance.fragile(folder / "models" / "fragile" / "1")
+    listed = "".join(f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }} '
+                     for name in ("digits", "fragile"))
+    (folder / "models.config").write_text(f"model_config_list {{ {listed} }}")
+    (folder / "batching").write_text(BATCHING)
+    (folder / "monitoring").write_text("prometheus_config { enable: true }")
+    flags = (f"--model_config_file={folder / 'models.config'}", "--enable_batching", f"--batching_parameters_file={folder / 'batching'}",
+             f"--monitoring_config_file={folder / 'monitoring'}")
+    with LocalServer(flags, folder / "log") as running:
+        running.model = zoo_model("digits_cnn")
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def proxy(server):
+    one = Proxy(server.grpc_address)
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """A function (address or "", *flags) -> (exit code, the JSON)."""
+    def run(address, *flags):
+        path = tmp_path / "bench.json"
+        path.unlink(missing_ok=True)
+        values, positional = _flags.parse("bench", command, [*filter(None, [address]), *QUICK, f"--json={path}", *flags])
+        code = command.run(values, positional)
+        return code, json.loads(path.read_text())
+
+    return run
+
+
+def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, capsys):
+    code, found = bench(server.grpc_address, "--model_name=digits", "--concurrency=1,2", "--batch_size=1,3", f"--rest={server.rest_address}",
+                        f"--model_dir={server.model}", f"--csv={tmp_path / 'p.csv'}", f"--requests_csv={tmp_path / 'r.csv'}",
+                        f"--html={tmp_path / 'b.html'}")
+    assert code == 0 and found["complete"] and found["subject"]["model_version"] == 1
+    assert found["subject"]["model_digest"].startswith("sha256:") and found["machine"]["digest"] and found["versions"]["grpcio"]
+    rows = found["rows"]
+    assert [(row["point"]["batch_size"], row["point"]["concurrency"]) for row in rows] == [(1, 1), (1, 2), (3, 1), (3, 2)]
+    for row in rows:
+        assert row["answered"] == row["requests"] > 0 and row["checked"] and not row["wrong"]
+        assert row["server"]["requests"]["OK"] == pytest.approx(row["requests"], abs=0.3 * row["requests"] + 10)
+        assert row["server"]["request_ms"] > 0 and set(row["server"]["batches"]) <= {"<4", "<8"}, "one row is padded to two, three to four"
+        assert row["rows_per_second"] == pytest.approx(row["throughput"] * row["point"]["batch_size"])
+    with open(tmp_path / "p.csv") as text:
+        assert [int(row["requests"]) for row in csv.DictReader(text)] == [row["requests"] for row in rows]
+    with open(tmp_path / "r.csv") as text:
+        assert sum(1 for _ in csv.DictReader(text)) == sum(row["requests"] for row in rows)
+    page = (tmp_path / "b.html").read_text()
+    assert page.count("<svg") >= 2 and "What the server saw" in page and "needs 6636" in page
+    assert not re.search(r'(src|href)="(?!#)', page), "it needs nothing else"
+    shown = capsys.readouterr()
+    assert "4/4" in shown.err and "needs 6636" in shown.out and "the server counted" in shown.out
+
+
+def test_without_a_server_and_what_serving_costs(server, bench):
+    code, found = bench(server.grpc_address, "--model_name=digits", f"--in_process={server.model}", "--min_queries=20")
+    assert code == 0 and [row["target"] for row in found["rows"]] == ["server", "in process"]
+    price, = found["prices"]
+    assert price["added_ms"] == pytest.approx(price["server_ms"] - price["in_process_ms"]) and price["in_process_throughput"] > 0
+    assert found["rows"][1]["server"] is None
+
+
+@pytest.mark.slow
+def test_in_process_alone_needs_no_address(server, bench):
+    code, found = bench("", f"--in_process={server.model}", "--scenario=offline", "--min_queries=50")
+    row, = found["rows"]
+    assert code == 0 and (row["target"], row["answered"], found["subject"]["address"]) == ("in process", 50, "")
+
+
+def test_the_open_loop_sends_what_was_asked_for(server, bench, tmp_path, capsys):
+    code, found = bench(server.grpc_address, "--model_name=digits", "--scenario=open", "--rate=50,100", "--distribution=poisson", "--seed=3")
+    assert code == 0 and [row["point"]["rate"] for row in found["rows"]] == [50.0, 100.0]
+    assert "50/s for 0.4 s are 20 requests, and p99 needs 662: --duration_seconds=14" in capsys.readouterr().err
+    (tmp_path / "schedule").write_text("\n".join(str(0.01 * number) for number in range(20)))
+    code, found = bench(server.grpc_address, "--model_name=digits", "--scenario=open", f"--schedule_file={tmp_path / 'schedule'}")
+    row, = found["rows"]
+    assert code == 0 and row["requests"] == 20 and row["point"]["distribution"] == "schedule file"
+
+
+def test_a_goal_that_is_missed_is_an_exit_code(server, bench, capsys):
+    assert bench(server.grpc_address, "--model_name=digits", "--slo=p50<30s", "--min_queries=20")[0] == 0
+    code, found = bench(server.grpc_address, "--model_name=digits", "--slo=p50<1us", "--min_queries=20")
+    assert code == 3 and "p50<1us is" in found["problems"][0] and found["rows"][0]["kept"] is False
+    code, found = bench(server.grpc_address, "--model_name=digits", "--scenario=open", "--rate=50", "--slo=p99<30s")
+    assert code == 3 and found["rows"][0]["kept"] is None and "p99<30s is not known: 20 requests were answered" in found["problems"]\
+        [0], "what is not shown is not kept"
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_the_highest_rate_is_searched_and_every_probe_kept(bench):
+    with MockServer(null=True) as null:
+        flags = (f"--model_name={MODEL}", "--scenario=open")
+        code, found = bench(null.address, *flags, "--slo=p50<30s", "--highest_rate=300", "--lowest_rate=100")
+        assert code == 0 and [row["point"]["rate"] for row in found["rows"]] == [100.0, 200.0, 300.0]
+        assert found["searched"][0]["rate"] == 300 and all(row["kept"] and row["probe"] for row in found["rows"])
+        code, found = bench(null.address, *flags, "--slo=p50<1us", "--lowest_rate=100")
+        assert code == 3 and found["searched"][0]["rate"] is None and "100/s, does not keep it" in found["problems"][0]
+
+
+def test_failed_requests_are_counted_and_can_be_required_not_to_be(server, bench, tmp_path):
+    np.savez(tmp_path / "data.npz", index=np.array([0, 1, 7, 2], np.int32))
+    flags = ("--model_name=fragile", f"--data={tmp_path / 'data.npz'}", "--min_queries=40")
+    code, found = bench(server.grpc_address, *flags)
+    row, = found["rows"]
+    assert code == 0 and row["failed"] and row["answered"] and row["errors"][0]["code"] == "INVALID_ARGUMENT"
+    assert "7 is not in [0, 3)" in row["errors"][0]["message"]
+    code, found = bench(server.grpc_address, *flags, "--require_no_errors")
+    assert code == 3 and "requests failed" in found["problems"][0]
+    np.savez(tmp_path / "data.npz", index=np.array([7], np.int32))
+    with pytest.raises(errors.TftrtError, match="answered none of 1 requests: INVALID_ARGUMENT") as raised:
+        bench(server.grpc_address, *flags)
+    assert raised.value.exit_code == 1
+
+
+def test_answers_that_are_another_request_s_are_wrong(proxy, bench):
+    seen = []
+
+    def mixed(number, answer):
+        seen.append(answer)
+        return seen[0] if number > 100 else answer
+
+    proxy.answer = mixed
+    code, found = bench(proxy.address, "--model_name=digits", "--concurrency=4", "--min_queries=400")
+    row, = found["rows"]
+    assert code == 3 and row["wrong"] and row["checked"] > row["wrong"] and "answers are wrong" in found["problems"][0]
+    assert any("a wrong answer to request" in note for note in row["notes"])
+
+
+def test_first_answers_unlike_the_original_s_are_not_measured(proxy, server, bench):
+    first = []
+    proxy.answer = lambda number, answer: first.append(answer) or first[0]
+    with pytest.raises(errors.CheckFailed, match="not like the original's"):
+        bench(proxy.address, "--model_name=digits", f"--original={server.model}")
+
+
+def test_a_server_that_goes_away_leaves_what_was_measured(proxy, bench):
+    def gone(number, answer):
+        return (grpc.StatusCode.UNAVAILABLE, "shutting down") if number > 60 else answer
+
+    proxy.answer = gone
+    code, found = bench(proxy.address, "--model_name=digits", "--concurrency=1,2", "--expected=none", "--min_queries=80")
+    assert found["rows"][0]["errors"][0]["code"] == "UNAVAILABLE" and found["rows"][1]["answered"] == 0
+    assert code == 0, "some were answered, and nothing was required"
+    with pytest.raises(errors.TftrtError, match="answered none of 16 requests: UNAVAILABLE: shutting down"):
+        bench(proxy.address, "--model_name=digits")
+    proxy.stop()
+    with pytest.raises(errors.TftrtError, match="no server at"):
+        bench(proxy.address, "--model_name=digits")
+
+
+@pytest.mark.parametrize("flags, says", [
+    (("--model_name=nope",), "command line names|does not list"), (("--model_name=digits", "--model_version=9"), "version 1 AVAILABLE"),
+    (("--model_name=digits", "--version_label=x"), "version 1 AVAILABLE")])
+def test_what_the_server_does_not_know_is_told_with_what_it_knows(server, bench, flags, says):
+    with pytest.raises(errors.UsageError) as raised:
+        bench(server.grpc_address, *flags)
+    assert re.search(says, raised.value.mend), raised.value.mend
+
+
+@pytest.mark.parametrize("flags", [
+    ("--scenario=open",), ("--slo=p99",), ("--lowest_rate=5",), ("--thresholds=snr_db>=3",), ("--model_dir=/none",), ("--rest=x",),
+    ("--signature_name=none",), ("--csv=/none/x.csv",), ("--scenario=open", "--slo=p99<1s", "--lowest_rate=9", "--highest_rate=1"),
+    ("--shapes=image:1x9x8x1",)])
+def test_bad_flags_are_refused_before_anything_is_sent(server, bench, flags):
+    with pytest.raises(errors.UsageError) as raised:
+        bench(server.grpc_address, "--model_name=digits", *flags)
+    assert raised.value.mend
+
+
+def test_a_page_without_metrics_is_told_before_the_work(server, bench):
+    with pytest.raises(errors.TftrtError, match="does not answer|no metrics"):
+        bench(server.grpc_address, "--model_name=digits", f"--metrics_url=http://{server.rest_address}/none")
+
+
+def test_an_interrupt_writes_what_was_measured_and_says_so(server, tmp_path):
+    code = f"import sys; from tftrt_tools import cli; cli.COMMANDS['bench'] = ''; sys.exit(cli.main(['bench', {server.grpc_address!r}, " \
+        f"'--model_name=digits', '--warmup_seconds=0', '--concurrency=1,2', '--duration_seconds=3', '--json={tmp_path / 'b.json'}', " \
+        f"'--requests_csv={tmp_path / 'r.csv'}', '--html={tmp_path / 'b.html'}']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+                               env={**os.environ, "PYTHONPATH": str(ROOT)})
+    lines = iter(process.stderr.readline, "")
+    assert any(line.startswith("2/2") for line in lines)
+    time.sleep(1.5)  # into the second point, or into its beginning where this machine is slow
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "NOT COMPLETE: interrupted" in out and "Traceback" not in err
+    found = json.loads((tmp_path / "b.json").read_text())
+    assert not found["complete"] and found["ended"] == "interrupted"
+    assert [row["complete"] for row in found["rows"]] in ([True, False], [True])
+    assert "Not complete" in (tmp_path / "b.html").read_text()
+    assert (tmp_path / "r.csv.partial").exists() and not (tmp_path / "r.csv").exists()

@@ -1,0 +1,190 @@
+"""The numbers of a load run, from synthetic records."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tftrt_tools import errors
+from tftrt_tools.load import limits, payload, record, schedule, statistics
+
+
+def test_fewest_samples_of_a_percentile_are_those_of_loadgen():
+    assert [statistics.min_samples(share) for share in (0.9, 0.95, 0.99, 0.999)] == [64, 130, 662, 6636]
+
+
+@pytest.mark.parametrize(("over", "share", "confidence"), [(0, 0.99, 0.99), (1, 0.5, 0.9), (7, 0.9, 0.99), (40, 0.95, 0.95)])
+def test_passing_is_the_first_count_with_an_unlikely_enough_binomial_tail(over, share, confidence):
+    counts = np.arange(over + 1, 3000)
+    unlikely = stats.binom.cdf(over, counts, 1 - share) <= 1 - confidence
+    assert statistics.passing(over, share, confidence) == counts[np.argmax(unlikely)]
+
+
+def test_a_percentile_of_too_few_samples_is_refused():
+    assert statistics.percentile(np.arange(661), 0.99).value is None
+    first = statistics.percentile(np.arange(662), 0.99)
+    assert (first.value, first.upper, first.needed) == (655, 661, 662)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_percentile_is_the_nearest_rank_and_its_bound_leaves_out_as_many_as_loadgen_would(share):
+    samples = np.random.default_rng(3).permutation(5000)
+    found = statistics.percentile(samples, share)
+    assert found.value == math.ceil(share * 5000) - 1
+    discarded = 1
+    while statistics.passing(discarded + 1, share) <= 5000:
+        discarded += 1
+    assert found.upper == np.sort(samples)[5000 - discarded]
+
+
+def test_the_bound_holds_as_often_as_its_confidence_says():
+    random, true = np.random.default_rng(11), stats.expon.ppf(0.9)
+    held = [statistics.percentile(random.exponential(size=400), 0.9, 0.95).upper >= true for _ in range(2000)]
+    # 95 % or more; under 93.5 % has a probability of 0.2 % even at 95 %.
+    assert np.mean(held) > 0.935
+
+
+def test_decided_says_yes_no_and_not_yet():
+    assert statistics.decided(1, 662, 0.99) is True
+    assert statistics.decided(1, 661, 0.99) is None
+    assert statistics.decided(20, 662, 0.99) is False
+    assert statistics.decided(0, 0, 0.99) is None
+    # In between: neither tail of the binomial is unlikely.
+    assert statistics.decided(7, 662, 0.99) is None
+
+
+def test_the_looks_at_a_running_count_share_the_permitted_error():
+    spent = sum(1 - statistics.look_confidence(look, 0.99) for look in range(1, 60))
+    assert spent == pytest.approx(0.01)
+
+
+def test_warm_up_is_over_when_rate_and_latency_stay_within_the_tolerance():
+    def window(rate, latency):
+        return statistics.Window(rate, latency)
+
+    cold, warm = window(50, 20e6), [window(100, 10e6), window(105, 9.8e6), window(98, 10.2e6)]
+    assert statistics.stable([cold, *warm])
+    assert not statistics.stable([cold, *warm[:2]])
+    assert not statistics.stable(warm[:2])
+    assert not statistics.stable([*warm[:2], window(100, 12e6)])
+    assert not statistics.stable([*warm[:2], window(0, math.nan)])
+
+
+def test_windows_count_what_was_done_in_each_and_leave_out_the_rest():
+    done, latency = np.array([5, 15, 16, 29, 35]), np.array([1, 2, 4, 8, 100])
+    found = statistics.windows(done, latency, 0, 39, 10)
+    assert [(one.rate, one.latency_ns) for one in found] == [(1e8, 1.0), (2e8, 3.0), (1e8, 8.0)]
+
+
+@pytest.mark.parametrize("values", [stats.lognorm(1.2, scale=4e6), stats.uniform(2e5, 9e8), stats.expon(scale=3e7)])
+def test_histogram_is_right_to_three_digits_and_merges(values):
+    samples = values.rvs(20_000, random_state=5).astype(np.int64) + 1000
+    whole = statistics.merged([statistics.histogram(part).encode() for part in np.array_split(samples, 3)])
+    assert whole.get_total_count() == samples.size
+    for share in (0.5, 0.9, 0.99, 0.999):
+        exact = statistics.percentile(samples, share).value
+        assert whole.get_value_at_percentile(100 * share) == pytest.approx(exact, rel=statistics.HISTOGRAM_ERROR)
+
+
+def test_a_closed_view_hides_a_stall_that_the_schedule_shows():
+    """A second without answers at 100 requests a second, as it is recorded in both ways."""
+    scheduled = schedule.constant(100, 3)
+    done = np.maximum(scheduled + 1_000_000, np.where((scheduled >= 1e9) & (scheduled < 2e9), int(2e9), 0))
+    opened = _records("open", scheduled, scheduled, done)
+    assert (opened.latency_ns > 5e6).sum() == 100
+    assert opened.percentile(0.9).value > 6e8
+    # One at a time, each sent when the one before is back: the stall is a single request.
+    naive = _records("closed", sent := np.array([*range(0, int(1e9), 10_000_000), *range(int(2e9), int(3e9), 10_000_000)]), sent,
+                     sent + np.where(sent == int(1e9) - 10_000_000, int(1e9), 1_000_000))
+    assert (naive.latency_ns > 5e6).sum() == 1
+    assert naive.percentile(0.9).value == 1_000_000
+
+
+def test_records_leave_failed_requests_out_of_the_latencies_and_the_rate():
+    sent = np.arange(10) * 100_000_000
+    found = _records("closed", sent, sent, sent + 1000, code=np.array([0, 14] * 5))
+    assert found.latency_ns.size == 5
+    assert found.rate() == 5.0
+    assert found.to_dict()["answered"] == 5
+
+
+def test_limits_each_sign_alone():
+    quiet, slow = np.full(100, 50_000), np.full(1000, 20_000_000)
+    usual = {"cpu_s": 4.0, "seconds": 10.0, "workers": 2, "cores": 8, "late": 1, "sent": 1000, "lags_ns": quiet, "latency_ns": slow}
+    assert limits.found(**usual) == ()
+    for changed, word in (({"cpu_s": 18.5}, "used 1.85 of 2 cores"), ({"late": 11}, "more than 1 ms late"),
+                          ({"lags_ns": np.full(100, 5_000_000)}, "waited up to 5.0 ms")):
+        line, = limits.found(**{**usual, **changed})
+        assert word in line
+    # Two processes on one core are at their limit with one core's time.
+    assert "of 1 core:" in limits.found(**{**usual, "cpu_s": 9.5, "cores": 1})[0]
+    # Milliseconds of lag do not matter where requests take a second.
+    assert limits.found(**{**usual, "lags_ns": np.full(100, 5_000_000), "latency_ns": np.full(1000, 10**9)}) == ()
+
+
+def test_constant_schedule():
+    made = schedule.constant(3, 2)
+    assert made.dtype == np.int64
+    assert made.tolist() == [0, 333333333, 666666667, 1000000000, 1333333333, 1666666667]
+    assert len(schedule.constant(250, 4)) == 1000
+
+
+@pytest.mark.parametrize("rate", [20, 5000])
+def test_poisson_gaps_are_exponential_with_the_rates_mean(rate):
+    made = schedule.poisson(rate, 20_000 / rate, seed=9)
+    gaps = np.diff(np.concatenate(([0], made))) / 1e9
+    assert stats.kstest(gaps, stats.expon(scale=1 / rate).cdf).pvalue > 0.01
+    # Neighbours do not depend on each other, and the test sees gaps that are not exponential.
+    assert abs(np.corrcoef(gaps[1:], gaps[:-1])[0, 1]) < 0.03
+    assert stats.kstest(np.diff(schedule.constant(rate, 20_000 / rate)) / 1e9, stats.expon(scale=1 / rate).cdf).pvalue < 1e-6
+
+
+def test_poisson_counts_are_poisson_and_seeds_make_schedules():
+    counts = [len(schedule.poisson(50, 2, seed)) for seed in range(400)]
+    assert np.mean(counts) == pytest.approx(100, abs=2)
+    assert np.var(counts) == pytest.approx(100, rel=0.25)
+    one = schedule.poisson(100, 5, seed=1)
+    assert np.array_equal(one, schedule.poisson(100, 5, seed=1))
+    assert not np.array_equal(one, schedule.poisson(100, 5, seed=2))
+    assert (np.diff(one) >= 0).all()
+    assert one[-1] < 5e9
+
+
+def test_read_schedule(tmp_path):
+    path = tmp_path / "schedule.txt"
+    path.write_text("# seconds\n0\n0.5  # here\n\n0.5\n1e1\n")
+    assert schedule.read(path).tolist() == [0, 500_000_000, 500_000_000, 10_000_000_000]
+
+
+@pytest.mark.parametrize(("text", "said"), [("0\nsoon\n", "line 2: 'soon'"), ("1\n0.5\n", "line 2: 0.5 s is before"), ("-1\n", "line 1"),
+                                            ("nan\n", "line 1"), ("# none\n", "holds no times")])
+def test_a_bad_schedule_file_is_refused_with_its_line(tmp_path, text, said):
+    path = tmp_path / "schedule.txt"
+    path.write_text(text)
+    with pytest.raises(errors.UsageError, match=said):
+        schedule.read(path)
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(0, 1), (1, 0), (-1, 1), (math.inf, 1), (math.nan, 1), (1e9, 1e3)])
+def test_schedules_that_cannot_be_are_refused(rate, seconds):
+    with pytest.raises(errors.UsageError):
+        schedule.constant(rate, seconds)
+
+
+@pytest.mark.parametrize("given", [[], [[1, 2]], [0.5, 1.5], [3, 2], [-1, 2]])
+def test_what_is_no_schedule_is_refused(given):
+    with pytest.raises(errors.UsageError):
+        schedule.checked(np.array(given))
+
+
+@pytest.mark.parametrize("settings", [{"method": "Predict", "requests": (b"",)}, {"method": "/a/b", "requests": ()},
+                                      {"method": "/a/b", "requests": (b"", b""), "expected": (b"",)}])
+def test_a_payload_that_cannot_be_sent_is_refused(settings):
+    with pytest.raises(errors.UsageError):
+        payload.Payload(**settings)
+
+
+def _records(kind, scheduled, sent, done, code=None):
+    zeros = np.zeros(len(sent), np.int64)
+    return record.Records(scheduled, sent, done, zeros if code is None else code, zeros, zeros, kind, 1_000_000_000)

@@ -1,0 +1,61 @@
+"""Are the answers right while the server is under load? Compared with its own first answers, which can be held against the original's."""
+
+import tempfile
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import thresholds
+from tftrt_tools.serving.smoke import answers as comparing
+from tftrt_tools.serving.smoke import steps
+
+# Batches of another size, and engines of another profile, round differently; the precision of what is served is not known here.
+_ARITHMETIC = "FP16"
+
+
+class Judge:
+    """Says whether an answer is like the known one, by the metrics and bounds of `tftrt verify`.
+
+    Args: calls: [run.Call]. known: {index: {output: ndarray}}. wanted: what thresholds.parse returned. own_data: whether the
+      inputs are the user's. read: function of an answer that gives {output: ndarray}, or raises ValueError.
+    """
+
+    def __init__(self, calls, known, wanted, own_data, read):
+        self._calls, self._known, self._wanted, self._read = calls, known, wanted, read
+        self._own = {call.signature for call in calls} if own_data else set()
+
+    def problem(self, index, answer):
+        """What is wrong with an answer to call `index`, one line, or ""."""
+        try:
+            arrays = self._read(answer)
+        except ValueError as error:
+            return f"the answer cannot be read: {error}"
+        return self.of_arrays(index, arrays)
+
+    def of_arrays(self, index, arrays):
+        """The same for {output: ndarray}."""
+        found = comparing.compare([(self._calls[index], self._known[index], arrays)], _ARITHMETIC, self._own, self._wanted)
+        return next(iter((*found.problems, *(miss.text() for miss in found.misses))), "")
+
+
+def of_original(original, calls):
+    """{index: {output: ndarray}} of a SavedModel, from TensorFlow on the CPU, in a child process. Raises: TftrtError, UsageError."""
+    with tempfile.TemporaryDirectory(prefix="tftrt-bench-") as folder, steps.worker() as worker:
+        comparing.check_original(original, worker.describe(original), calls)
+        ran = comparing.reference(original, list(calls), folder, worker)
+        return {number: ran.answer(number) for number in range(len(calls))}
+
+
+def check_first(judge, first):
+    """Refuse to measure a server whose first answers are wrong.
+
+    Args: judge: with the original's answers; first: {index: {output: ndarray}}. Raises: CheckFailed.
+    """
+    for index, arrays in sorted(first.items()):
+        problem = judge.of_arrays(index, arrays)
+        if problem:
+            raise errors.CheckFailed(f"the answers are not like the original's, so their speed says nothing: {problem}",
+                                     "`tftrt smoke --original=…` compares them; --thresholds sets other bounds")
+
+
+def wanted(text):
+    """What thresholds.parse returns. Raises: UsageError."""
+    return thresholds.parse(text)

@@ -1,0 +1,163 @@
+"""`tftrt bench`: what is sent, to whom, point by point, until all are measured or something ends it."""
+
+import contextlib
+import tempfile
+
+from tftrt_tools import child, errors
+from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
+from tftrt_tools.savedmodel import passport, shapes
+from tftrt_tools.stack import fingerprint, installed
+
+_VERSIONS = ("grpcio", "numpy", "scipy", "hdrhistogram", "protobuf")
+
+
+def bench(options, view, requests_file=None):
+    """Measure.
+
+    Args: options: options.Options. view: live.Lines. requests_file: tables.RequestsFile or None.
+    Returns: result.Bench; also where it ended early and a point had been measured: then `ended` says why.
+    Raises: TftrtError, UsageError, CheckFailed where nothing could be measured.
+    """
+    wanted = answers.wanted(options.thresholds)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-bench-"))
+        client = stack.enter_context(targets.client(options)) if options.address else None
+        address = client.address if client else ""
+        model = subject.of_server(client, options) if client else subject.of_files(options.in_process)
+        signature = workload.choose_signature(model.signatures, options.signature_name)
+        specs = model.signatures[signature][0]
+        loads = workload.workloads(signature, specs, options.batch_sizes, options)
+        digests = subject.digests(options.model_dir or options.in_process)
+        if options.metrics_url:
+            server_metrics.fetch(options.metrics_url)  # a wrong address is told before the work
+        for point in options.points:
+            short = measure.too_short(options, point)
+            if short:
+                view.note(f"note: {short}")
+        watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
+        run = _Run(options, view, requests_file, watch, wanted)
+        ended = run.everything(targets.opened(options, client, signature, folder), loads)
+    asked = result.Subject(
+        address, options.model_name, model.version, options.model_dir or options.in_process, *digests, signature,
+        {spec.name: spec.text() for spec in specs}, loads[0].source, sum(len(load.calls) for load in loads), run.mean_bytes,
+        tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options))
+    return result.Bench(asked, options.given, _versions(), fingerprint.fingerprint(), passport.stamp(), tuple(run.rows),
+                        options.goal.text if options.goal else "", tuple(run.searched), tuple(_prices(run.rows)), (),
+                        tuple(_problems(options, run)), ended)
+
+
+class _Run:
+    """Gathers the rows."""
+
+    def __init__(self, options, view, requests_file, watch, wanted):
+        self._options, self._view, self._wanted = options, view, wanted
+        self._measure = measure.Measure(options, view, watch, requests_file)
+        self.rows, self.searched, self.mean_bytes = [], [], 0
+
+    def everything(self, opened, loads):
+        """Measure all points on all targets. Returns: "", or why it ended early. Raises: as `bench` where there is no row yet."""
+        total = None if self._options.search else len(self._options.points) * len(opened)
+        try:
+            for load in loads:
+                originals = answers.of_original(self._options.original, load.calls) if self._options.original else None
+                for target in opened:
+                    self._of_target(target, load, originals, total)
+        except (KeyboardInterrupt, errors.Interrupted, _Cut, errors.TftrtError, child.ChildBug) as error:
+            if not self.rows or isinstance(error, (child.ChildBug, errors.CheckFailed)):
+                raise
+            return measure.INTERRUPTED if isinstance(error, (KeyboardInterrupt, errors.Interrupted)) else str(error)
+        return ""
+
+    def _of_target(self, target, load, originals, total):
+        sent = target.prepare(load, lambda first: self._judge(load, first, originals))
+        self.mean_bytes = self.mean_bytes or sent.mean_bytes
+        if self._options.search:
+            self._search(target, load, sent)
+        for point in self._options.points:
+            if point.batch_size == load.batch_size:
+                self._add(target, sent, point, total)
+
+    def _judge(self, load, first, originals):
+        """The answers.Judge of later answers, or None. Raises: CheckFailed where the first ones are wrong."""
+        own = bool(self._options.data)
+        if originals is not None:
+            judge = answers.Judge(load.calls, originals, self._wanted, own, targets.read)
+            answers.check_first(judge, first)
+            return judge
+        if self._options.expected == "none":
+            return None
+        return answers.Judge(load.calls, first, self._wanted, own, targets.read)
+
+    def _add(self, target, sent, point, total=None, probe=False):
+        self._view.begin(len(self.rows) + 1, total, f"{target.name}: {point.text()}")
+        row = self._measure.point(target, sent, point, probe)
+        self.rows.append(row)
+        self._view.done(row)
+        if self._measure.interrupted:
+            raise _Cut(measure.INTERRUPTED)
+        return row
+
+    def _search(self, target, load, sent):
+        options = self._options
+        start = options.lowest_rate or self._first_rate(target, sent, load)
+
+        def probe(rate):
+            point = points.Point(points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
+            row = self._add(target, sent, point, probe=True)
+            if row.kept:
+                return True
+            return None if row.limited else False
+
+        found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
+        self.searched.append(result.Searched(target.name, load.batch_size, found.rate, found.above, options.resolution, found.ended))
+
+    def _first_rate(self, target, sent, load):
+        """Half of what one request after the other reaches: a rate that a server that can keep the goal at all mostly keeps."""
+        row = self._add(target, sent, points.Point(points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
+        if not row.throughput:
+            raise _Cut("no request was answered")
+        return row.throughput / 2
+
+
+class _Cut(Exception):
+    """It ends here; what was measured stays. The text says why."""
+
+
+def _compared(options):
+    if options.original:
+        return f"the first answers are like those of {options.original}; a sample of the later ones was compared with the first"
+    return "a sample was compared with the first answer to the same request" if options.expected == "first" else "not compared"
+
+
+def _prices(rows):
+    """What serving costs at each point that both targets were measured at."""
+    inside = {row.point: row for row in rows if row.target == result.IN_PROCESS and not row.probe}
+    for row in rows:
+        other = inside.get(row.point)
+        if row.target == result.SERVER and other and not row.probe:
+            yield result.Price(row.point, row.response.percentiles["p50"], other.response.percentiles["p50"], row.throughput,
+                               other.throughput)
+
+
+def _problems(options, run):
+    """What fails the check, a line each."""
+    for row in run.rows:
+        where = f"{row.target}, {row.point.text()}"
+        if row.wrong:
+            yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong"
+        if options.require_no_errors and row.failed:
+            yield f"{where}: {row.failed} of {row.requests} requests failed"
+        if options.goal and not row.probe and not options.search and row.kept is not True:
+            for one in row.goal:
+                if one.kept is not True:
+                    yield f"{where}: {one.bound} is {summary.shortfall(one, row)}"
+    for one in run.searched:
+        if one.rate is None:
+            batch = f" at batch {one.batch_size}" if one.batch_size else ""
+            yield f"{one.target}{batch}: no rate keeps {options.goal.text}: {one.ended}"
+
+
+def _versions():
+    tensorflow = installed.tensorflow()
+    found = {name: installed.version_of(name) for name in _VERSIONS}
+    return {name: version for name, version in {**found, "tensorflow": tensorflow.version if tensorflow else None}.items() if version}

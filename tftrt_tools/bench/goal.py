@@ -1,0 +1,83 @@
+"""The promise of --slo: what a service is held to, such as p99<20ms,errors<=0.1%."""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_FORM = re.compile(r"(?P<what>p[0-9]+(?:\.[0-9]+)?|mean|max|errors)\s*(?P<sign><=?)\s*(?P<value>[0-9.]+)\s*(?P<unit>us|ms|s|%)$")
+_EXAMPLE = "write such as --slo='p99<20ms' or --slo='p99<20ms,p50<=5ms,errors<=0.1%'"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """what: a percentile ("p99"), "mean" or "max" of the response time, or "errors". limit: in seconds, or a share of 1 for errors.
+    inclusive: whether the limit itself is kept."""
+
+    what: str
+    limit: float
+    inclusive: bool
+    text: str
+
+    @property
+    def percentile(self):
+        """Such as 99.0, None where it bounds none."""
+        return float(self.what[1:]) if re.match(r"p[0-9]", self.what) else None
+
+    def kept(self, value):
+        """Whether a value keeps it. Args: value: in the unit of `limit`."""
+        return value <= self.limit if self.inclusive else value < self.limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """bounds: all have to hold. A bound on errors is always there: none, where none was given."""
+
+    bounds: tuple
+
+    @property
+    def text(self):
+        return ", ".join(bound.text for bound in self.bounds)
+
+    @property
+    def percentiles(self):
+        """[float] that it bounds."""
+        return [bound.percentile for bound in self.bounds if bound.percentile is not None]
+
+    @property
+    def error_share(self):
+        """The largest share of failed requests that it allows."""
+        return next((bound.limit for bound in self.bounds if bound.what == "errors"), 0.0)
+
+
+def parse(text):
+    """The Goal of the text of --slo, or None for "". Raises: UsageError."""
+    if not text:
+        return None
+    bounds = {}
+    for item in text.split(","):
+        bound = _bound(item.strip())
+        if bound.what in bounds:
+            raise errors.UsageError(f"--slo bounds {bound.what} twice", _EXAMPLE)
+        bounds[bound.what] = bound
+    return Goal(tuple(bounds.values()))
+
+
+def _bound(text):
+    match = _FORM.match(text)
+    if match is None:
+        raise errors.UsageError(f"--slo: {text!r} is no bound", _EXAMPLE)
+    what, unit = match["what"], match["unit"]
+    try:
+        value = float(match["value"])
+    except ValueError:
+        raise errors.UsageError(f"--slo: {match['value']!r} of {text!r} is no number", _EXAMPLE) from None
+    if (what == "errors") != (unit == "%"):
+        raise errors.UsageError(f"--slo: {text!r} has the wrong unit", "errors are given in %, times in us, ms or s")
+    if what.startswith("p") and not 0 < float(what[1:]) < 100:
+        raise errors.UsageError(f"--slo: there is no {what}", "a percentile lies between 0 and 100")
+    if value <= 0 and what != "errors":
+        raise errors.UsageError(f"--slo: nothing answers within {match['value']}{unit}", _EXAMPLE)
+    limit = value / 100 if unit == "%" else value * _SECONDS[unit]
+    return Bound(what, limit, match["sign"] == "<=", text)

@@ -1,0 +1,136 @@
+"""Where a benchmark is: a live table on a terminal, a line for each point elsewhere. On stderr, as stdout may carry the result."""
+
+import contextlib
+import dataclasses
+import sys
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """What is known while a point runs. seconds, total: of the measurement; phase: as in generator.Progress; rate: answers a second;
+    p50_ms, p99_ms: of the latest answers, None where these are too few; failed: so far."""
+
+    phase: str
+    seconds: float
+    total: float | None
+    answered: int
+    failed: int
+    rate: float
+    p50_ms: float | None
+    p99_ms: float | None
+
+    @classmethod
+    def of(cls, progress, total, answered, recent):
+        """Args: progress: generator.Progress. total: seconds planned, or None. answered: so far in this phase. recent: [(seconds, int64 ns
+        latencies)], the latest ones, the last second at least."""
+        import numpy as np
+
+        from tftrt_tools.load import statistics
+
+        times = np.concatenate([times for _, times in recent]) if recent else np.zeros(0, np.int64)
+        last_second = sum(times.size for seconds, times in recent if progress.seconds - seconds < 1)
+        p50, p99 = (statistics.percentile(times, share).value for share in (0.5, 0.99))
+        return cls(progress.phase, progress.seconds, total if progress.phase == "measure" else None, answered, progress.failed,
+                   last_second / max(min(progress.seconds, 1.0), 0.1), p50 and p50 / 1e6, p99 and p99 / 1e6)
+
+
+class Lines:
+    """A line when a point begins to be measured and one when it is done."""
+
+    def __init__(self, say):
+        self._say = say
+
+    def note(self, text):
+        """Something that the user should know before the result."""
+        self._say(text)
+
+    def begin(self, number, total, text):
+        """A point begins. Args: number: from 1; total: None where nobody knows."""
+        self._text = f"{number}/{total}" if total else f"probe {number}"
+        self._say(f"{self._text}  {text}")
+
+    def moment(self, moment):
+        """How it goes."""
+
+    def done(self, row):
+        """A result.Row is measured."""
+        self._say(f"{self._text}  {summary(row)}")
+
+
+class Table(Lines):
+    """A live table: the points that are done, and the one that runs."""
+
+    def __init__(self, console):
+        from rich.live import Live
+
+        self._console, self._rows, self._now, self._moment = console, [], "", None
+        self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._drawn)
+
+    def __enter__(self):
+        self._live.start()
+        return self
+
+    def __exit__(self, *_):
+        self._live.stop()
+
+    def note(self, text):
+        self._console.print(text, markup=False, highlight=False)
+
+    def begin(self, number, total, text):
+        self._now, self._moment = f"{number}/{total}  {text}" if total else f"probe {number}  {text}", None
+
+    def moment(self, moment):
+        self._moment = moment
+
+    def done(self, row):
+        self._rows.append((self._now, summary(row)))
+        self._now = ""
+
+    def _drawn(self):
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column()
+        for text, found in self._rows[-12:]:
+            table.add_row(Text(text), Text(found), "")
+        if self._now:
+            moment = self._moment
+            bar = ProgressBar(total=moment.total, completed=min(moment.seconds, moment.total), width=24) if moment and moment.total else ""
+            table.add_row(Text(self._now, style="bold"), Text(_text(moment), style="bold"), bar)
+        return Group(table)
+
+
+@contextlib.contextmanager
+def view(stream=None):
+    """Yields: Table on a terminal, else Lines. Args: stream: stderr by default."""
+    stream = stream or sys.stderr
+    if not stream.isatty():
+        yield Lines(lambda text: print(text, file=stream, flush=True))
+        return
+    from rich.console import Console
+
+    with Table(Console(file=stream)) as table:
+        yield table
+
+
+def summary(row):
+    """A row in a line: 1234.5/s, p50 1.23 ms, p99 2.34 ms, 0 failed."""
+    parts = [f"{row.throughput:.1f}/s"]
+    known = row.response.percentiles
+    parts += [f"{name} {known[name]:.2f} ms" for name in ("p50", "p99") if known.get(name) is not None]
+    parts.append(f"{row.failed} failed")
+    if row.goal:
+        parts.append({True: "goal kept", False: "goal missed", None: "goal not decided"}[row.kept])
+    return ", ".join(parts)
+
+
+def _text(moment):
+    if moment is None:
+        return "starting"
+    parts = [moment.phase, f"{moment.rate:.0f}/s"]
+    parts += [f"{name} {value:.2f} ms" for name, value in (("p50", moment.p50_ms), ("p99", moment.p99_ms)) if value is not None]
+    return ", ".join([*parts, f"{moment.failed} failed"])

@@ -1,0 +1,161 @@
+"""One point, measured: the plan of its load, the server's counters and the GPUs meanwhile, the row that comes of it."""
+
+import dataclasses
+import math
+import os
+
+from tftrt_tools import errors
+from tftrt_tools.bench import live, points, result, server_metrics, summary
+from tftrt_tools.load import generator, schedule, statistics
+
+INTERRUPTED = "interrupted"
+_CHECK_EVERY = 16
+# The server is said not to keep up where it answers less than this share of what is offered.
+_KEPT_UP = 0.95
+# How many times the requests that a percentile needs at least a probe of a search sends: with fewer it is seldom decided.
+_PROBE_REQUESTS = 2
+_WINDOW_SECONDS = 0.5
+_LIVE_SAMPLES = 1000
+
+
+class Measure:
+    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. requests_file: tables.RequestsFile or None."""
+
+    def __init__(self, options, view, watch, requests_file):
+        self._options, self._view, self._watch, self._file = options, view, watch, requests_file
+        self.interrupted = False
+        self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
+
+    def point(self, target, sent, point, probe=False):
+        """Measure. Args: target: of targets. sent: targets.Sent. point: points.Point. Returns: result.Row. Raises: TftrtError."""
+        plan = self._plan(point, probe)
+        counted = self._options.metrics_url and target.name == result.SERVER
+        meanwhile = _Meanwhile(self._view, self._watch, self._options.metrics_url if counted else "", _seconds(plan))
+        records = target.run(sent, plan, meanwhile.progress)
+        self.interrupted = records.partial == INTERRUPTED
+        server, notes = meanwhile.server(self._options.model_name)
+        if self._file:
+            self._file.add(target.name, point, records)
+        row = summary.row(target.name, point, records, sent.rows, self._options.goal, server=server,
+                          gpus=tuple(self._watch.uses(meanwhile.since)), probe=probe)
+        return dataclasses.replace(row, notes=tuple([*notes, *_notes(row, records)]))
+
+    def _plan(self, point, probe):
+        options = self._options
+        rule = generator.WarmUpRule(window_s=min(_WINDOW_SECONDS, options.warmup_seconds / 4), at_most_s=options.warmup_seconds) \
+            if options.warmup_seconds else None
+        shared = {"warm_up": rule, "check_every": _CHECK_EVERY, "min_queries": options.min_queries}
+        if point.scenario == points.OPEN:
+            offsets = self._offsets(point, probe)
+            return generator.Plan("open", schedule=offsets, processes=options.processes or _processes(math.inf),
+                                  **{**shared, "min_queries": min(options.min_queries, len(offsets))})
+        processes = options.processes or _processes(point.concurrency)
+        exactly = {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
+        return generator.Plan(point.scenario, concurrency=point.concurrency, seconds=options.seconds, processes=processes, **shared,
+                              **exactly)
+
+    def _offsets(self, point, probe):
+        if self._scheduled is not None:
+            return self._scheduled
+        seconds = length(self._options, point.rate, probe)
+        if point.distribution == "poisson":
+            return schedule.poisson(point.rate, seconds, self._options.seed)
+        return schedule.constant(point.rate, seconds)
+
+
+class _Meanwhile:
+    """What happens beside the load: the view, the server's counters, the instant from which GPUs count."""
+
+    def __init__(self, view, watch, metrics_url, seconds):
+        self._view, self._watch, self._url, self._seconds = view, watch, metrics_url, seconds
+        self._before, self._recent, self._answered, self._phase = None, [], 0, ""
+        self._problem = ""
+        self.since = watch.now
+
+    def progress(self, moment):
+        """For generator.run."""
+        if moment.phase != self._phase:
+            self._phase, self._recent, self._answered = moment.phase, [], 0
+            if moment.phase == "measure":
+                self.since = self._watch.now
+                self._before = self._fetched()
+        self._answered += moment.latency_ns.size
+        self._keep(moment)
+        self._view.moment(live.Moment.of(moment, self._seconds, self._answered, self._recent))
+
+    def _keep(self, moment):
+        """The last second, and as many answers before it as a p99 needs."""
+        self._recent.append((moment.seconds, moment.latency_ns))
+        kept = sum(times.size for _, times in self._recent)
+        while moment.seconds - self._recent[0][0] >= 1 and kept - self._recent[0][1].size >= _LIVE_SAMPLES:
+            kept -= self._recent.pop(0)[1].size
+
+    def server(self, model):
+        """(server_metrics.ServerSide or None, [what could not be read])."""
+        if not self._url:
+            return None, []
+        after = self._fetched()
+        if self._problem or self._before is None:
+            return None, [f"the server's counters: {self._problem or 'not read'}"]
+        return server_metrics.difference(self._before, after, model), []
+
+    def _fetched(self):
+        if not self._url:
+            return None
+        try:
+            return server_metrics.fetch(self._url)
+        except errors.TftrtError as error:
+            self._problem = error.cause
+            return None
+
+
+def length(options, rate, probe=False):
+    """Seconds of an open-loop row. A probe of a search lasts longer where its percentiles would lack requests."""
+    needed = options.min_queries
+    if probe:
+        shares = [one / 100 for one in options.goal.percentiles]
+        needed = max([needed, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in shares)])
+    return max(options.seconds, needed / rate)
+
+
+def too_short(options, point):
+    """What a row will lack, as far as that is known before: "" or a line. Args: point: of the open loop, others are "" always."""
+    if point.rate is None:
+        return ""
+    wanted = max(options.goal.percentiles, default=99.0) if options.goal else 99.0
+    seconds, needed = length(options, point.rate), statistics.min_samples(wanted / 100)
+    expected = round(point.rate * seconds)
+    if expected >= needed:
+        return ""
+    return (f"{point.rate:g}/s for {seconds:g} s are {expected} requests, and {summary.name(wanted)} needs {needed}: "
+            f"--duration_seconds={math.ceil(needed / point.rate)} has them")
+
+
+def _processes(concurrency):
+    """Half of the cores, as the other half may be the server's; no more than there is to do."""
+    return max(1, min(concurrency, len(os.sched_getaffinity(0)) // 2))
+
+
+def _seconds(plan):
+    if plan.kind == "open":
+        return float(plan.schedule[-1]) / 1e9 or None
+    return plan.seconds if not plan.max_queries else None
+
+
+def _notes(row, records):
+    if records.partial and records.partial != INTERRUPTED:
+        yield f"not complete: {records.partial}"
+    if row.offered is not None and row.sent_rate is not None:
+        if records.held or row.sent_rate < _KEPT_UP * row.offered:
+            held = f", {records.held} requests waited because too many were under way" if records.held else ""
+            yield f"{row.offered:.1f}/s were to be sent, and {row.sent_rate:.1f}/s were{held}"
+        if row.throughput < _KEPT_UP * row.offered and row.throughput:
+            yield f"the server answered {row.throughput:.1f}/s of {row.offered:.1f}/s"
+    if records.unsent and not records.partial:
+        yield f"{records.unsent} requests were never sent"
+    if records.unfinished:
+        yield f"{records.unfinished} requests were given up without an answer"
+    for one in records.wrong_answers[:1]:
+        yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
+    if records.warm_up.stable is False:
+        yield f"it did not settle within {records.warm_up.seconds:.1f} s of warm-up"

@@ -1,0 +1,92 @@
+"""What the flags of `tftrt bench` ask for, checked before anything is sent."""
+
+import dataclasses
+import pathlib
+
+from tftrt_tools import errors
+from tftrt_tools.bench import goal as goals
+from tftrt_tools.bench import points, server_metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """address: "" without a server. batch_sizes: () for what the inputs say. points: of the sweep, () for a search. goal: goal.Goal or
+    None. search: look for the highest rate. lowest_rate, highest_rate: None where they are not given. in_process: directory or "".
+    metrics_url: "" for none. tls: client.Tls or None. given: {flag: value} of what was set, for the report. The rest as the flags say."""
+
+    address: str
+    model_name: str
+    model_version: int | None
+    version_label: str
+    signature_name: str
+    shapes: str
+    data: str
+    ranges: str
+    seed: int
+    distinct: int
+    batch_sizes: tuple
+    points: tuple
+    distribution: str
+    schedule_file: str
+    seconds: float
+    min_queries: int
+    warmup_seconds: float
+    goal: object
+    search: bool
+    lowest_rate: float | None
+    highest_rate: float | None
+    resolution: float
+    expected: str
+    original: str
+    thresholds: str
+    in_process: str
+    metrics_url: str
+    model_dir: str
+    timeout: float
+    tls: object
+    channels: int
+    processes: int
+    require_no_errors: bool
+    given: dict
+
+
+def from_flags(address, values):
+    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. Raises: UsageError."""
+    goal = goals.parse(values.slo)
+    batch_sizes = points.integers("batch_size", values.batch_size)
+    rates = points.rates("rate", values.rate)
+    search = goal is not None and values.scenario == points.OPEN and not rates and not values.schedule_file
+    if values.scenario == points.OPEN and not (rates or values.schedule_file or search):
+        raise errors.UsageError("--scenario=open needs --rate, --schedule_file or --slo", "such as --rate=100,200, or --slo='p99<20ms'")
+    if values.highest_rate and values.lowest_rate > values.highest_rate:
+        raise errors.UsageError("--lowest_rate is above --highest_rate", "exchange them")
+    swept = points.product(values.scenario, points.integers("concurrency", values.concurrency), rates, values.distribution, batch_sizes,
+                           values.schedule_file)
+    if (values.lowest_rate or values.highest_rate) and not search:
+        raise errors.UsageError("--lowest_rate and --highest_rate bound a search", "search with --scenario=open --slo=… and no --rate")
+    if values.thresholds and not values.original:
+        raise errors.UsageError("--thresholds needs --original", "give the model that was converted")
+    for flag in ("model_dir", "in_process", "original", "schedule_file"):
+        path = getattr(values, flag)
+        if path and not pathlib.Path(path).exists():
+            raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
+    return Options(
+        address, values.model_name, values.model_version, values.version_label, values.signature_name, values.shapes, values.data,
+        values.ranges, values.seed, values.distinct, tuple(batch_sizes), () if search else tuple(swept), values.distribution,
+        values.schedule_file, values.duration_seconds, values.min_queries, values.warmup_seconds, goal, search, values.lowest_rate or None,
+        values.highest_rate or None, values.resolution, values.expected, values.original, values.thresholds, values.in_process,
+        server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, _tls(values), values.channels,
+        values.processes, values.require_no_errors, _given(values))
+
+
+def _tls(values):
+    """client.Tls, or None for a connection in the clear."""
+    from tftrt_tools.client import Tls
+
+    named = (values.tls_root, values.tls_certificate, values.tls_key, values.tls_server_name)
+    return Tls(*named) if values.tls or any(named) else None
+
+
+def _given(values):
+    return {name: values[name].value for name in sorted(values)
+            if values[name].present and name not in ("json", "csv", "requests_csv", "html", "help")}

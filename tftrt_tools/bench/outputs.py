@@ -1,0 +1,49 @@
+"""The files of a benchmark. One that cannot be written does not take the others with it: measuring took longer than writing."""
+
+import pathlib
+
+from tftrt_tools import errors
+from tftrt_tools.bench import tables
+
+
+class Outputs:
+    """Args: json, csv, requests_csv, html: paths, None or "" for none. A context manager; `requests` takes the records of each point."""
+
+    def __init__(self, json=None, csv=None, requests_csv=None, html=None):
+        """Raises: UsageError where a file cannot be made there: that is known before anything is measured."""
+        self._json, self._csv, self._html = json, csv, html
+        for path in filter(None, (json if json != "-" else None, csv, html, requests_csv)):
+            parent = pathlib.Path(path).resolve().parent
+            if not parent.is_dir() or pathlib.Path(path).is_dir():
+                why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
+                raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+        self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.requests:
+            self.requests.close()
+
+    def write(self, done, goal):
+        """Write everything of a result.Bench. Returns: a line for each file that could not be written."""
+        from tftrt_tools.commands import _output
+        from tftrt_tools.report import bench as report
+
+        lost = [self.requests.failed] if self.requests and self.requests.failed else []
+        jobs = ((self._json, lambda: _output.write_json(done, self._json)),
+                (self._csv, lambda: tables.write_points(done, self._csv)),
+                (self._html, lambda: report.write_page(done, goal, self._html)))
+        for path, job in jobs:
+            if not path:
+                continue
+            try:
+                job()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                lost.append(errors.from_os_error(error).cause)
+        if self.requests and done.complete:
+            self.requests.finish()
+        return lost

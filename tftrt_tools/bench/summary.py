@@ -1,0 +1,142 @@
+"""From load's Records to a Row."""
+
+import math
+
+import numpy as np
+
+from tftrt_tools.bench import result
+from tftrt_tools.load import statistics
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+_MS = 1e6
+_INTERVALS = 60
+_SHORTEST_NS = 100_000_000
+
+
+def name(percentile):
+    """"p99" of 99.0."""
+    return f"p{percentile:g}"
+
+
+def row(target, point, records, rows_of_request, goal=None, **more):
+    """A result.Row.
+
+    Args: records: record.Records. rows_of_request: float [payloads], rows of each request. goal: goal.Goal or None. more: further fields
+      of Row: server, gpus, notes, probe.
+    """
+    answered, seconds = int(records.ok.sum()), records.seconds
+    if records.kind == "offline" and answered:
+        seconds = float(records.done_ns[records.ok].max()) / 1e9
+    throughput = records.rate()
+    mean_rows = float(np.mean(np.asarray(rows_of_request)[records.payload[records.ok]])) if answered else 0.0
+    wanted = sorted({*PERCENTILES, *(goal.percentiles if goal else ())})
+    open_loop = records.kind == "open"
+    requests = int(records.sent_ns.size)
+    return result.Row(
+        target=target, point=point, seconds=seconds, warmup_seconds=records.warm_up.seconds, requests=requests, answered=answered,
+        errors=tuple(result.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split())) for one in records.errors.values()),
+        checked=records.checked, wrong=records.wrong, throughput=throughput, rows_per_second=throughput * mean_rows,
+        offered=(requests + records.unsent) / seconds if open_loop and seconds else None,
+        sent_rate=_sent_rate(records) if open_loop and requests else None, late=records.late,
+        limited=f"limited by the load generator: {records.why}" if records.limited_by_generator else "",
+        response=latency(records.latency_ns, wanted), service=latency(records.service_ns, wanted, cdf=False), series=series(records),
+        goal=judged(records, goal) if goal else (), complete=not records.partial, **more)
+
+
+def _sent_rate(records):
+    """Requests sent a second, over the planned length, or until the last was sent where that took longer."""
+    return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max()), 1) / 1e9)
+
+
+def latency(times_ns, percentiles=PERCENTILES, cdf=True):
+    """The result.Latency of response times. Args: times_ns: int64 [n]; percentiles: in percent."""
+    times_ns = np.asarray(times_ns)
+    if not times_ns.size:
+        return result.Latency(0, None, None, None, {name(one): None for one in percentiles},
+                              {name(one): statistics.min_samples(one / 100) for one in percentiles})
+    values, needs = {}, {}
+    for one in percentiles:
+        found = statistics.percentile(times_ns, one / 100)
+        values[name(one)] = None if found.value is None else found.value / _MS
+        if found.value is None:
+            needs[name(one)] = found.needed
+    return result.Latency(int(times_ns.size), float(times_ns.mean()) / _MS, int(times_ns.min()) / _MS, int(times_ns.max()) / _MS, values,
+                          needs, curve(times_ns) if cdf else ())
+
+
+def curve(times_ns, points=160):
+    """((share, milliseconds), …) of the distribution, shares spread evenly in the logarithm of what is left, up to the largest share for
+    which there are enough requests (statistics.min_samples)."""
+    ordered = np.sort(times_ns)
+    count = ordered.size
+    # With n samples the largest share that a percentile is given for: one in about n / 6.6, see min_samples.
+    largest = _largest_share(count)
+    if largest <= 0:
+        return ()
+    left = np.geomspace(1.0, 1 - largest, points)
+    ranks = np.maximum(np.ceil((1 - left) * count - 1e-9).astype(int) - 1, 0)
+    pairs = {float(1 - share): float(ordered[rank]) / _MS for share, rank in zip(left, ranks, strict=True)}
+    return tuple((round(share, 7), round(ms, 6)) for share, ms in pairs.items())
+
+
+def _largest_share(count):
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if 0 < middle < 1 and statistics.min_samples(middle) <= count:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def series(records):
+    """The result.Series of a run, at most _INTERVALS intervals, none shorter than a tenth of a second."""
+    end = int(records.done_ns.max()) if records.kind == "offline" and records.done_ns.size else records.length_ns
+    # A last interval that is not full would look like a fall of the rate.
+    count = max(1, min(_INTERVALS, int(end // _SHORTEST_NS)))
+    length = max(1, math.ceil(end / count))
+    place = records.done_ns // length
+    times = records.done_ns - records.scheduled_ns
+    answered, failed, p50, highest = [], [], [], []
+    for number in range(count):
+        inside = place == number
+        mine = times[inside & records.ok]
+        answered.append(round(mine.size / length * 1e9, 3))
+        failed.append(round(int((inside & ~records.ok).sum()) / length * 1e9, 3))
+        p50.append(round(float(np.median(mine)) / _MS, 6) if mine.size else None)
+        highest.append(round(int(mine.max()) / _MS, 6) if mine.size else None)
+    return result.Series(length / 1e9, tuple(answered), tuple(failed), tuple(p50), tuple(highest))
+
+
+def shortfall(checked, row):
+    """What a result.Checked that is not kept came to, for people."""
+    if checked.value is None:
+        return f"not known: {row.answered} requests were answered"
+    value = f"{100 * checked.value:.3g} %" if checked.bound.startswith("errors") else f"{1e3 * checked.value:.3f} ms"
+    return value if checked.kept is False else f"{value}, which {row.answered} requests do not settle: measure longer"
+
+
+def judged(records, goal):
+    """[result.Checked] of a goal. A failed request, and one never answered, counts as slower than every bound. A percentile is kept, or
+    not, only where statistics.decided says so with its confidence."""
+    times = records.latency_ns
+    count = int(records.sent_ns.size) + records.unfinished
+    failed = count - times.size
+    found = []
+    for bound in goal.bounds:
+        limit = bound.limit * 1e9
+        if bound.percentile is not None:
+            over = int((times > limit).sum() if bound.inclusive else (times >= limit).sum()) + failed
+            share = bound.percentile / 100
+            value = statistics.percentile(times, share).value if times.size else None
+            found.append(result.Checked(bound.text, None if value is None else value / 1e9, statistics.decided(over, count, share)))
+            continue
+        if bound.what == "errors":
+            value = failed / count if count else None
+        else:
+            value = float(times.mean() if bound.what == "mean" else times.max()) / 1e9 if times.size else None
+        found.append(result.Checked(bound.text, value, bound.kept(value) if value is not None else None))
+    if all(bound.what != "errors" for bound in goal.bounds):
+        found.append(result.Checked("errors<=0%", failed / count if count else None, not failed if count else None))
+    return tuple(found)

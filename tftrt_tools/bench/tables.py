@@ -1,0 +1,95 @@
+"""The CSV files of a benchmark: a row for each point, and a row for each request."""
+
+import csv
+import io
+import os
+import pathlib
+
+from tftrt_tools import whole_file
+
+REQUEST_COLUMNS = ("target", "row", "point", "scheduled_ns", "sent_ns", "done_ns", "code", "payload")
+
+
+def write_points(bench, path):
+    """A row for each point of a result.Bench, whole or not at all. A percentile with too few samples is empty. Raises: OSError."""
+    text = io.StringIO()
+    rows = [_flat(bench, row) for row in bench.rows]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    whole_file.write_text(path, text.getvalue())
+
+
+def _flat(bench, row):
+    flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
+    for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "throughput", "rows_per_second", "offered", "sent_rate",
+                 "late", "limited"):
+        flat[name] = _cell(getattr(row, name))
+    for kind, latency in (("response", row.response), ("service", row.service)):
+        flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}
+        flat |= {f"{kind}_{name}_ms": _cell(value) for name, value in latency.percentiles.items()}
+    flat["kept"] = "" if row.kept is None else int(row.kept)
+    flat["errors"] = "; ".join(f"{one.code}: {one.count}" for one in row.errors)
+    if row.server:
+        flat |= {f"server_{name}": _cell(getattr(row.server, name))
+                 for name in ("request_ms", "runtime_ms", "queuing_ms", "input_rows", "processed_rows", "padding_rows")}
+    for use in row.gpus:
+        flat |= {f"gpu{use.gpu}_{name}": _cell(getattr(use, name))
+                 for name in ("mean_utilization", "max_memory_mib", "mean_clock_mhz", "mean_power_w", "max_temperature_c")}
+    flat["model_version"], flat["machine"] = _cell(bench.subject.model_version), bench.fingerprint.digest
+    return flat
+
+
+def _cell(value):
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
+
+
+class RequestsFile:
+    """A row for each request, written point by point, so that an interrupt keeps what was measured.
+
+    It lies in PATH.partial until `finish`. Where the disk fills up, what was written stays there, whole lines only, and `failed` says why;
+    the benchmark goes on.
+    """
+
+    def __init__(self, path):
+        """Raises: OSError where the file cannot be made."""
+        self.path, self.failed = pathlib.Path(path), ""
+        self.partial = self.path.with_name(self.path.name + ".partial")
+        self._good, self._points = 0, 0
+        # Nothing is kept back in a buffer that could fail later, in close().
+        self._file = self.partial.open("wb", buffering=0)
+        self._write(",".join(REQUEST_COLUMNS) + "\n")
+
+    def add(self, target, point, records):
+        """The measured requests of one point. Args: target: as in a Row; point: points.Point; records: record.Records."""
+        self._points += 1
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        columns = (records.scheduled_ns, records.sent_ns, records.done_ns, records.code, records.payload)
+        for values in zip(*(column.tolist() for column in columns), strict=True):
+            table.writerow((target, self._points, point.text(), *values))
+        self._write(text.getvalue())
+
+    def finish(self):
+        """Everything is in it: it gets its name. Raises: OSError."""
+        if self._points and not self.failed:
+            os.replace(self.partial, self.path)
+
+    def close(self):
+        """No more is written. Where there was nothing to write, no file is left."""
+        self._file.close()
+        if not self._points:
+            self.partial.unlink(missing_ok=True)
+
+    def _write(self, text):
+        if self.failed:
+            return
+        data = memoryview(text.encode())
+        try:
+            while data:
+                data = data[self._file.write(data):]
+            self._good = self._file.tell()
+        except OSError as error:
+            self.failed = f"{self.partial}: {error.strerror}; the points before are in it"
+            self._file.truncate(self._good)

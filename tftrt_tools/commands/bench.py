@@ -1,0 +1,161 @@
+"""usage: tftrt bench ADDRESS --model_name=NAME [--flags]
+       tftrt bench --in_process=MODEL_DIR [--flags]
+
+Measures how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. ADDRESS is HOST:PORT of
+the gRPC port. Requests are serialised before the clock starts; several different ones are sent in turn.
+
+--scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at --rate
+whether or not anything was answered, as users do, and counts a request's time from the instant at which it was due. --scenario=offline
+has everything due at once and asks how long that takes. Lists of --concurrency, --rate and --batch_size are swept, each product a row.
+
+--slo='p99<20ms' with --scenario=open and no --rate searches for the highest rate that keeps it; otherwise every row has to keep it.
+A percentile is shown only where enough requests were answered for it (130 for p95, 662 for p99, 6636 for p99.9).
+
+With --in_process the same requests also go to the same runtime without a server, in a process of its own: the difference is the price of
+serving. With --rest the server's own counters are read before and after each row.
+
+Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1: no server there, or every request failed.
+
+examples:
+  tftrt bench localhost:8500 --model_name=resnet --concurrency=1,2,4,8 --rest=localhost:8501 --html=resnet.html
+  tftrt bench localhost:8500 --model_name=resnet --scenario=open --rate=100,200 --distribution=poisson --duration_seconds=60
+  tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
+  tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
+"""
+
+from absl import flags
+
+from tftrt_tools import errors
+from tftrt_tools.commands import _flags, _output
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("model_name", "", "name of the model, as requests call it", **text)
+    flags.DEFINE_integer("model_version", None, "version to ask; by default the one that the server answers with", **text)
+    flags.DEFINE_string("version_label", "", "label to ask, instead of a version", **text)
+    flags.DEFINE_string("signature_name", "", "signature to ask; by default serving_default, or the only one", **text)
+    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`, several in turn; by default batch 1, as the signature allows",
+                        **text)
+    flags.DEFINE_list("batch_size", [], "rows of a request; a list is swept", **text)
+    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
+                        **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", **text)
+    flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
+    flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
+    flags.DEFINE_list("concurrency", [], "requests under way at once, closed [1] and offline [16]; a list is swept", **text)
+    flags.DEFINE_list("rate", [], "requests a second, open; a list is swept", **text)
+    flags.DEFINE_enum("distribution", "constant", ["constant", "poisson"], "gaps between arrivals, open", **text)
+    flags.DEFINE_string("schedule_file", "", "arrivals of the open loop: seconds from the start, one a line", **text)
+    flags.DEFINE_float("duration_seconds", 10.0, "measured seconds of a row", lower_bound=0.001, **text)
+    flags.DEFINE_integer("min_queries", 0, "a row lasts until so many requests are answered, if that takes longer; offline sends exactly "
+                         "so many", lower_bound=0, **text)
+    flags.DEFINE_float("warmup_seconds", 10.0, "seconds of warm-up before each row at most, not counted; it ends when three half seconds "
+                       "agree within 10 %", lower_bound=0, **text)
+    flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
+    flags.DEFINE_float("lowest_rate", 0.0, "where the search for --slo begins, and gives up; by default it begins at half of what one "
+                       "request after the other reaches, and gives up at a 64th of that", lower_bound=0, **text)
+    flags.DEFINE_float("highest_rate", 0.0, "where the search for --slo ends at the latest; 0 for nowhere", lower_bound=0, **text)
+    flags.DEFINE_float("resolution", 0.05, "how close the search for --slo comes, as a share of the rate", lower_bound=0.001, **text)
+    flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "
+                      "same request, or nothing", **text)
+    flags.DEFINE_string("original", "", "SavedModel that was converted: the first answers have to be like its own, by the metrics and "
+                        "bounds of `tftrt verify`", **text)
+    flags.DEFINE_string("thresholds", "", "bounds for --original, as in `tftrt verify`", **text)
+    flags.DEFINE_string("in_process", "", "SavedModel directory to measure without a server, beside the server or alone", **text)
+    flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
+    flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
+    flags.DEFINE_string("model_dir", "", "directory of the served version: its digests are kept with the result", **text)
+    flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
+    flags.DEFINE_boolean("tls", False, "connect with TLS, trusting the system's certificates; the next four flags say it too", **text)
+    flags.DEFINE_string("tls_root", "", "PEM file of the certificates to trust", **text)
+    flags.DEFINE_string("tls_certificate", "", "PEM file of the client's own certificate", **text)
+    flags.DEFINE_string("tls_key", "", "PEM file of its key", **text)
+    flags.DEFINE_string("tls_server_name", "", "name in the server's certificate, where it is not the address's", **text)
+    flags.DEFINE_integer("channels", 1, "connections of each load process", lower_bound=1, **text)
+    flags.DEFINE_integer("processes", 0, "load processes; 0 takes half of the cores, as the server may need the others", lower_bound=0,
+                         **text)
+    flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
+    flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
+    flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
+    flags.DEFINE_string("html", None, "write a report with plots to this file", **text)
+
+
+def run(values, positional):
+    """Measure. Returns: the exit code."""
+    if positional or not values.in_process:
+        address = _flags.one_argument("bench", positional, "ADDRESS")
+        if not values.model_name:
+            raise errors.UsageError("--model_name is missing", "give the name that the server knows the model by")
+    else:
+        address = ""
+    if values.model_version is not None and values.version_label:
+        raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
+    from tftrt_tools.bench import bench, live, options, outputs
+
+    chosen = options.from_flags(address, values)
+    files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html)
+    with files, live.view() as view:
+        done = bench.bench(chosen, view, files.requests)
+    _print(done, values.json)
+    lost = files.write(done, chosen.goal)
+    for problem in lost:
+        _output.console(values.json).print(f"  not written: {problem}", markup=False, soft_wrap=True)
+    return errors.EXIT_FAILED if lost and not done.exit_code else done.exit_code
+
+
+def _print(done, json_path):
+    console = _output.console(json_path)
+
+    def say(label, text):
+        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+
+    asked = done.subject
+    where = f"{asked.address}, model {asked.model_name}, version {asked.model_version}" if asked.address else asked.model_dir
+    say("asked", f"{where}, signature {asked.signature}; {_output.counted(asked.requests, 'request')} in turn ({asked.values}), "
+        f"{asked.request_bytes} bytes each; {'; '.join(asked.shapes)}")
+    say("answers", asked.compared)
+    say("machine", done.fingerprint.text())
+    console.print(_points(done))
+    for one in done.searched:
+        batch = f", batch {one.batch_size}" if one.batch_size is not None else ""
+        say("highest", f"{one.target}{batch}: " + (f"{one.rate:.5g} requests a second keep {done.goal}" if one.rate is not None else
+                                                  f"no rate keeps {done.goal}") + f"; {one.ended}")
+    for one in done.prices:
+        if one.added_ms is not None:
+            say("price", f"{one.point.text()}: serving adds {one.added_ms:.3f} ms to a median of {one.in_process_ms:.3f} ms")
+    _say_what_was_seen(say, done)
+    for problem in done.problems:
+        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+    if not done.complete:
+        console.print(f"NOT COMPLETE: {done.ended or 'a point was cut short'}", style="bold red", markup=False)
+    elif done.goal or done.problems:
+        console.print("FAILED" if done.problems else "PASSED", style="bold red" if done.problems else "bold green")
+
+
+def _points(done):
+    several = len({row.target for row in done.rows}) > 1
+    by_rows = any(row.rows_per_second != row.throughput for row in done.rows)
+    names = list(done.rows[0].response.percentiles)
+    rows = []
+    for row in done.rows:
+        cells = [row.target] if several else []
+        cells += [row.point.text(), row.answered, row.failed or "", f"{row.throughput:.1f}"]
+        cells += [f"{row.rows_per_second:.1f}"] if by_rows else []
+        cells += [row.response.text(name) for name in names] + ["" if row.response.max_ms is None else f"{row.response.max_ms:.3f}"]
+        rows.append(cells + ([{True: "kept", False: "MISSED", None: "undecided"}[row.kept]] if done.goal else []))
+    columns = (["target"] if several else []) + ["point", ">answered", ">failed", ">answers/s"]
+    columns += [">rows/s"] if by_rows else []
+    columns += [f">{name} ms" for name in names] + [">max ms"] + (["goal"] if done.goal else [])
+    return _output.table("Response times", columns, rows)
+
+
+def _say_what_was_seen(say, done):
+    for row in done.rows:
+        lines = [f"{one.count} x {one.code}: {one.message}" for one in row.errors] + [one for one in (row.limited, *row.notes) if one]
+        lines += [f"the server counted {row.server.text()}"] if row.server else []
+        lines += [use.text() for use in row.gpus]
+        for number, line in enumerate(lines):
+            say("seen" if number == 0 else "", f"{row.target}, {row.point.text()}: {line}" if number == 0 else f"  {line}")

@@ -1,0 +1,136 @@
+"""What a run leaves: one entry a request, and what has to be known to believe it."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+LATE_NS = 1_000_000
+# One entry as the workers write it: six int64.
+FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
+CHECKED, DIFFERS, HELD = 1, 2, 4  # bits of flags
+
+
+@dataclasses.dataclass(frozen=True)
+class Failures:
+    """Requests that ended with one gRPC status. code: its number; name: such as "UNAVAILABLE"; messages: the first different ones."""
+
+    code: int
+    name: str
+    count: int
+    messages: tuple
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), "messages": list(self.messages)}
+
+
+@dataclasses.dataclass(frozen=True)
+class WrongAnswer:
+    """payload: index of the request; sent_ns: from the start; why: one line."""
+
+    payload: int
+    sent_ns: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmUp:
+    """seconds: how long it took; requests: sent in it; stable: whether the rule was met, or None where there was none to meet."""
+
+    seconds: float
+    requests: int
+    stable: bool | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Records:
+    """A finished run; all times in nanoseconds from its start, on the monotonic clock, sorted by `sent_ns`.
+
+    scheduled_ns, sent_ns, done_ns: int64 [n]. code: int64 [n], 0 is OK. payload: int64 [n], index of the request sent. flags: int64 [n].
+    kind: "closed", "open" or "offline". length_ns: of the measured stretch. errors: {code: Failures}. late: sent more than 1 ms after
+    their instant although nothing held them (open). held: sends that had to wait because as many were outstanding as may be.
+    unfinished: sent and given up by the generator when it ended. unsent: in the schedule and never sent. checked, wrong: answers compared,
+    and wrong ones; wrong_answers: the first. limited_by_generator: the generator, not the server, set what was measured; limits: why, a
+    line each. warm_up: WarmUp. partial: "" for a whole run, else why it ended early. goal_met: True, False, or None where there was none
+    or it stayed undecided. started_monotonic_ns: the start on CLOCK_MONOTONIC; cpu_share: processor time of the workers, of one core.
+    """
+
+    scheduled_ns: np.ndarray
+    sent_ns: np.ndarray
+    done_ns: np.ndarray
+    code: np.ndarray
+    payload: np.ndarray
+    flags: np.ndarray
+    kind: str
+    length_ns: int
+    errors: dict = dataclasses.field(default_factory=dict)
+    late: int = 0
+    held: int = 0
+    unfinished: int = 0
+    unsent: int = 0
+    checked: int = 0
+    wrong: int = 0
+    wrong_answers: tuple = ()
+    limited_by_generator: bool = False
+    limits: tuple = ()
+    warm_up: WarmUp = WarmUp(0.0, 0, None)
+    partial: str = ""
+    goal_met: bool | None = None
+    started_monotonic_ns: int = 0
+    cpu_share: float = 0.0
+
+    @functools.cached_property
+    def ok(self):
+        """bool [n]: answered with OK."""
+        return self.code == 0
+
+    @functools.cached_property
+    def latency_ns(self):
+        """int64 [answered]: response times of the requests that were answered, counted from the scheduled instant. In a closed loop that
+        is the send; in an open one the wait for a late send is in it; offline it counts from the start."""
+        return (self.done_ns - self.scheduled_ns)[self.ok]
+
+    @functools.cached_property
+    def service_ns(self):
+        """int64 [answered]: from the send to the answer, for the requests that were answered."""
+        return (self.done_ns - self.sent_ns)[self.ok]
+
+    @property
+    def why(self):
+        """Why the generator was the limit, one line; "" where it was not."""
+        return "; ".join(self.limits)
+
+    @property
+    def seconds(self):
+        """Length of the measured stretch."""
+        return self.length_ns / 1e9
+
+    def rate(self):
+        """Requests answered a second. Offline until the last answer, else those that came inside the measured stretch."""
+        from tftrt_tools.load import statistics
+
+        done = self.done_ns[self.ok]
+        if self.kind == "offline" and done.size:
+            return statistics.rate(done, int(self.done_ns.max()) + 1)
+        return statistics.rate(done, self.length_ns)
+
+    def percentile(self, share, confidence=0.99):
+        """statistics.percentile of `latency_ns`."""
+        from tftrt_tools.load import statistics
+
+        return statistics.percentile(self.latency_ns, share, confidence)
+
+    def histogram(self):
+        """HdrHistogram of `latency_ns`."""
+        from tftrt_tools.load import statistics
+
+        return statistics.histogram(self.latency_ns)
+
+    def to_dict(self):
+        """The run without its entries: JSON values."""
+        kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "limited_by_generator", "partial", "goal_met",
+                "cpu_share")
+        return {"requests": int(self.sent_ns.size), "answered": int(self.ok.sum()), "seconds": self.seconds, "rate": self.rate(),
+                **{name: getattr(self, name) for name in kept}, "limits": list(self.limits),
+                "errors": [one.to_dict() for one in self.errors.values()],
+                "wrong_answers": [dataclasses.asdict(one) for one in self.wrong_answers], "warm_up": dataclasses.asdict(self.warm_up)}

@@ -1,0 +1,35 @@
+"""The report of `tftrt bench`: one HTML file that needs nothing else."""
+
+from tftrt_tools import whole_file
+from tftrt_tools.report import bench_plots, html
+
+
+def write_page(done, goal, path):
+    """Write the report of a result.Bench, whole or not at all. Args: goal: goal.Goal or None. Raises: OSError."""
+    whole_file.write_text(path, page(done, goal))
+
+
+def page(done, goal):
+    """The page as text."""
+    marks = [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
+    measured = [row for row in done.rows if not row.probe]
+    # Of a search, the probes beside the answer say most; the other lines would cover them.
+    lines = measured or _around(done)
+    series = [(row, plot) for row in lines if (plot := bench_plots.over_time(row))]
+    return html.template("bench.html").render(
+        done=done, goal=goal, cdf=bench_plots.cdf(lines, marks), curve=bench_plots.throughput_latency(done.rows, marks), series=series,
+        percentiles=list(done.rows[0].response.percentiles) if done.rows else [], batches=_batches(done))
+
+
+def _around(done):
+    """Of each search: the probe at its answer, that at the lowest rate that failed, and the slowest."""
+    kept = []
+    for one in done.searched:
+        probes = [row for row in done.rows if row.probe and row.target == one.target and row.point.batch_size == one.batch_size]
+        wanted = {one.rate, one.above, min((row.point.rate for row in probes if row.point.rate), default=None)}
+        kept += sorted((row for row in probes if row.point.rate and row.point.rate in wanted), key=lambda row: row.point.rate)
+    return kept
+
+
+def _batches(done):
+    return any(row.server and row.server.processed_rows is not None for row in done.rows)
