@@ -1,0 +1,399 @@
+"""serving/: what is handed to Docker, Prometheus, Grafana and Kubernetes, read by their own tools and held against the code."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.test_readme import check_flags
+from tftrt_tools.serving import configuration_protos, flags, metric_names
+from tftrt_tools.serving.launch.docker import IMAGES
+
+SERVING = ROOT / "serving"
+MONITORING = SERVING / "monitoring"
+DASHBOARD = MONITORING / "grafana/dashboards/tensorflow-serving.json"
+MANIFESTS = sorted((SERVING / "kubernetes").glob("*.yaml"))
+KSERVE = sorted((SERVING / "kserve").glob("*.yaml"))
+DOCKERFILE = (SERVING / "Dockerfile").read_text()
+# Of dcgm-exporter's default counters.
+GPU_METRICS = {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_XID_ERRORS"}
+
+needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here (Debian's package prometheus has it)")
+
+
+def documents(paths):
+    return [(path.name, one) for path in paths for one in yaml.safe_load_all(path.read_text())]
+
+
+def kinds(name):
+    return [one for _file, one in documents(MANIFESTS) if one["kind"] == name]
+
+
+def tool(argv, **keywords):
+    done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, timeout=120, check=False, **keywords)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+# The image
+
+
+def test_the_dockerfile_has_no_lint():
+    tool([pathlib.Path(sys.executable).parent / "hadolint", "--failure-threshold", "style", SERVING / "Dockerfile"])
+
+
+def test_hadolint_finds_what_is_wrong(tmp_path):
+    (tmp_path / "Dockerfile").write_text(DOCKERFILE.replace("FROM tensorflow/serving:2.14.1-gpu${SERVING_DIGEST}", "FROM tensorflow/serving"))
+    with pytest.raises(AssertionError, match="DL3006"):
+        tool([pathlib.Path(sys.executable).parent / "hadolint", tmp_path / "Dockerfile"])
+
+
+def test_the_image_has_the_tensorrt_that_builds_the_engines():
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    wanted = dict(re.findall(r"^([\w-]+)==(\S+) --hash=sha256:[0-9a-f]{64}$", (SERVING / "image/tensorrt.txt").read_text(), re.MULTILINE))
+    assert wanted.pop("nvidia-cuda-nvrtc-cu11") == pinned["nvidia-cuda-nvcc-cu11"], "NVRTC is of the same CUDA"
+    assert wanted == {"tensorrt": pinned["tensorrt"]}
+
+
+def test_what_the_dockerfile_copies_is_there_and_not_ignored():
+    kept = [line[1:] for line in (SERVING / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")]
+    copied = [source for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+              for source in line.removeprefix("--chmod=755 ").split()[:-1]]
+    assert len(copied) >= 6
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert any(source == one or source.startswith(one + "/") for one in kept), f"{source} is not in the build's context"
+
+
+def test_digests_are_arguments_and_none_is_invented():
+    assert re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE) == [("SERVING_DIGEST", '""'), ("PYTHON_DIGEST", '""')]
+    assert all(re.search(r"\$\{\w+_DIGEST\} AS", line) for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE))
+    assert "sha256" not in DOCKERFILE
+
+
+def test_the_image_is_the_one_that_serve_looks_for():
+    assert f"--tag {IMAGES[0]} ." in DOCKERFILE
+    compose = yaml.safe_load((SERVING / "compose.yaml").read_text())
+    servers = [compose["services"]["server"]["image"], *(container["image"] for one in kinds("Deployment")
+                                                         for container in one["spec"]["template"]["spec"]["containers"])]
+    servers += [one["spec"]["containers"][0]["image"] for _file, one in documents(KSERVE) if one["kind"] == "ServingRuntime"]
+    assert servers == [IMAGES[0]] * 3
+
+
+@pytest.fixture
+def fake_server(tmp_path):
+    """PATH with a tensorflow_model_server that says its arguments, and ends with code 7 after SIGTERM or when told to."""
+    (tmp_path / "tensorflow_model_server").write_text('#!/bin/bash\ntrap "echo got TERM; exit 7" TERM\n'
+                                                      'echo "started $*"\n[ "$1" != die ] || exit 9\nwhile :; do sleep 0.1; done\n')
+    (tmp_path / "tensorflow_model_server").chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+
+def test_the_entry_point_passes_a_stop_on_and_waits_for_the_server(fake_server):
+    process = subprocess.Popen([SERVING / "image/entrypoint.sh", "--port=1", "--model_name=a b"], stdout=subprocess.PIPE, text=True, env=fake_server)
+    assert process.stdout.readline() == "started --port=1 --model_name=a b\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[0] == "got TERM\n"
+    assert process.returncode == 0
+
+
+def test_the_entry_point_ends_with_the_servers_exit_code(fake_server):
+    assert subprocess.run([SERVING / "image/entrypoint.sh", "die"], env=fake_server, capture_output=True, timeout=60, check=False).returncode == 9
+
+
+def test_the_health_check_is_whether_the_port_is_open():
+    def code(port):
+        return subprocess.run([SERVING / "image/healthcheck.sh", str(port)], capture_output=True, timeout=60, check=False).returncode
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert code(port) == 0
+    assert code(port) != 0
+
+
+def server_arguments():
+    """(where, the server's arguments) of everything here that starts one."""
+    command = json.loads(re.search(r"^CMD (\[\"--.*?\])$", DOCKERFILE.replace("\\\n", ""), re.MULTILINE)[1])
+    found = [("Dockerfile", command)]
+    for name, one in [*documents(MANIFESTS), *documents(KSERVE)]:
+        spec = one.get("spec", {})
+        containers = spec.get("template", {}).get("spec", {}).get("containers", []) if one["kind"] == "Deployment" else spec.get("containers", [])
+        found += [(name, container["args"]) for container in containers]
+    return found
+
+
+def test_the_server_knows_every_argument(capsys):
+    assert [where for where, _ in server_arguments()] == ["Dockerfile", "4-serving.yaml", "serving-runtime.yaml"]
+    for where, arguments in server_arguments():
+        values = flags.parse(arguments)
+        assert capsys.readouterr().out == "", where
+        assert values.monitoring_config_file == "/etc/serving/monitoring.config" and values.rest_api_port, where
+
+
+# Configuration files
+
+
+def check_configuration(kind, text):
+    message = configuration_protos.parse(kind, text)
+    if kind == configuration_protos.BATCHING:
+        sizes = list(message.allowed_batch_sizes)
+        assert sizes == sorted(sizes) and sizes[-1] == message.max_batch_size.value
+    if kind == configuration_protos.MODELS:
+        assert [one.model_platform for one in message.model_config_list.config] == ["tensorflow"]
+    return message
+
+
+@pytest.mark.parametrize("kind", configuration_protos.FILE_NAMES)
+def test_the_configuration_files_are_what_the_server_reads(kind):
+    name = configuration_protos.FILE_NAMES[kind]
+    message = check_configuration(kind, (SERVING / "config" / name).read_text())
+    if kind == configuration_protos.MONITORING:
+        assert message.prometheus_config.path == metric_names.PATH
+        return
+    (config,) = kinds("ConfigMap")
+    check_configuration(kind, config["data"][name])
+
+
+# Docker Compose
+
+
+def compose():
+    return yaml.safe_load((SERVING / "compose.yaml").read_text())
+
+
+def test_compose_takes_the_file():
+    command = next((argv for argv in (["docker", "compose"], ["docker-compose"])
+                    if shutil.which(argv[0]) and not subprocess.run([*argv, "version"], capture_output=True, check=False).returncode), None)
+    if command is None:
+        pytest.skip("no docker compose here (Debian's package docker-compose has it)")
+    environment = {**os.environ, "MODELS": "/models", "GRAFANA_PASSWORD": "x"}
+    shown = yaml.safe_load(tool([*command, "--file", SERVING / "compose.yaml", "config"], env=environment))
+    assert set(shown["services"]) == {"server", "gpu-metrics", "prometheus", "grafana"}
+    for missing in ("MODELS", "GRAFANA_PASSWORD"):
+        with pytest.raises(AssertionError, match=missing):
+            tool([*command, "--file", SERVING / "compose.yaml", "config"], env={k: v for k, v in environment.items() if k != missing})
+
+
+def test_what_compose_mounts_is_there_and_nothing_is_open_to_the_network():
+    for name, service in compose()["services"].items():
+        for volume in service.get("volumes", []):
+            source, target = re.sub(r"\$\{[^}]*\}", "models", volume).split(":")[:2]
+            if source.startswith("./"):
+                assert (SERVING / source).exists(), f"{name}: {source} -> {target}"
+                assert volume.endswith(":ro")
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+# Prometheus and Grafana
+
+
+def alerts():
+    return [rule for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+
+
+def dashboard_queries():
+    """(panel's title, PromQL with Grafana's variables filled in)."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [(panel["title"], target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*"))
+            for panel in panels for target in panel.get("targets", [])]
+
+
+def metrics_of(query):
+    """Names in a PromQL expression that are metrics of the server or the GPU."""
+    query = re.sub(r'"(?:\\.|[^"\\])*"', '""', query)
+    return set(re.findall(r"(?<![\w:]):[a-z][\w:]*|\bDCGM_\w+", query))
+
+
+@needs_promtool
+def test_prometheus_takes_configuration_and_rules():
+    assert "prometheus.yaml is valid" in tool(["promtool", "check", "config", "prometheus.yaml"], cwd=MONITORING)
+    assert f"{len(alerts())} rules found" in tool(["promtool", "check", "rules", "alerts.yaml"], cwd=MONITORING)
+
+
+@needs_promtool
+def test_the_alerts_fire_when_they_should():
+    assert "SUCCESS" in tool(["promtool", "test", "rules", "alerts_test.yaml"], cwd=MONITORING)
+
+
+@needs_promtool
+def test_prometheus_takes_every_query_of_the_dashboard(tmp_path):
+    queries = dashboard_queries()
+    assert len(queries) >= 15
+    rules = [{"alert": title, "expr": query, "labels": {"number": str(number)}} for number, (title, query) in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(queries)} rules found" in tool(["promtool", "check", "rules", tmp_path / "rules.yaml"])
+
+
+def test_every_metric_that_is_asked_for_is_one_that_the_server_exports():
+    queries = [*dashboard_queries(), *((rule["alert"], rule["expr"]) for rule in alerts())]
+    asked = {name for _, query in queries for name in metrics_of(query)}
+    assert asked <= metric_names.SERIES | GPU_METRICS, asked - metric_names.SERIES - GPU_METRICS
+    # The reader of queries must see the names: a colon at the start, counters and parts of histograms.
+    assert {metric_names.REQUEST_COUNT.name, metric_names.REQUEST_LATENCY.name + "_bucket", "DCGM_FI_DEV_FB_USED"} <= asked
+    for _, query in queries:
+        for metric in metric_names.METRICS:
+            for labels in re.findall(re.escape(metric.name) + r"(?:_bucket|_sum|_count)?\{([^}]*)\}", query):
+                names = set(re.findall(r"(\w+)\s*[=!]~?", re.sub(r'"[^"]*"', '""', labels)))
+                assert names <= {*metric.labels, "instance"}, f"{query}: {metric.name} has no {names}"
+
+
+def test_histograms_have_the_servers_buckets():
+    bounds = metric_names.REQUEST_LATENCY.bounds()
+    assert len(bounds) == 33 and bounds[0] == 10 and bounds[1] == 18 and 19e8 > bounds[-1] > 14e8
+    assert metric_names.INPUT_BATCH_SIZE.bounds() == [2**power for power in range(14)]
+
+
+def test_the_alerts_that_are_tested_exist():
+    tested = {one["alertname"] for test in yaml.safe_load((MONITORING / "alerts_test.yaml").read_text())["tests"] for one in test["alert_rule_test"]}
+    assert tested <= {rule["alert"] for rule in alerts()} and len(tested) >= 5
+
+
+def test_grafana_finds_its_data_source_and_its_dashboard():
+    (source,) = yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"]
+    dashboard = json.loads(DASHBOARD.read_text())
+    used = {one["datasource"]["uid"] for panel in dashboard["panels"] for one in [*panel.get("targets", []), *([panel] if "datasource" in panel else [])]}
+    assert used == {source["uid"]}
+    services = compose()["services"]
+    assert source["url"] == "http://prometheus:9090" and "prometheus" in services
+    (provider,) = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/dashboards.yaml").read_text())["providers"]
+    assert f"./monitoring/grafana/dashboards:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
+    scraped = yaml.safe_load((MONITORING / "prometheus.yaml").read_text())["scrape_configs"]
+    hosts = {target.split(":")[0] for job in scraped for one in job["static_configs"] for target in one["targets"]}
+    assert hosts <= set(services)
+    (kept,) = scraped[0]["metric_relabel_configs"]
+    assert scraped[0]["metrics_path"] == metric_names.PATH
+    assert all(re.fullmatch(kept["regex"], name) for name in metric_names.SERIES)
+    numbers = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(numbers)) == len(numbers)
+
+
+# Kubernetes and KServe
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.37"])
+def test_kubernetes_takes_every_manifest(version):
+    found = documents(MANIFESTS)
+    assert {one["kind"] for _, one in found} == {"PersistentVolumeClaim", "ConfigMap", "Job", "Deployment", "Service", "PodDisruptionBudget",
+                                                 "HorizontalPodAutoscaler"}
+    for _name, one in found:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_a_manifest_with_a_mistyped_field_is_refused():
+    (deployment,) = kinds("Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["startupProb"] = container.pop("startupProbe")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployment, "1.37", strict=True)
+
+
+def pods():
+    """(name, pod's spec) of everything that runs."""
+    found = [(one["metadata"]["name"], one["spec"]["template"]["spec"]) for one in (*kinds("Deployment"), *kinds("Job"))]
+    found += [(one["metadata"]["name"], one["spec"]) for _, one in documents(KSERVE) if one["kind"] == "ServingRuntime"]
+    return found
+
+
+def test_every_container_has_limits_a_gpu_and_no_privileges():
+    for name, pod in pods():
+        for container in pod["containers"]:
+            assert container["resources"]["limits"]["nvidia.com/gpu"] == 1 and "memory" in container["resources"]["limits"], name
+            context = {**pod.get("securityContext", {}), **container["securityContext"]}
+            assert context["runAsNonRoot"] and context["runAsUser"] == 10001 and not context["allowPrivilegeEscalation"], name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+    assert f"--uid {context['runAsUser']} " in DOCKERFILE and f"USER {context['runAsUser']}:" in DOCKERFILE
+
+
+def test_what_the_manifests_refer_to_exists():
+    claims = {one["metadata"]["name"] for one in kinds("PersistentVolumeClaim")}
+    (config,), (deployment,), (service,) = kinds("ConfigMap"), kinds("Deployment"), kinds("Service")
+    for name, pod in pods()[:2]:
+        volumes = {one["name"]: one for one in pod["volumes"]}
+        assert {one["persistentVolumeClaim"]["claimName"] for one in volumes.values() if "persistentVolumeClaim" in one} <= claims, name
+        for container in pod["containers"]:
+            assert {one["name"] for one in container["volumeMounts"]} == set(volumes), name
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    values = flags.parse(container["args"])
+    for path in map(pathlib.PurePosixPath, (values.model_config_file, values.batching_parameters_file)):
+        assert str(path.parent) in mounted and path.name in config["data"]
+    models = configuration_protos.parse(configuration_protos.MODELS, config["data"]["models.config"]).model_config_list.config
+    assert all(model.base_path.startswith("/models/") for model in models)
+    assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert ports == {"grpc": values.port, "rest": values.rest_api_port}
+    assert {one["targetPort"] for one in service["spec"]["ports"]} == set(ports)
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    (budget,), (scaler,) = kinds("PodDisruptionBudget"), kinds("HorizontalPodAutoscaler")
+    assert service["spec"]["selector"] == labels == deployment["spec"]["selector"]["matchLabels"] == budget["spec"]["selector"]["matchLabels"]
+    assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert budget["spec"]["minAvailable"] < scaler["spec"]["minReplicas"] <= deployment["spec"]["replicas"]
+
+
+def test_a_long_warm_up_is_survived_and_a_stop_leaves_time():
+    (deployment,) = kinds("Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    seconds = container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"]
+    assert seconds >= 1800 and deployment["spec"]["progressDeadlineSeconds"] > seconds
+    assert pod["terminationGracePeriodSeconds"] > int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+
+
+def test_the_build_job_runs_commands_that_exist_on_the_pool_that_serves():
+    (job,), (deployment,) = kinds("Job"), kinds("Deployment")
+    pod = job["spec"]["template"]["spec"]
+    lines = [line for line in pod["containers"][0]["args"][0].splitlines() if line.startswith("tftrt ")]
+    assert [line.split()[1] for line in lines] == ["build", "verify", "publish"]
+    for line in lines:
+        check_flags(shlex.split(line))
+    serving = deployment["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == serving["nodeSelector"] and pod["tolerations"] == serving["tolerations"]
+    (service,) = (one for _, one in documents(KSERVE) if one["kind"] == "InferenceService")
+    assert service["spec"]["predictor"]["nodeSelector"] == pod["nodeSelector"]
+    assert service["spec"]["predictor"]["model"]["storageUri"] == "pvc://models/served/digits"
+
+
+def test_kserve_gets_a_runtime_and_a_service_that_fit_together():
+    """KServe's own schema is not here: its parts that are Kubernetes' are checked as such, the rest by name."""
+    (runtime,), (service,) = ([one for _, one in documents(KSERVE) if one["kind"] == kind] for kind in ("ServingRuntime", "InferenceService"))
+    assert (runtime["apiVersion"], service["apiVersion"]) == ("serving.kserve.io/v1alpha1", "serving.kserve.io/v1beta1")
+    assert set(runtime["spec"]) == {"annotations", "supportedModelFormats", "protocolVersions", "containers"}
+    predictor = service["spec"]["predictor"]
+    pod = {key: predictor[key] for key in ("nodeSelector", "tolerations")} | {"containers": runtime["spec"]["containers"]}
+    kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": pod}, "1.37", strict=True)
+    assert set(predictor) == {"minReplicas", "maxReplicas", "nodeSelector", "tolerations", "model"}
+    assert set(predictor["model"]) == {"runtime", "modelFormat", "storageUri", "resources"}
+    assert predictor["model"]["runtime"] == runtime["metadata"]["name"]
+    assert predictor["model"]["modelFormat"] in [{key: one[key] for key in ("name", "version")} for one in runtime["spec"]["supportedModelFormats"]]
+    (container,) = runtime["spec"]["containers"]
+    values = flags.parse(container["args"])
+    assert container["name"] == "kserve-container" and values.model_name == "{{.Name}}" and values.model_base_path == "/mnt/models"
+    assert values.rest_api_port == container["ports"][0]["containerPort"] == int(runtime["spec"]["annotations"]["prometheus.kserve.io/port"])
+
+
+# The guide
+
+
+def test_the_guide_names_files_and_flags_that_exist():
+    text = (SERVING / "README.md").read_text()
+    for block in re.findall(r"^```shell\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("tftrt "):
+                check_flags(shlex.split(line, comments=True))
+    named = set(re.findall(r"`((?:image|config|monitoring|kubernetes|kserve)/[\w./-]*|compose\.yaml|Dockerfile)`", text))
+    assert named and all((SERVING / name).exists() for name in named), named
+    folders = {path.relative_to(SERVING).parts[0] for path in SERVING.rglob("*") if path.is_file()} - {"README.md", "Dockerfile.dockerignore"}
+    assert all(f"`{name}" in text for name in folders), folders

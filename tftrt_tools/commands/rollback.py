@@ -1,0 +1,32 @@
+"""usage: tftrt rollback ADDRESS --model_name=NAME --model_config_file=FILE [--flags]
+
+Undoes the last `tftrt promote` of a model: it gets the versions and labels that FILE.previous has for it. What is not loaded any more
+is loaded first and waited for; then the labels move. Other models stay as they are. A second rollback undoes the first.
+
+Where a version does not load, or not within --wait_seconds, file and server stay as they are, and the exit code is 1.
+
+example:
+  tftrt rollback localhost:8500 --model_name=digits --model_config_file=config/models.config
+"""
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _flags, _output, promote
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    promote.define_common(values)
+
+
+def run(values, positional):
+    """Roll back. Returns: the exit code."""
+    address = _flags.one_argument("rollback", positional, "ADDRESS")
+    promote.require(values, "model_name", "model_config_file")
+    from tftrt_tools.serving import management
+
+    options = management.Options(values.wait_seconds, values.deadline_seconds)
+    with progress.on_terminal():
+        done = management.rollback(address, values.model_config_file, values.model_name, options)
+    promote.print_change(done, values.json)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE

@@ -1,0 +1,145 @@
+"""usage: tftrt smoke ADDRESS --model_name=NAME [--flags]
+
+Sends requests to a running TensorFlow Serving (the binary, the image or the development server), checks the answers, and says whether
+the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRESS is HOST:PORT of the gRPC port.
+
+With --original the answers are compared with the original model's, by the metrics and bounds of `tftrt verify`; without it only their
+form is checked. Shapes come from --shapes, else from the passport of the served version, else from the signature, with batch 1. On the
+server's own machine the version's files, its environment and its GPU memory are found through its process; elsewhere --model_dir names
+the files.
+
+Exit code 3: an answer is wrong or was refused; with --require_engines also where the engines did not run in every call, certainly or
+likely.
+
+examples:
+  tftrt smoke localhost:8500 --model_name=resnet --original=resnet
+  tftrt smoke gpu7:8500 --model_name=resnet --model_dir=/models/resnet --shapes='image:1x224x224x3,8x224x224x3' --require_engines
+  tftrt smoke localhost:8500 --model_name=resnet --native_model_name=resnet_native --log_file=server.log
+"""
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _flags, _output
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
+    flags.DEFINE_integer("model_version", None, "version to ask for; by default the one that the server answers with", **text)
+    flags.DEFINE_string("version_label", "", "label to ask for, instead of a version", **text)
+    flags.DEFINE_string("original", "", "SavedModel that was converted: the answers are compared with its own", **text)
+    flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
+                        "without", **text)
+    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)
+    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
+                        **text)
+    flags.DEFINE_integer("batch_size", 0, "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
+                         lower_bound=0, **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to ask, by default all", **text)
+    flags.DEFINE_string("thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text)
+    flags.DEFINE_string("native_model_name", "", "name under which the same server has the original: both are timed in turn", **text)
+    flags.DEFINE_string("log_file", "", "the server's log: what TF-TRT writes to it meanwhile is read", **text)
+    flags.DEFINE_integer("server_pid", 0, "id of the server's process, where its port does not lead to it (a published container port)",
+                         lower_bound=0, **text)
+    flags.DEFINE_integer("repeats", 20, "requests of each shape after the first; as many rounds of four against --native_model_name",
+                         lower_bound=2, **text)
+    flags.DEFINE_float("timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text)
+    flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
+
+
+def run(values, positional):
+    """Ask. Returns: the exit code."""
+    address = _flags.one_argument("smoke", positional, "ADDRESS")
+    if not values.model_name:
+        raise errors.UsageError("--model_name is missing", "give the name that the server knows the model by")
+    if values.model_version is not None and values.version_label:
+        raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
+    from tftrt_tools.serving.smoke import smoke
+
+    options = smoke.Options(
+        values.model_version, values.version_label, values.model_dir, values.original, values.data, values.shapes, values.ranges,
+        values.thresholds, values.batch_size, values.seed, tuple(filter(None, values.signature_keys)), values.repeats,
+        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines)
+    with progress.on_terminal():
+        done = smoke.smoke(address, values.model_name, options)
+    _print(done, values.json)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _print(done, json_path):
+    from tftrt_tools.savedmodel import shapes
+    from tftrt_tools.serving.smoke import answers
+
+    console = _output.console(json_path)
+
+    def say(label, text):
+        console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
+
+    say("server", f"{done.address}, {done.server_version or 'version not known'}"
+        + (f" (pid {done.server.pid})" if done.server else f"; its process is not seen: {done.unseen}"))
+    say("model", f"{done.model_name}, version {done.model_version}" + (_files(done.model) if done.model else "; its files are not seen"))
+    for source in dict.fromkeys(done.shapes_from.values()):
+        say("shapes", f"{', '.join(name for name, one in done.shapes_from.items() if one == source)}: {source}")
+    rows = [(one.signature, shapes.call_text(one.shapes), one.requests, _ms(one.first_seconds), _ms(one.p50_seconds),
+             "refused" if one.refused else "yes", one.engines.text(), f"{one.native.value:.2f}" if one.native else "")
+            for one in done.calls]
+    columns = ["signature", "shapes", ">requests", ">first ms", ">p50 ms", "answered", "engines ran"]
+    with_native = any(one.native for one in done.calls)
+    console.print(_output.table("Requests", columns + ([">times native"] if with_native else []),
+                                rows if with_native else [row[:-1] for row in rows]))
+    if done.judged:
+        _print_comparisons(console, done)
+    else:
+        say("answers", answers.FORM_ONLY if not done.original else "none to compare")
+    _print_engines(say, done.engines)
+    if done.dropped:
+        say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
+    for problem in done.problems:
+        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+
+
+def _files(model):
+    plain = model.to_dict()
+    engines = _output.counted(plain["engine_ops"], "engine op") + (f" ({', '.join(plain['precisions'])})" if plain["precisions"] else "")
+    return f": {model.path}, {engines}, {_output.counted(model.warmup_records, 'warm-up record')}"
+
+
+def _print_comparisons(console, done):
+    missed = {miss.output for miss in done.judged.misses}
+    rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.cosine, 6), _number(one.snr_db, 1),
+             "" if one.mismatches is None else f"{1 - one.mismatches:.2%}", "NO" if one.name in missed else "yes")
+            for one in done.judged.comparisons]
+    columns = ["output", "type", ">max abs", ">cosine", ">SNR dB", ">equal", "within bounds"]
+    console.print(_output.table("Answers against the original's", columns, rows))
+    console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", markup=False, soft_wrap=True)
+
+
+def _print_engines(say, verdict):
+    sure = f" ({verdict.certainty})" if verdict.certainty else ""
+    say("engines", f"did they run? {verdict.answer}{sure}: {verdict.reason}")
+    shown = {}
+    for one in verdict.evidence:
+        shown.setdefault((one.source, one.seen, one.speaks, one.weight), []).append(one.call)
+    for (source, seen, speaks, weight), calls in shown.items():
+        if seen == verdict.reason:
+            continue
+        where = f" [{', '.join(calls)}]" if all(calls) and len(verdict.calls) > len(calls) else ""
+        say("", f"{source}: {seen}{where} -> " + ("says nothing" if speaks == "nothing" else f"{speaks}, {weight}"))
+    for line in verdict.settle:
+        say("to settle", line)
+
+
+def _ms(seconds):
+    return "" if seconds is None else f"{1e3 * seconds:.2f}"
+
+
+def _number(value, digits=None):
+    if value is None:
+        return ""
+    return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"

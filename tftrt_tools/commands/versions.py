@@ -1,0 +1,54 @@
+"""usage: tftrt versions ADDRESS [--model_name=NAME,…] [--model_config_file=FILE] [--flags]
+
+Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
+is left out). A server lists neither its models nor its labels: models are those of --model_name or of FILE, and the labels asked for
+are FILE's, --labels, "stable" and "canary". Where FILE and the server differ, that is said.
+
+A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
+
+examples:
+  tftrt versions localhost:8500 --model_name=digits
+  tftrt versions localhost:8500 --model_config_file=config/models.config
+"""
+
+from absl import flags
+
+from tftrt_tools import errors
+from tftrt_tools.commands import _flags, _output
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_list("model_name", [], "models to ask for; by default those of --model_config_file", **text)
+    flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
+    flags.DEFINE_list("labels", [], "more labels to ask for", **text)
+    flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+
+
+def run(values, positional):
+    """Ask and print. Returns: the exit code."""
+    address = _flags.one_argument("versions", positional, "ADDRESS")
+    from tftrt_tools.serving import management_versions
+
+    found = management_versions.versions(address, tuple(filter(None, values.model_name)), values.model_config_file,
+                                         tuple(filter(None, values.labels)), values.deadline_seconds)
+    _print(found, values.json)
+    _output.write_json(found, values.json)
+    return errors.EXIT_DONE
+
+
+def _print(found, json_path):
+    from rich.markup import escape
+
+    console = _output.console(json_path)
+    rows = []
+    for model in found.models:
+        for one in model.versions:
+            labels = [*model.labels_of(one.version), *(["(no version named)"] if one.version == model.default else [])]
+            rows.append((escape(model.name), one.version, one.state, escape(", ".join(labels)), escape(one.error_text())))
+        if model.error:
+            rows.append((escape(model.name), "", "", "", escape(model.error)))
+    console.print(_output.table(found.address, ["model", ">version", "state", "answers for", "error"], rows))
+    for note in found.notes:
+        console.print(f"  {note}", markup=False, soft_wrap=True)

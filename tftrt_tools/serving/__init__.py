@@ -1,0 +1,1 @@
+"""Publishing for TensorFlow Serving, running it, and asking it what it runs."""

@@ -1,0 +1,35 @@
+"""The backend that runs a tensorflow_model_server of this machine."""
+
+import shutil
+
+from tftrt_tools import errors
+from tftrt_tools.serving import flags
+from tftrt_tools.serving.launch import backend
+
+PROGRAM = "tensorflow_model_server"
+
+
+class Binary(backend.Backend):
+    """tensorflow_model_server on PATH. It listens on all addresses and has no flag to change that."""
+
+    name = "binary"
+
+    def available(self):
+        path = shutil.which(PROGRAM)
+        return (True, path) if path else (False, f"no {PROGRAM} on PATH")
+
+    def check(self, plan):
+        refuse_port_zero(plan)
+        if plan.host not in ("", "0.0.0.0"):
+            raise errors.UsageError(f"--host={plan.host}: {PROGRAM} listens on all addresses and cannot be told otherwise",
+                                    "leave --host out, or use --backend=docker or --backend=local")
+
+    def command(self, plan):
+        return backend.Command((shutil.which(PROGRAM) or PROGRAM, *flags.to_arguments(plan.values)), {}, plan.probe("0.0.0.0"))
+
+
+def refuse_port_zero(plan):
+    """Raise UsageError where `plan` leaves the choice of the gRPC port to the server: only the development server takes it so."""
+    if plan.port == 0:
+        raise errors.UsageError(f"--port=0: to {PROGRAM} that is no gRPC port at all",
+                                "name a port; --backend=local finds a free one for 0")

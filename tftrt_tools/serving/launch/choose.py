@@ -1,0 +1,28 @@
+"""Which backend serves: the one that was named, or the first that is there."""
+
+from tftrt_tools import errors
+from tftrt_tools.serving.launch.binary import Binary
+from tftrt_tools.serving.launch.docker import Docker
+from tftrt_tools.serving.launch.local import Local
+
+NAMES = ("auto", "binary", "docker", "local")
+
+
+def choose(name, image=""):
+    """A Backend and why. Args: name: one of NAMES; image: of Docker, "" for the usual ones.
+
+    Returns: (Backend, reason in one line).
+
+    Raises: TftrtError where the one that was named is not there.
+    """
+    passed = []
+    for one in (Binary(), Docker(image), Local()):
+        if name not in ("auto", one.name):
+            continue
+        usable, reason = one.available()
+        if usable:
+            return one, "; ".join([reason, *passed])
+        passed.append(reason)
+    mends = {"binary": "install it, or use --backend=docker or --backend=local",
+             "docker": "mend that, or use --backend=local for the development server"}
+    raise errors.TftrtError(f"--backend={name}: {passed[0]}", mends[name])

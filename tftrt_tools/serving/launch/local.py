@@ -1,0 +1,32 @@
+"""The backend that runs this project's development server."""
+
+import os
+import pathlib
+import sys
+
+import tftrt_tools
+from tftrt_tools.serving import flags
+from tftrt_tools.serving.launch import backend
+
+_HOST = "127.0.0.1"
+_ROOT = str(pathlib.Path(tftrt_tools.__file__).resolve().parents[1])
+
+
+class Local(backend.Backend):
+    """`python -m tftrt_tools.serving.local`: TensorFlow Serving's answers from this Python's TensorFlow."""
+
+    name = "local"
+
+    def available(self):
+        return True, "the development server of this package: right answers, not the speed of the real one"
+
+    def command(self, plan):
+        host = plan.host or _HOST
+        argv = (sys.executable, "-m", "tftrt_tools.serving.local", f"--host={host}", *flags.to_arguments(plan.values))
+        return backend.Command(argv, environment(), plan.probe(host))
+
+
+def environment():
+    """Variables for a child Python that runs this package, wherever it lies."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), _ROOT]))
+    return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}

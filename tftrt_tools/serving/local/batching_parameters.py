@@ -1,0 +1,117 @@
+"""TensorFlow Serving's BatchingParameters: read from its text format, defaults filled in, checked."""
+
+import dataclasses
+import os
+import pathlib
+
+from google.protobuf import text_format
+
+from tftrt_tools.serving import configuration_protos
+from tftrt_tools.serving.local import failure
+
+PER_MODEL_FILE = "batching_params.pbtxt"
+_FIELDS = {"max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value", "max_enqueued_batches": "Int64Value",
+           "num_batch_threads": "Int64Value", "thread_pool_name": "StringValue", "allowed_batch_sizes": "repeated int64",
+           "pad_variable_length_inputs": "bool", "enable_large_batch_splitting": "BoolValue", "max_execution_batch_size": "Int64Value"}
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchingParameters:
+    """Names and defaults of the real message; each unset field has its default here.
+
+    Attributes:
+      max_batch_size: rows of the largest request and, unless requests are split, of the largest batch.
+      batch_timeout_micros: microseconds that a batch may wait for more requests while a thread is free.
+      max_enqueued_batches: batches that one queue holds.
+      num_batch_threads: threads that run batches, of all models together; by default the CPUs of this process.
+      thread_pool_name: label of the queuing latency metric.
+      allowed_batch_sizes: ascending; a batch is padded to the next of them. () pads nothing.
+      pad_variable_length_inputs: pad the other dimensions of the requests of a batch to the largest among them.
+      enable_large_batch_splitting: split requests over batches of at most max_execution_batch_size rows.
+      max_execution_batch_size: None: max_batch_size.
+    """
+
+    max_batch_size: int = 1000
+    batch_timeout_micros: int = 0
+    max_enqueued_batches: int = 10
+    num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    thread_pool_name: str = "batch_threads"
+    allowed_batch_sizes: tuple = ()
+    pad_variable_length_inputs: bool = False
+    enable_large_batch_splitting: bool = False
+    max_execution_batch_size: int = None
+
+    @property
+    def execution_rows(self):
+        """Rows of the largest batch before padding."""
+        if self.enable_large_batch_splitting and self.max_execution_batch_size is not None:
+            return self.max_execution_batch_size
+        return self.max_batch_size
+
+    def padded(self, rows):
+        """Rows that a batch of `rows` rows is run with: the smallest allowed size that holds them."""
+        return next((size for size in self.allowed_batch_sizes if size >= rows), rows)
+
+    def check(self):
+        """Refuse parameters that no batch can be made with. The ascending order, which the real server trusts, is checked too.
+
+        Raises: Failure INVALID_ARGUMENT; it makes the load of a model fail.
+        """
+        sizes = self.allowed_batch_sizes
+        if sizes and sizes[-1] != self.max_batch_size:
+            raise failure.invalid("Last entry in allowed_batch_sizes must match max_batch_size; last entry was "
+                                  f"{sizes[-1]}, expected {self.max_batch_size}")
+        if any(after <= before for before, after in zip((0, *sizes), sizes, strict=False)):
+            raise failure.invalid("allowed_batch_sizes entries must be monotonically increasing")
+        if self.num_batch_threads < 1:
+            raise failure.invalid(f"num_batch_threads must be positive; was {self.num_batch_threads}")
+        if self.max_batch_size < 1:
+            raise failure.invalid(f"input_batch_size_limit must be positive; was {self.max_batch_size}")
+        if self.batch_timeout_micros < 0:
+            raise failure.invalid(f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}")
+        # Zero is read as one where nothing is split: the real scheduler keeps old configurations alive so.
+        if self.max_enqueued_batches < (1 if self.enable_large_batch_splitting else 0):
+            raise failure.invalid(f"max_enqueued_batches must be positive; was {self.max_enqueued_batches}")
+        if not 1 <= self.execution_rows <= self.max_batch_size:
+            raise failure.invalid("When enable_large_batch_splitting is true, input_batch_size_limit must be greater than or equal to "
+                                  f"max_execution_batch_size, and that positive; they are {self.max_batch_size} and {self.execution_rows}")
+
+
+def parse(text, source="batching parameters"):
+    """BatchingParameters of protobuf text, such as "max_batch_size { value: 8 }". Raises: Failure INVALID_ARGUMENT, naming `source`."""
+    try:
+        message = text_format.Parse(text, configuration_protos.new(configuration_protos.BATCHING))
+    except text_format.ParseError as error:
+        raise failure.invalid(f"Invalid protobuf file: '{source}' ({error})") from None
+    given = {}
+    for name, kind in _FIELDS.items():
+        if kind.endswith("Value"):
+            if message.HasField(name):
+                given[name] = getattr(message, name).value
+        else:
+            given[name] = tuple(getattr(message, name)) if kind.startswith("repeated") else getattr(message, name)
+    return BatchingParameters(**given)
+
+
+def read(path):
+    """BatchingParameters of a file. Raises: Failure NOT_FOUND without the file, INVALID_ARGUMENT."""
+    try:
+        text = pathlib.Path(path).read_text()
+    except FileNotFoundError:
+        raise failure.not_found(f"{path}; No such file or directory") from None
+    except (OSError, ValueError) as error:
+        raise failure.invalid(f"Invalid protobuf file: '{path}' ({error})") from None
+    return parse(text, path)
+
+
+def of_version(path, common, per_model):
+    """The parameters that version directory `path` is batched with.
+
+    Args: common: BatchingParameters of the server. per_model: bool, `--enable_per_model_batching_parameters`: the version's own file
+      batching_params.pbtxt counts, and only that.
+    Returns: BatchingParameters, or None: not batched. Raises: Failure, as `read`.
+    """
+    if not per_model:
+        return common
+    own = pathlib.Path(path) / PER_MODEL_FILE
+    return read(own) if own.exists() else None

@@ -1,0 +1,64 @@
+"""A request that failed, as TensorFlow Serving says it: a status code and a message."""
+
+import grpc
+
+INTERNAL = grpc.StatusCode.INTERNAL
+_GRPC_LIMIT = 1024  # characters of an error text over gRPC; REST texts are whole
+_CODE = grpc.StatusCode
+_HTTP = {_CODE.OK: 200, _CODE.INVALID_ARGUMENT: 400, _CODE.FAILED_PRECONDITION: 400, _CODE.OUT_OF_RANGE: 400, _CODE.UNAUTHENTICATED: 401,
+         _CODE.PERMISSION_DENIED: 403, _CODE.NOT_FOUND: 404, _CODE.ALREADY_EXISTS: 409, _CODE.ABORTED: 409, _CODE.RESOURCE_EXHAUSTED: 429,
+         _CODE.CANCELLED: 499, _CODE.UNIMPLEMENTED: 501, _CODE.UNAVAILABLE: 503, _CODE.DEADLINE_EXCEEDED: 504}
+_BY_NUMBER = {code.value[0]: code for code in _CODE}
+
+
+class Failure(Exception):
+    """Args: code: grpc.StatusCode. message: text."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @property
+    def number(self):
+        """The code as protobufs carry it, 3 for INVALID_ARGUMENT."""
+        return self.code.value[0]
+
+    @property
+    def grpc_message(self):
+        """The message, cut as the server cuts it for gRPC."""
+        return self.message if len(self.message) <= _GRPC_LIMIT else self.message[:_GRPC_LIMIT] + "...TRUNCATED"
+
+    @property
+    def http(self):
+        """Status of the REST answer."""
+        return _HTTP.get(self.code, 500)
+
+    def to_text(self):
+        """As TensorFlow prints a status: "INVALID_ARGUMENT: message"."""
+        return f"{self.code.name}: {self.message}"
+
+
+def from_number(number, message):
+    """A Failure of TensorFlow's error code, an int; TensorFlow's codes and gRPC's are the same."""
+    return Failure(_BY_NUMBER.get(number, _CODE.UNKNOWN), message)
+
+
+def invalid(message):
+    """Failure INVALID_ARGUMENT."""
+    return Failure(_CODE.INVALID_ARGUMENT, message)
+
+
+def not_found(message):
+    """Failure NOT_FOUND."""
+    return Failure(_CODE.NOT_FOUND, message)
+
+
+def precondition(message):
+    """Failure FAILED_PRECONDITION."""
+    return Failure(_CODE.FAILED_PRECONDITION, message)
+
+
+def unimplemented(message):
+    """Failure UNIMPLEMENTED."""
+    return Failure(_CODE.UNIMPLEMENTED, message)

@@ -1,0 +1,303 @@
+"""Predict requests in JSON to arrays, with the checks and messages of util/json_tensor.cc.
+
+Whole lists are checked and converted by functions that run in C; the walk over single values, which names the fault, runs
+only where that refuses.
+"""
+
+import base64
+import itertools
+import re
+
+import numpy as np
+
+from tftrt_tools.serving.local import failure
+from tftrt_tools.serving.local.rest import value_text
+
+DEFAULT_SIGNATURE = "serving_default"
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+_INT64_MIN = -2**63
+_FLOATS = {"float": np.float32, "double": np.float64}
+_WHOLE = {"float": 2**24 - 1, "double": 2**53 - 1}  # largest whole number that the server takes for the type
+_INT32 = (-2**31, 2**31 - 1)
+# dtype: (NumPy's, lowest, highest value that JSON may hold). The small types take any int32 and keep its low bits.
+_INTS = {"int32": (np.int32, *_INT32), "int16": (np.int16, *_INT32), "int8": (np.int8, *_INT32), "uint8": (np.uint8, *_INT32),
+         "int64": (np.int64, _INT64_MIN, 2**63 - 1), "uint32": (np.uint32, 0, 2**32 - 1), "uint64": (np.uint64, 0, 2**64 - 1)}
+_OTHERS = {"half": np.float16, "uint16": np.uint16, "complex64": np.complex64, "complex128": np.complex128}  # empty lists only
+_MAX_RANK = 32  # NumPy's
+_BASE64 = re.compile(r"([A-Za-z0-9+/]*)([=.]{0,2})")
+_SPACE = re.compile(r"[ \t\n\v\f\r]+")
+
+
+def signature_name(document):
+    """The request's "signature_name", "" where there is none. Raises: Failure INVALID_ARGUMENT."""
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise failure.invalid(f"JSON Value: {value_text.text(document)} not formatted correctly."
+                              " 'signature_name' key must be a string value.")
+    return name
+
+
+def tensors(document, inputs):
+    """The arrays of a Predict request.
+
+    Args:
+      document: what parse.parse returned.
+      inputs: dict of alias to TensorInfo, the inputs of the signature.
+    Returns: (whether the request is in row form, dict of alias to array). Strings are object arrays of bytes.
+    Raises: Failure INVALID_ARGUMENT, or UNIMPLEMENTED for a dtype that JSON cannot carry.
+    """
+    if not inputs:
+        name = signature_name(document)
+        raise failure.invalid(f"Failed to get input map for signature: {name or 'DEFAULT'}")
+    dtypes = {alias: dtype_name(inputs[alias]) for alias in sorted(inputs)}
+    if "instances" in document:
+        return True, _rows(_instances(document), dtypes)
+    if "inputs" in document:
+        return False, _columns(document["inputs"], dtypes)
+    raise failure.invalid("Missing 'inputs' or 'instances' key")
+
+
+def dtype_name(info):
+    """TensorFlow's name of a TensorInfo's dtype, "float" or "half"."""
+    values = info.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
+    return values[info.dtype].name.removeprefix("DT_").lower() if info.dtype in values else "unknown dtype enum"
+
+
+def as_bytes(text):
+    """The bytes of a string value, those that were no UTF-8 included."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def is_base64(value):
+    """Whether a value is {"b64": "…"}."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def decode_base64(value):
+    """The bytes of {"b64": "…"}: padding may be missing, white space is skipped. Raises: Failure INVALID_ARGUMENT."""
+    if not is_base64(value):
+        raise failure.invalid(f"JSON Value: {value_text.text(value)} not formatted correctly for base64 data")
+    match = _BASE64.fullmatch(_SPACE.sub("", value["b64"]))
+    missing = -len(match[1]) % 4 if match else 3
+    if missing == 3 or len(match[2]) not in (0, missing):
+        raise failure.invalid("Unable to base64 decode")
+    return base64.b64decode(match[1] + "=" * missing)
+
+
+def _instances(document):
+    value = document["instances"]
+    problem = None
+    if "inputs" in document:
+        problem = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
+    elif not isinstance(value, list):
+        problem = "Excepting 'instances' to be an list/array"
+    elif not value:
+        problem = "No values in 'instances' array"
+    if problem:
+        raise failure.invalid(f"JSON Value: {value_text.text(document)} {problem}")
+    return value
+
+
+def _columns(value, dtypes):
+    if not isinstance(value, dict) or is_base64(value):
+        if len(dtypes) > 1:
+            raise failure.invalid("inputs is a plain value/list, but expecting an object as multiple input tensors required as per"
+                                  " tensorinfo_map")
+        value = {next(iter(dtypes)): value}
+    arrays = {}
+    for alias, dtype in dtypes.items():
+        if alias not in value:
+            raise failure.invalid(f"Missing named input: {alias} in 'inputs' object.")
+        arrays[alias] = dense(value[alias], dtype)
+        if arrays[alias] is None:
+            arrays[alias] = walk(value[alias], dtype)
+    return arrays
+
+
+def _rows(instances, dtypes):
+    if not isinstance(instances[0], dict) and len(dtypes) > 1:
+        raise failure.invalid("instances is a plain list, but expecting list of objects as multiple input tensors required as per"
+                              " tensorinfo_map")
+    named = _is_object(instances[0])
+    return (_named_rows if named else _plain_rows)(instances, dtypes) or _walk_rows(instances, dtypes, named)
+
+
+def _plain_rows(instances, dtypes):
+    """Rows that are values or lists, as one array. Returns: None where one of them needs a closer look."""
+    alias, dtype = next(iter(dtypes.items()))
+    array = dense(instances, dtype)
+    return None if array is None else {alias: array}
+
+
+def _named_rows(instances, dtypes):
+    """Rows that are objects with one member for each input. Returns: None where one of them needs a closer look."""
+    if set(map(type, instances)) != {type(instances[0])} or not all(row.keys() == dtypes.keys() for row in instances):
+        return None
+    if any(map(is_base64, instances)):
+        return None
+    arrays = {alias: dense([row[alias] for row in instances], dtype) for alias, dtype in dtypes.items()}
+    return None if any(array is None for array in arrays.values()) else arrays
+
+
+def _walk_rows(instances, dtypes, named):
+    """Rows one by one, as the server reads them; the first fault is raised."""
+    columns = {}
+    for i, row in enumerate(instances):
+        if _is_object(row) != named:
+            what = "Expecting object but got list" if named else "Expecting value/list but got object"
+            raise failure.invalid(f"{what} at item {i} of input list")
+        if not named:
+            _add_row(columns, next(iter(dtypes)), row, dtypes, f"element: {i}")
+            continue
+        for alias, item in row.items():
+            _add_row(columns, alias, item, dtypes, f"element: {i} key: {alias}")
+        if row.keys() != dtypes.keys():
+            raise failure.invalid(f"Failed to process element: {i} of 'instances' list. JSON object: {value_text.text(row)} keys must be"
+                                  f" equal to: {','.join(dtypes)}")
+    return {alias: _array(list(itertools.chain.from_iterable(flat for flat, _ in rows)), [len(rows), *rows[0][1]], dtypes[alias])
+            for alias, rows in columns.items()}
+
+
+def _add_row(columns, alias, item, dtypes, where):
+    try:
+        if alias not in dtypes:
+            raise failure.invalid(f"JSON object: does not have named input: {alias}")
+        row = _walked(item, dtypes[alias])
+        rows = columns.setdefault(alias, [])
+        if rows and len(rows[0][0]) != len(row[0]):
+            raise failure.invalid(f"Expecting tensor size: {len(rows[0][0])} but got: {len(row[0])}")
+        if rows and rows[0][1] != row[1]:
+            raise failure.invalid(f"Expecting shape {_shape_text(rows[0][1])} but got: {_shape_text(row[1])}")
+        rows.append(row)
+    except failure.Failure as error:
+        raise failure.invalid(f"Failed to process {where} of 'instances' list. Error: {error.to_text()}") from None
+
+
+def _shape_text(shape):
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _is_object(value):
+    return isinstance(value, dict) and not is_base64(value)
+
+
+def dense(value, dtype):
+    """An array of a value or of regular nested lists, checked and converted without a loop over the values.
+
+    Returns: array, equal to what `walk` returns; None where a value or a length is not as it should be.
+    """
+    shape = _shape(value)
+    level = [value]
+    for size in shape:
+        if set(map(type, level)) != {list} or set(map(len, level)) != {size}:
+            return None
+        level = list(itertools.chain.from_iterable(level))
+    kinds = set(map(type, level))
+    if dtype in _FLOATS:
+        fits = kinds <= {float, int} and _float_fits(level, kinds, dtype)
+    elif dtype in _INTS:
+        fits = kinds <= {int} and (not level or _INTS[dtype][1] <= min(level) and max(level) <= _INTS[dtype][2])
+    else:
+        fits = kinds <= {"bool": {bool}, "string": {str}}.get(dtype, set())
+    if not fits:
+        return None
+    return _array(list(map(as_bytes, level)) if dtype == "string" else level, shape, dtype)
+
+
+def _float_fits(values, kinds, dtype):
+    whole = [value for value in values if type(value) is int] if int in kinds else ()
+    if whole and not -_WHOLE[dtype] <= min(whole) <= max(whole) <= _WHOLE[dtype]:
+        return False
+    if dtype == "double" or float not in kinds:
+        return True
+    size = np.abs(np.array(values, np.float64))
+    return not ((size > _FLOAT_MAX) & (size != np.inf)).any()
+
+
+def walk(value, dtype):
+    """The same array value by value. Raises: Failure, of the first fault in the server's order."""
+    flat, shape = _walked(value, dtype)
+    return _array(flat, shape, dtype)
+
+
+def _walked(value, dtype):
+    flat, shape = [], _shape(value)
+    _fill(value, 0, shape, dtype, flat)
+    return flat, shape
+
+
+def _shape(value):
+    """Lengths of the lists on the way to the first value."""
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        value = value[0] if value else None
+    return shape
+
+
+def _array(flat, shape, dtype):
+    if len(shape) > _MAX_RANK:
+        raise failure.invalid(f"JSON value of {len(shape)} dimensions, and the local server takes at most {_MAX_RANK}")
+    if dtype in _FLOATS:
+        array = np.array(flat, np.float64).astype(_FLOATS[dtype])
+    elif dtype in _INTS:
+        array = np.array(flat, np.uint64 if dtype == "uint64" else np.int64).astype(_INTS[dtype][0])
+    elif dtype == "string":
+        array = np.empty(len(flat), object)
+        array[:] = flat
+    else:
+        array = np.array(flat, bool if dtype == "bool" else _OTHERS.get(dtype, np.float32))
+    return array.reshape(shape)
+
+
+def _fill(value, level, shape, dtype, flat):
+    rank = len(shape)
+    if not isinstance(value, list):
+        if level != rank:
+            raise failure.invalid(f"JSON Value: {value_text.text(value)} found at incorrect level: {level + 1} in the JSON DOM."
+                                  f" Expected at level: {rank}")
+        flat.append(_leaf(value, dtype))
+        return
+    if level >= rank:
+        raise failure.invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
+    if len(value) != shape[level]:
+        raise failure.invalid(f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {shape[level]}")
+    for item in value:
+        _fill(item, level + 1, shape, dtype, flat)
+
+
+def _leaf(value, dtype):
+    """One value, checked. Returns: what `_array` takes."""
+    if isinstance(value, dict):
+        if dtype == "string":
+            return decode_base64(value)
+        raise _wrong_type(value, dtype)
+    if dtype in _FLOATS:
+        fits = type(value) in (int, float)
+        if fits and not lossless(value, dtype):
+            raise lossy(value, dtype)
+    elif dtype in _INTS:
+        fits = type(value) is int and _INTS[dtype][1] <= value <= _INTS[dtype][2]
+    elif dtype in ("bool", "string"):
+        fits = type(value) is (bool if dtype == "bool" else str)
+    else:
+        raise failure.unimplemented(f"Conversion of JSON Value: {value_text.text(value)} to type: {dtype}")
+    if not fits:
+        raise _wrong_type(value, dtype)
+    return as_bytes(value) if dtype == "string" else value
+
+
+def lossless(value, dtype):
+    """Whether the server takes a number for "float" or "double": whole ones up to 2**24 - 1 or 2**53 - 1, others within its range."""
+    if type(value) is int:
+        return abs(value) <= _WHOLE[dtype] or value == _INT64_MIN  # C's abs() of it is negative
+    return dtype == "double" or abs(value) <= _FLOAT_MAX or value != value or abs(value) == float("inf")
+
+
+def lossy(value, dtype):
+    """The Failure of a number that is not `lossless`."""
+    return failure.invalid(f"Cannot convert JSON value: {value_text.text(value)} to {dtype} without loss of precision.")
+
+
+def _wrong_type(value, dtype):
+    return failure.invalid(f"JSON Value: {value_text.text(value)} Type: {value_text.type_name(value)} is not of expected type: {dtype}")

@@ -1,0 +1,100 @@
+"""JSON values as the server's error messages print them: RapidJSON's PrettyWriter, four spaces a level."""
+
+import decimal
+import math
+import re
+
+from tftrt_tools.serving.local.rest import decimals
+
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_FLOAT_LIMIT = 3.4028234e38  # RapidJSON 1.1.0, Value::IsFloat
+_NAMES = {type(None): "Null", list: "Array", str: "String", int: "Number", float: "Number"}
+
+
+def type_name(value):
+    """RapidJSON's name of a value's type: Null, False, True, Object, Array, String or Number."""
+    if isinstance(value, bool):
+        return "True" if value else "False"
+    return _NAMES.get(type(value), "Object")
+
+
+def quoted(text):
+    """A str as a JSON string, with quotes; everything but quotes, backslashes and control characters stays as it is."""
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
+
+
+def text(value):
+    """One JSON value (see parse.parse) as text.
+
+    A number by itself is printed as results are (decimals); within a list or an object as RapidJSON prints doubles. RapidJSON
+    stops at a NaN or an infinity inside a list or an object, and so does this.
+    """
+    if type(value) is float:
+        return decimals.text(value, single=-_FLOAT_LIMIT <= value <= _FLOAT_LIMIT)
+    parts = []
+    try:
+        _write(value, "\n", parts.append)
+    except _Unprintable:
+        pass
+    return "".join(parts)
+
+
+class _Unprintable(Exception):
+    pass
+
+
+def _write(value, line, put):
+    """line: a line break with the indentation of the place where `value` stands."""
+    inner = line + "    "
+    if isinstance(value, dict):
+        put("{")
+        for i, (key, item) in enumerate(value.items()):
+            put(("," if i else "") + inner + quoted(key) + ": ")
+            _write(item, inner, put)
+        put(line + "}" if value else "}")
+    elif isinstance(value, list):
+        put("[")
+        for i, item in enumerate(value):
+            put(("," if i else "") + inner)
+            _write(item, inner, put)
+        put(line + "]" if value else "]")
+    else:
+        put(_scalar(value))
+
+
+def _scalar(value):
+    if isinstance(value, str):
+        return quoted(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _double(value) if isinstance(value, float) else str(value)
+
+
+def _double(value):
+    """Shortest digits that read back as the same double, in RapidJSON's notation (its dtoa.h, Prettify)."""
+    if not math.isfinite(value):
+        raise _Unprintable
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
+    digits = "".join(map(str, digits))
+    exponent += len(digits) - len(digits.rstrip("0"))
+    digits = digits.rstrip("0")
+    point = len(digits) + exponent  # the value is 0.DIGITS * 10**point
+    if exponent >= 0 and point <= 21:
+        number = digits + "0" * exponent + ".0"
+    elif 0 < point <= 21:
+        number = digits[:point] + "." + digits[point:]
+    elif -6 < point <= 0:
+        number = "0." + "0" * -point + digits
+    else:
+        number = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1}"
+    return ("-" if sign else "") + number
+
+
+def _escape(match):
+    character = match.group()
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"

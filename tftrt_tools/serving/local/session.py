@@ -1,0 +1,108 @@
+"""A SavedModel, loaded and run as TensorFlow Serving does it: C++ loader, Session::Run, run options with a deadline."""
+
+import ctypes
+import threading
+
+from tftrt_tools.serving.local import c_api, failure, tensors
+
+
+class Session:
+    """One loaded SavedModel.
+
+    Args:
+      path: directory of the SavedModel. tags: of the meta graph. config: serialized ConfigProto, or b"".
+
+    Attributes:
+      signatures: {name: SignatureDef}, all that the file has.
+
+    Raises: Failure with TensorFlow's code and text.
+    """
+
+    def __init__(self, path, tags=("serve",), config=b""):
+        from tensorflow.core.protobuf import meta_graph_pb2
+
+        library = c_api.library()
+        self._session, self._operations, self._lock = None, {}, threading.Lock()
+        self._graph = library.TF_NewGraph()
+        options, buffer = library.TF_NewSessionOptions(), library.TF_NewBuffer()
+        try:
+            if config:
+                _checked(lambda status: library.TF_SetConfig(options, config, len(config), status))
+            names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
+            self._session = _checked(lambda status: library.TF_LoadSessionFromSavedModel(
+                options, None, str(path).encode(), names, len(tags), self._graph, buffer, status))
+            content = c_api.Buffer.from_address(buffer)
+            meta_graph = meta_graph_pb2.MetaGraphDef.FromString(ctypes.string_at(content.data, content.length))
+        except failure.Failure:
+            library.TF_DeleteGraph(self._graph)
+            raise
+        finally:
+            library.TF_DeleteBuffer(buffer)
+            library.TF_DeleteSessionOptions(options)
+        self.signatures = dict(meta_graph.signature_def)
+
+    def run(self, feeds, fetches, timeout_ms=0):
+        """Args: feeds: {tensor name: ndarray}; fetches: [tensor name]; timeout_ms: 0 for none.
+
+        Returns: [ndarray], one for each fetch; strings are bytes in object arrays.
+        Raises: Failure with TensorFlow's code and text.
+        """
+        library, made = c_api.library(), []
+        inputs = (c_api.Output * max(len(feeds), 1))(*(self._output(name) for name in feeds))
+        outputs = (c_api.Output * max(len(fetches), 1))(*(self._output(name) for name in fetches))
+        values = (ctypes.c_void_p * max(len(fetches), 1))()
+        options = _run_options(timeout_ms) if timeout_ms else None
+        try:
+            for array in feeds.values():
+                made.append(tensors.new(array))
+            given = (ctypes.c_void_p * max(len(made), 1))(*made)
+            _checked(lambda status: library.TF_SessionRun(self._session, options, inputs, given, len(made), outputs, values, len(fetches),
+                                                          None, 0, None, status))
+        finally:
+            for tensor in made:
+                library.TF_DeleteTensor(tensor)
+            if options:
+                library.TF_DeleteBuffer(options)
+        return [tensors.read(value) for value in values[:len(fetches)]]
+
+    def _output(self, name):
+        found = self._operations.get(name)
+        if found is None:
+            operation, _, index = name.partition(":")
+            pointer = c_api.library().TF_GraphOperationByName(self._graph, operation.encode())
+            if not pointer:
+                raise failure.invalid(f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph")
+            found = self._operations[name] = (pointer, int(index or 0))
+        return found
+
+    def close(self):
+        """Free the model. The caller sees to it that nothing runs."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session:
+            library = c_api.library()
+            _checked(lambda status: library.TF_CloseSession(session, status))
+            _checked(lambda status: library.TF_DeleteSession(session, status))
+            library.TF_DeleteGraph(self._graph)
+
+
+def _run_options(timeout_ms):
+    # RunOptions.timeout_in_ms is field 2, a varint.
+    from tftrt_tools.wire import varints
+
+    content = b"\x10" + varints.one(max(int(timeout_ms), 1))
+    return c_api.library().TF_NewBufferFromString(content, len(content))
+
+
+def _checked(call):
+    """What `call(status)` returns. Raises: Failure where the status is not OK."""
+    library = c_api.library()
+    status = library.TF_NewStatus()
+    try:
+        result = call(status)
+        code = library.TF_GetCode(status)
+        if code:
+            raise failure.from_number(code, library.TF_Message(status).decode("utf-8", "replace"))
+        return result
+    finally:
+        library.TF_DeleteStatus(status)

@@ -1,0 +1,103 @@
+"""Are the answers right: of the signature's form, finite, and like the original's, with the metrics and bounds of `tftrt verify`."""
+
+import dataclasses
+
+import numpy as np
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import metrics, thresholds
+from tftrt_tools.execution import run
+
+FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
+# NumPy has no file form for it, and the original answers through files.
+_UNKEPT = "bfloat16"
+_LOWEST = ("INT8", "FP16", "FP32")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """comparisons: metrics.Comparisons, one for each output; bounds: {output: {metric: bound}}; misses: thresholds.Misses; problems: what
+    else does not agree, in words."""
+
+    comparisons: tuple
+    bounds: dict
+    misses: tuple
+    problems: tuple
+
+
+def form_problems(call, answer, outputs, finite=True):
+    """What is wrong with an answer by itself, a line each.
+
+    Args: call: its text. answer: {output: ndarray}. outputs: [InputSpec] of the signature. finite: look for NaN and Inf too.
+    """
+    wanted, found = {spec.name: spec for spec in outputs}, []
+    found += [f"{call}: the answer lacks the output {name!r}" for name in wanted if name not in answer]
+    found += [f"{call}: the answer has an output {name!r} that the signature does not have" for name in answer if name not in wanted]
+    for name, array in answer.items():
+        spec = wanted.get(name)
+        if spec is None:
+            continue
+        dtype = "string" if array.dtype == object else array.dtype.name
+        if dtype != spec.dtype or not spec.accepts(array.shape):
+            found.append(f"{call}: output {name!r} is {dtype}[{','.join(map(str, array.shape))}], and the signature says {spec.text()}")
+        elif finite and (array.dtype.kind in "fc" or dtype == "bfloat16"):
+            bad = int(np.sum(~np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))))
+            if bad:
+                found.append(f"{call}: output {name!r} has {bad} NaN or Inf among {array.size} elements")
+    return found
+
+
+def arithmetic(model, ran, use):
+    """Whose bounds hold, a key of thresholds.DEFAULTS, and why.
+
+    Args: model: model.Model or None. ran: whether the engines ran, as far as is known: True, False or None. use: gpu_use.Use or None.
+    """
+    if use is not None and use.uses is False and use.weight == "certain":
+        return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
+    if model is None:
+        return "FP16", "the model's precision is not known (--model_dir)"
+    lowest = next((one for one in _LOWEST if one in model.precisions), None)
+    if lowest is None or ran is False:
+        return "TF32", "TensorFlow's own ops, which may use TF32 on a GPU"
+    return ("TF32", "FP32 engines, which use TF32 on newer GPUs") if lowest == "FP32" else (lowest, f"{lowest} engines")
+
+
+def reference(original, calls, folder, steps):
+    """The original's answers, from TensorFlow on the CPU. Args: steps: steps.Steps. Returns: run.Run. Raises: TftrtError."""
+    saved = run.save_calls(calls, f"{folder}/in")
+    return run.run(original, saved, f"{folder}/original", "the original", tf32=False, started=steps)
+
+
+def check_original(original, described, calls):
+    """Refuse an original that is none, or whose signatures are others. Args: described: its describe.Description. Raises: UsageError."""
+    if described.engines:
+        raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
+    for call in calls:
+        mine = {spec.name: spec.dtype for spec in described.inputs.get(call.signature, ())}
+        kinds = {*mine.values(), *(spec.dtype for spec in described.outputs.get(call.signature, ()))}
+        if _UNKEPT in kinds:
+            raise errors.UsageError(f"signature {call.signature!r} has {_UNKEPT} tensors, which cannot be compared with an original",
+                                    "choose other signatures with --signature_keys, or leave --original out")
+        if not mine or set(mine) != set(call.inputs):
+            raise errors.UsageError(f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
+                                    "give the model that was converted, or choose signatures with --signature_keys")
+
+
+def compare(pairs, kind, own_data, wanted):
+    """Compare the server's answers with the original's.
+
+    Args: pairs: (run.Call, the original's answer, the server's answer). kind: key of thresholds.DEFAULTS. own_data: names of signatures
+      with the user's data. wanted: what thresholds.parse returned.
+    Returns: Comparison. Raises: UsageError for bounds that fit no output.
+    """
+    pairs = list(pairs)
+    missing = [f"{call.signature}: the server has no output {name!r} of the original"
+               for call, before, after in pairs for name in before if name not in after]
+    results, broken = metrics.compare(pairs)
+    problems = [*missing, *broken]
+    bounds = {one.name: thresholds.bounds(one, kind, one.signature in own_data, wanted) for one in results}
+    unknown = [name for name in wanted if name and name not in bounds]
+    if unknown:
+        raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
+    misses = [miss for one in results for miss in thresholds.misses(one, bounds[one.name])]
+    return Comparison(tuple(results), bounds, tuple(misses), tuple(dict.fromkeys(problems)))

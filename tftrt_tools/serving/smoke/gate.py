@@ -1,0 +1,52 @@
+"""TF-TRT's gate: TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION, read from the environment at each fallback.
+
+Closed ("0" or "false", in any case; TensorFlow's ReadBoolFromEnvVar), a fallback fails the request with ABORTED, so that an answer proves
+the engines. Three fallbacks pass it all the same: an engine op that still calibrates, one left in profile generation mode, and inputs that
+do not fit the shapes which the op was converted for; see model.Engine.hole.
+"""
+
+from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
+
+VARIABLE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
+REFUSAL = "User disallowed engine native segment execution"
+
+
+def closed(environ):
+    """Whether the gate is closed in an environment."""
+    return environ.get(VARIABLE, "").lower() in ("0", "false")
+
+
+def of_answer(environ, use, model, call, signature):
+    """The Evidence of a request that was answered.
+
+    Args: environ: the server's. use: gpu_use.Use of the server. model: model.Model, or None where its files were not seen. call: its text.
+      signature: its name.
+    """
+    if not closed(environ):
+        text = f"{VARIABLE} is not set in the server"
+        if VARIABLE in environ:
+            text = f"{VARIABLE}={environ[VARIABLE]} lets engine ops fall back"
+        return Evidence("gate", text, NOTHING, call=call)
+    if not use.uses:
+        return Evidence("gate", "the gate is closed, and no engine op asks it: no GPU is known to be in use", NOTHING, call=call)
+    if model is None:
+        return Evidence("gate", "the gate is closed, but nothing says that this model has engine ops", NOTHING, call=call)
+    engines = model.engines_of(signature)
+    if not engines:
+        return Evidence("gate", "the gate is closed, and this signature has no engine op", NOTHING, call=call)
+    holes = [engine.hole for engine in engines if engine.hole]
+    if any(engine.silent for engine in engines):
+        return Evidence("gate", f"the gate does not see it: {holes[0]}", NOTHING, call=call)
+    text = f"the request was answered although the server forbids native segments ({VARIABLE}={environ[VARIABLE]})"
+    if holes:
+        return Evidence("gate", f"{text}; not certain, because {holes[0]}", YES, LIKELY, call)
+    if not model.same:
+        return Evidence("gate", f"{text}; not certain, because the server's own command line does not name {model.path}", YES, LIKELY, call)
+    return Evidence("gate", text, YES, CERTAIN, call)
+
+
+def of_refusal(text, call):
+    """The Evidence of a request that the gate refused, or None. Args: text: the server's words."""
+    if REFUSAL not in text:
+        return None
+    return Evidence("answer", f"the server refused: {text}", NO, CERTAIN, call)

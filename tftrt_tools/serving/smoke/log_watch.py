@@ -1,0 +1,90 @@
+"""What a server writes to its log while it is asked, and what TF-TRT's lines in it say."""
+
+import os
+import re
+import time
+
+from tftrt_tools import errors
+from tftrt_tools.execution import trace
+from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
+
+# A log that a parent process passes on comes a little late.
+_QUIET_SECONDS, _LONGEST_SECONDS = 0.25, 3
+_ENGINE = re.compile(r"TRTEngineOp_\w+")
+_NATIVE = re.compile(r"[Nn]ative segment for\s*(\S+)")
+
+
+class LogWatch:
+    """Reads what comes to a log file from now on. Raises: UsageError where it cannot be read."""
+
+    def __init__(self, path):
+        self._path = path
+        try:
+            with open(path, "rb") as file:
+                self._position = file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise errors.UsageError(f"--log_file={path}: {error.strerror}", "give the file that the server writes its log to") from None
+
+    def new(self):
+        """What was written since the last call, as text; waits until the file is quiet."""
+        end = time.monotonic() + _LONGEST_SECONDS
+        size = self._size()
+        while time.monotonic() < end:
+            time.sleep(_QUIET_SECONDS)
+            before, size = size, self._size()
+            if size == before:
+                break
+        if size < self._position:
+            self._position = 0  # rotated
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._position)
+                raw = file.read()
+        except FileNotFoundError:
+            return ""
+        self._position += len(raw)
+        return raw.decode(errors="replace")
+
+    def _size(self):
+        try:
+            return os.path.getsize(self._path)
+        except FileNotFoundError:
+            return 0
+
+
+def read(text, call, engines, sent):
+    """The Evidence that a call left in the log.
+
+    Args: text: written while the call ran. call: its text. engines: names of the signature's engine ops, None where not known. sent: how
+      many requests there were.
+    Returns: [Evidence], and how many engines were built.
+    """
+    text = "\n".join(line for line in text.splitlines() if _concerns(line, engines))
+    seen = trace.combine({}, text)
+    warned = [name for name in _NATIVE.findall(text) for name in _ENGINE.findall(name)]
+    native = dict.fromkeys([*seen.fallback, *warned])
+    found = []
+    if native or seen.reasons:
+        why = f": {seen.reasons[0]}" if seen.reasons else ""
+        found.append(Evidence("log", f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}", NO, CERTAIN, call))
+    if seen.calibration:
+        found.append(Evidence("log", f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively", NO, CERTAIN, call))
+    if seen.engine and not found:
+        whole = min(seen.engine.values()) >= sent and (engines is None or set(engines) <= set(seen.engine))
+        found.append(Evidence("log", f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests", YES,
+                              CERTAIN if whole else LIKELY, call))
+    if seen.build:
+        text = f"TF-TRT logs that {_names(seen.build)} was built inside a request"
+        found.append(Evidence("log", text, NOTHING if found else YES, LIKELY, call))
+    if not found:
+        found.append(Evidence("log", "no line of TF-TRT: it warns five times a process, so that silence says nothing", NOTHING, call=call))
+    return found, sum(seen.build.values())
+
+
+def _concerns(line, engines):
+    named = set(_ENGINE.findall(line))
+    return engines is None or not named or bool(named & set(engines))
+
+
+def _names(counts):
+    return ", ".join(sorted(counts))

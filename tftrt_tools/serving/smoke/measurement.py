@@ -1,0 +1,123 @@
+"""Sends the calls and times them."""
+
+import dataclasses
+
+from tftrt_tools import progress
+from tftrt_tools.serving import management_client
+from tftrt_tools.serving.smoke import messages, statistics
+from tftrt_tools.serving.smoke.evidence import LIKELY, NO, NOTHING, WEAK, YES, Evidence
+
+_WARM_UP = 5
+# A first request this many times slower than the later ones built an engine, or had other things made at first use.
+SLOW_FIRST = 20
+# Below this the wire and the launching of kernels are most of a request, and an engine has little to gain.
+_LAUNCH_BOUND_SECONDS = 5e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A group's requests. seconds: first, of its first request; later: of the others, in order; refused: the server's words where it
+    refused the call, "" otherwise; answers: [{output: ndarray}], one for each call of the group, [] where refused."""
+
+    first: float | None
+    later: tuple
+    refused: str
+    answers: tuple
+
+    @property
+    def sent(self):
+        """How many requests were answered."""
+        return (self.first is not None) + len(self.later)
+
+
+class Sender:
+    """Sends calls to one version of a model.
+
+    Args: client: client.Client. served: client.Served, whose version is asked for by number, so that a swap in between is not mixed in.
+    """
+
+    def __init__(self, client, served):
+        self._client, self._served = client, served
+
+    def request(self, call):
+        """bytes of the PredictRequest for a run.Call."""
+        return messages.predict_request(messages.model_spec(self._served.name, self._served.version, signature=call.signature), call.inputs)
+
+    def send(self, request, call):
+        """Returns: (bytes of the answer, seconds). Raises as client.predict."""
+        return self._client.predict(request, call.text())
+
+
+def group(sender, one, repeats):
+    """Send a Group: each of its calls once, then its first call until there are `repeats` later requests.
+
+    Returns: Measured. Raises: TftrtError where no answer came, or one that does not decode.
+    """
+    first, later, answers = None, [], []
+    try:
+        for number, call in enumerate(one.calls):
+            progress.say(f"asking {one.text}", number, len(one.calls))
+            raw, seconds = sender.send(sender.request(call), call)
+            answers.append(_decoded(raw, call))
+            if first is None:
+                first = seconds
+            else:
+                later.append(seconds)
+        request = sender.request(one.calls[0])
+        while len(later) < repeats:
+            later.append(sender.send(request, one.calls[0])[1])
+    except management_client.ServerError as error:
+        return Measured(first, tuple(later), f"{error.code}: {error.text}", ())
+    return Measured(first, tuple(later), "", tuple(answers))
+
+
+def _decoded(raw, call):
+    from tftrt_tools import errors
+
+    try:
+        return messages.predict_answer(raw)[0]
+    except ValueError as error:
+        raise errors.TftrtError(f"the answer to {call.text()} does not decode: {error}", "is that a TensorFlow Serving?") from None
+
+
+def against_native(converted, native, call, repeats):
+    """Time two models on the same inputs in the order native, converted, converted, native, again and again.
+
+    Args: converted, native: Senders. repeats: blocks of four requests. Returns: statistics.Ratio, native over converted.
+    """
+    requests = {sender: sender.request(call) for sender in (converted, native)}
+
+    def seconds(sender):
+        return sender.send(requests[sender], call)[1]
+
+    for _ in range(_WARM_UP):
+        seconds(native), seconds(converted)
+    blocks = []
+    for number in range(repeats):
+        progress.say(f"timing {call.text()} against the native model", number, repeats)
+        first, second, third, fourth = map(seconds, (native, converted, converted, native))
+        blocks.append(((first + fourth) / 2, (second + third) / 2))
+    return statistics.ratio(blocks)
+
+
+def first_request(measured, call):
+    """The Evidence of a first request that took long, or None."""
+    later = statistics.p50(measured.later)
+    if measured.first is None or not later or measured.first < SLOW_FIRST * later:
+        return None
+    return Evidence("first request", f"the first request took {measured.first / later:.0f} times as long as the later ones "
+                    f"({measured.first:.3g} s): an engine was built in it, or TensorFlow made something at first use; warm-up does not "
+                    "cover this shape", YES, WEAK, call)
+
+
+def of_ratio(ratio, call):
+    """The Evidence of a statistics.Ratio."""
+    text = (f"{ratio.value:.2f} times as fast as the native model (95% interval {ratio.low:.2f} to {ratio.high:.2f}; "
+            f"{1e3 * ratio.first:.2f} ms native, {1e3 * ratio.second:.2f} ms converted)")
+    if ratio.low >= statistics.CLEARLY_FASTER:
+        return Evidence("native model", text, YES, LIKELY, call)
+    if ratio.high <= statistics.NOT_FASTER:
+        if ratio.first < _LAUNCH_BOUND_SECONDS:
+            return Evidence("native model", f"{text}; of requests this short the model itself may be the least part", NO, WEAK, call)
+        return Evidence("native model", text, NO, LIKELY, call)
+    return Evidence("native model", f"{text}: neither clearly faster nor clearly not", NOTHING, WEAK, call)

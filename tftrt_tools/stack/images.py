@@ -1,0 +1,59 @@
+"""What the server images carry: TensorFlow, TensorRT, and whether a TF-TRT model can run there at all.
+
+Sources: the Dockerfile.gpu of tensorflow/serving at its release tags (BUILD_NOTES.md, "What goes with what", says which was read for
+which release and what was not found). 2.18 and later install TensorRT without having an op that uses it (tensorflow/serving#4018).
+"""
+
+import dataclasses
+import re
+
+from tftrt_tools import errors
+from tftrt_tools.stack import versions
+
+STOCK = "tensorflow/serving"
+OWN = "tftrt/serving"
+# TensorFlow Serving links these libraries' ops beside TensorFlow's (SUPPORTED_TENSORFLOW_OPS in its model_servers/BUILD, since 2.11).
+EXTRA_LIBRARIES = "TensorFlow Text's and TensorFlow Decision Forests'"
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A server image. tensorflow: its version, "2.14" where only the minor release is known; gpu: built for CUDA; tensorrt: None where it
+    has none or nothing says which; tftrt: it has TF-TRT's ops."""
+
+    name: str
+    tensorflow: str
+    gpu: bool
+    tensorrt: str | None
+    tftrt: bool
+
+
+# TensorRT of the GPU images, by TensorFlow's minor release; None: not found.
+_TENSORRT = {(2, 11): "7.2.2", (2, 12): None, (2, 13): "8.4.3", (2, 14): "8.4.3", (2, 15): "8.6.1", (2, 16): "8.6.1", (2, 17): "8.6.1",
+             (2, 18): None, (2, 19): None}
+# The last TensorFlow with TF-TRT.
+_LAST_WITH_TFTRT = versions.NEWEST
+OWN_IMAGE = Image(OWN, versions.RECOMMENDED, True, "8.5.3", True)
+_TAG = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(-gpu)?")
+_KNOWN = f"known are {OWN} and {STOCK}:X.Y.Z or {STOCK}:X.Y.Z-gpu, from 2.11 to 2.19"
+
+
+def image(reference):
+    """The Image that `reference` names, such as "tensorflow/serving:2.14.1-gpu" or "tftrt/serving:1".
+
+    Raises: UsageError for an image that this project does not know, and for a tag that names no release.
+    """
+    name = reference.split("@")[0]  # a digest says nothing that the tag before it does not
+    repository, _, tag = name.removeprefix("docker.io/").partition(":")
+    if repository == OWN:
+        return dataclasses.replace(OWN_IMAGE, name=reference)
+    if repository != STOCK:
+        raise errors.UsageError(f"--target={reference}: nothing is known of this image", _KNOWN)
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        what = f"the tag {tag!r}" if tag else "it"
+        raise errors.UsageError(f"--target={reference}: {what} does not name a release", _KNOWN)
+    minor, gpu = (int(match[1]), int(match[2])), bool(match[4])
+    if minor not in _TENSORRT:
+        raise errors.UsageError(f"--target={reference}: nothing is known of that release", _KNOWN)
+    return Image(reference, ".".join(match.groups()[:3]), gpu, _TENSORRT[minor] if gpu else None, gpu and minor <= _LAST_WITH_TFTRT)
