@@ -15,10 +15,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _own_gpu():
-    """With TFTRT_TEST_GPUS=N each of the workers of `pytest -n N` sees one GPU only: engines are timed while they are built."""
+    """With TFTRT_TEST_GPUS=0,1 each of the workers of `pytest -n 2` sees one GPU only: engines are timed while they are built."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if worker and os.environ.get("TFTRT_TEST_GPUS"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(int(worker) % int(os.environ["TFTRT_TEST_GPUS"]))
+        gpus = os.environ["TFTRT_TEST_GPUS"].split(",")
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[int(worker) % len(gpus)]
 
 
 _own_gpu()

@@ -389,7 +389,7 @@ def test_plots_are_drawn_of_what_there_is():
 
 def test_a_fingerprint_tells_machines_apart():
     one = fingerprint.fingerprint()
-    assert one.cores and one.memory_mib and one.python and fingerprint.Fingerprint.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert one.cores and one.memory_gib and one.python and fingerprint.Fingerprint.from_dict(json.loads(json.dumps(one.to_dict()))) == one
     other = fingerprint.Fingerprint.from_dict({**one.to_dict(), "driver": "550.1", "gpus": ["H200", "H200"]})
     assert other.digest != one.digest and fingerprint.fingerprint().digest == one.digest
     assert one.differences(other) == [f"gpus: {'none' if not one.gpus else ', '.join(one.gpus)}, now 2 x H200",

@@ -19,6 +19,7 @@ from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.mock_server import MODEL, MockServer
+from tests.pages import quoted, unprinted
 from tftrt_tools import errors
 from tftrt_tools.client import PREDICT
 from tftrt_tools.commands import _flags
@@ -121,12 +122,13 @@ def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, c
     assert "4/4" in shown.err and "needs 6636" in shown.out and "the server counted" in shown.out
 
 
-def test_without_a_server_and_what_serving_costs(server, bench):
+def test_without_a_server_and_what_serving_costs(server, bench, capsys):
     code, found = bench(server.grpc_address, "--model_name=digits", f"--in_process={server.model}", "--min_queries=20")
     assert code == 0 and [row["target"] for row in found["rows"]] == ["server", "in process"]
     price, = found["prices"]
     assert price["added_ms"] == pytest.approx(price["server_ms"] - price["in_process_ms"]) and price["in_process_throughput"] > 0
     assert found["rows"][1]["server"] is None
+    assert not unprinted(quoted("tftrt bench localhost:8500"), capsys.readouterr().out.replace(server.grpc_address, "localhost:8500"))
 
 
 @pytest.mark.slow

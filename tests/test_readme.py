@@ -3,15 +3,14 @@
 How an example is written, so that it can be run here:
 
   ```sh      commands, run in order in one folder that holds the sample models. An identical line is run once.
-             "# needs a GPU" as the first line: only flags and shapes are checked here.
+             "# needs a GPU", "# needs a running server" or "# stays until Ctrl-C" as the first line: only flags and shapes are checked.
              "# exits with N" behind a command: it must end with N, every other with 0.
   ```text    directly after ```sh: lines that those commands printed, shortened. Each must be found in the output: its words, in this
              order, in one line; numbers may be others, "…" stands for anything. What doctor says is about the machine: not compared.
+             Behind commands that are only checked it is compared by the test that has their server.
   ```python  starting with "# NAME.py": becomes that file.
 """
 
-import dataclasses
-import fnmatch
 import importlib
 import os
 import re
@@ -25,6 +24,7 @@ import pytest
 import saved_models
 from saved_models import demo
 from tests.conftest import ROOT, run_tftrt
+from tests.pages import PAGES, TEXTS, blocks, in_order, unprinted, words
 from tests.test_saved_models import SIGNATURES
 from tftrt_tools import cli, errors
 from tftrt_tools.accuracy import thresholds, verify
@@ -32,44 +32,13 @@ from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import settings
 from tftrt_tools.savedmodel import passport, shapes
+from tftrt_tools.serving import flags
 
-PAGES = ("README.md", "serving/README.md")
-TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
 README = TEXTS["README.md"]
 # Flags of other programs that the pages name.
-FOREIGN_FLAGS = {"gpus": "docker", "output": "python -m saved_models", "max_num_load_retries": "tensorflow_model_server"}
+FOREIGN_FLAGS = {"gpus": "docker", "output": "python -m saved_models"}
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
 NOT_RUN = ("cd", ".", "python3.10", "pip", "docker")
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A fenced block. follows: the block that it stands directly behind, or None."""
-
-    page: str
-    language: str
-    text: str
-    follows: object
-
-    def commands(self):
-        """[(argv, exit code, line)]; a line that ends in a backslash goes on in the next."""
-        lines = self.text.replace("\\\n", " ").splitlines()
-        lines = [line for line in lines if line.strip() and not line.startswith("#")]
-        code = re.compile(r"# exits with (\d)$")
-        return [(shlex.split(line, comments=True), int(found[1]) if (found := code.search(line)) else 0, line) for line in lines]
-
-    @property
-    def needs_gpu(self):
-        return self.text.startswith("# needs a GPU\n")
-
-
-def blocks(page):
-    found, end = [], None
-    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", TEXTS[page], re.MULTILINE | re.DOTALL):
-        before = found[-1] if end is not None and not TEXTS[page][end:match.start()].strip() else None
-        found.append(Block(page, match[1], match[2], before))
-        end = match.end()
-    return found
 
 
 def without_blocks(text):
@@ -135,7 +104,7 @@ class Reader:
             self._note(set(argv[3:-1]) <= set(saved_models.NAMES) and argv[-1] == f"--output={demo.FOLDER}", f"{line}: not the demo's folder")
         elif argv[0] in NOT_RUN:
             pass
-        elif block.needs_gpu:
+        elif block.only_read:
             check_flags(argv)
             self.checked.append(line)
         elif line not in self.outputs:
@@ -153,27 +122,15 @@ class Reader:
         self._note(done.returncode == code, f"{line}: exit code {done.returncode}, not {code}\n{done.stderr[-2000:]}")
 
     def _compare(self, block):
-        if any(argv[:2] == ["tftrt", "doctor"] for argv, _, _ in block.follows.commands()):
+        if block.follows.only_read or any(argv[:2] == ["tftrt", "doctor"] for argv, _, _ in block.follows.commands()):
             return
-        said = [words(line) for _, _, command in block.follows.commands() for line in self.outputs[command].splitlines()]
-        for line in block.text.splitlines():
-            self._note(any(in_order(words(line), other) for other in said), f"{block.page} quotes what no command above it prints: {line}")
+        said = "\n".join(self.outputs[command] for _, _, command in block.follows.commands())
+        for line in unprinted(block, said):
+            self._note(False, f"{block.page} quotes what no command above it prints: {line}")
 
     def _note(self, right, wrong):
         if not right:
             self.wrong.append(wrong)
-
-
-def words(line):
-    """The words of a line; all numbers are one, rules of tables and "…" alone are none."""
-    line = re.sub(r"_[0-9a-f]{10}_", "_#_", line)
-    return [re.sub(r"\d+(\.\d+)?(e[-+]\d+)?|\binf\b", "#", word) for word in line.split() if word.strip("─…")]
-
-
-def in_order(wanted, there):
-    """Whether `wanted` is `there` with some words left out."""
-    rest = iter(there)
-    return all(any(fnmatch.fnmatchcase(word, re.sub(r"([\[*?])", r"[\1]", one).replace("…", "*")) for word in rest) for one in wanted)
 
 
 @pytest.mark.slow
@@ -188,7 +145,7 @@ def test_every_example_does_what_the_pages_say(zoo_model, tmp_path):
     assert not reader.wrong, "\n".join(reader.wrong)
     # A page that is no longer understood must not pass for one without mistakes.
     assert len(reader.ran) >= 15 and len(reader.checked) >= 4, (reader.ran, reader.checked)
-    check_warm_up(tmp_path / "models/digits/1")
+    check_warm_up(tmp_path / "stock/digits/1")
 
 
 def check_warm_up(version):
@@ -216,8 +173,11 @@ def test_every_flag_that_is_named_exists(page):
     known = {command: flags_of(command) for command in cli.COMMANDS}
     sections = re.split(r"^(#+ .*)$", without_blocks(TEXTS[page]), flags=re.MULTILINE)
     for title, text in zip(["", *sections[1::2]], sections[::2], strict=True):
+        for command, span in re.findall(r"`tftrt ([a-z]+)([^`]*)`", text):
+            assert set(re.findall(r"--([a-z]\w*)", span)) <= known[command], f"{title}: `tftrt {command}{span}`"
+        text = re.sub(r"`tftrt [^`]*`", "", text)
         command = title.removeprefix("### tftrt ")
-        allowed = known.get(command, set.union(*known.values())) | set(FOREIGN_FLAGS)
+        allowed = known.get(command, set.union(*known.values())) | set(FOREIGN_FLAGS) | set(flags.DEFAULTS)
         assert set(re.findall(r"--([a-z]\w*)", text)) <= allowed, title
 
 
@@ -277,7 +237,7 @@ def test_the_exit_codes_are_the_codes():
 
 def test_the_passport_is_the_codes():
     files = {name(row[0]) for row in rows(("file", "what it says"))}
-    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION}
+    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION, passport.PUBLISH}
     assert f"`{passport.folder('')}/`" in README
 
 

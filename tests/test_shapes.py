@@ -92,6 +92,13 @@ def test_what_is_written_is_read_back(given_shapes):
     assert shapes.parse(flag) == {("", "in_put"): [tuple(shape) for shape in given_shapes]}
 
 
+@given(st.lists(st.lists(st.lists(st.integers(1, 99), max_size=4).map(tuple), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_calls_written_as_the_flag_are_those_calls(listed):
+    made = [dict(zip(("a", "b", "c"), one, strict=True)) for one in listed]
+    specs = [InputSpec(name, "float32", None) for name in made[0]]
+    assert calls(shapes.flag_text("s/t", made), {"s/t": specs}) == {"s/t": made}
+
+
 @given(st.text(max_size=30))
 def test_any_text_is_parsed_or_refused_with_a_usage_error(flag):
     try:

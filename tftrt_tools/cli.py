@@ -19,6 +19,16 @@ COMMANDS = {
     "tune": "the fastest conversion that keeps an accuracy goal, found on this machine's GPU",
     "table": "show, compare, merge and edit INT8 calibration tables",
     "cache": "the engine cache: list, remove, clear",
+    "publish": "a model as the next version of a TensorFlow Serving base path, checked and with its warm-up",
+    "configure": "TensorFlow Serving's configuration files: written from the models, or checked",
+    "serve": "TensorFlow Serving: the binary, the image or the development server",
+    "smoke": "does a running server answer like the original model, and did its engines run",
+    "versions": "versions, states and labels on a running server",
+    "promote": "a label of a running server to another version, once that is available",
+    "rollback": "undo the last promotion",
+    "bench": "how fast a running server answers, and the highest rate that keeps a promise",
+    "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
+    "history": "the comparisons that were kept, and the steps in them",
 }
 _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 

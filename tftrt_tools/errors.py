@@ -4,6 +4,7 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CHECK = 3
+EXIT_UNSURE = 4
 
 
 class TftrtError(Exception):
@@ -33,6 +34,12 @@ class CheckFailed(TftrtError):
     exit_code = EXIT_CHECK
 
 
+class Unsure(TftrtError):
+    """The work was done and what was measured is too noisy to say whether it holds (exit code 4)."""
+
+    exit_code = EXIT_UNSURE
+
+
 class Interrupted(TftrtError):
     """Ctrl-C or SIGTERM (exit code 1)."""
 
@@ -40,7 +47,7 @@ class Interrupted(TftrtError):
         super().__init__(cause, mend)
 
 
-_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CheckFailed, Interrupted)}
+_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CheckFailed, Unsure, Interrupted)}
 
 
 def from_dict(data):

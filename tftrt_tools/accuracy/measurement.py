@@ -16,6 +16,7 @@ from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.execution import run
 from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 _JOB = "tftrt_tools.accuracy.measurement:job"
 
@@ -67,9 +68,7 @@ def shapes_flag(calls, dynamic):
         for shapes in (call.shapes for call in made):
             key = tuple(sorted((name, shape if dynamic else shape[1:]) for name, shape in shapes.items()))
             found[key] = max(found.get(key, shapes), shapes, key=lambda one: [one[name] for name in sorted(one)])
-        distinct = list(found.values())
-        for name in distinct[0]:
-            items.append(f"{signature}/{name}:" + ",".join("x".join(map(str, one[name])) or "scalar" for one in distinct))
+        items.append(shape_grammar.flag_text(signature, list(found.values())))
     return ";".join(items)
 
 

@@ -31,9 +31,9 @@ _MESSAGES, _MESSAGE_LENGTH = 3, 300
 _ANSWERS, _ANSWER_BYTES = 256, 64 << 20
 
 
-def indices(process, processes, count):
-    """Payload indices of one of several processes, for ever: together they send requests 0, 1, 2 … in turn."""
-    return itertools.cycle([(process + processes * turn) % count for turn in range(count)])
+def indices(process, processes, count, first=0):
+    """Payload indices of one of several processes, for ever: together they send `count` requests from `first` on in turn."""
+    return itertools.cycle([first + (process + processes * turn) % count for turn in range(count)])
 
 
 class Recorder:

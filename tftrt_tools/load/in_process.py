@@ -10,6 +10,8 @@ import concurrent.futures
 import dataclasses
 import importlib
 
+import numpy as np
+
 from tftrt_tools.load import generator, job
 
 _LOAD_SECONDS = 1800.0
@@ -29,9 +31,14 @@ def run(factory, request, plan, env=None, on_progress=None):
     """
     plan = dataclasses.replace(plan, processes=1)
     under_way = max(plan.concurrency, plan.warm_up_concurrency, plan.max_outstanding if plan.kind == "open" else 1)
-    head = {"factory": factory, "request": request, "threads": under_way, "check_every": 0, "process": 0, "processes": 1}
-    work = job.Job(head, (), (), generator.offsets(plan), None)
+    work = job_of(factory, request, under_way, generator.offsets(plan))
     return generator.driven([work], factory, _LOAD_SECONDS, _LOAD_SECONDS, None, plan, on_progress, env, in_process=True)
+
+
+def job_of(factory, request, threads, offsets=()):
+    """The job.Job of a worker that calls what `factory` makes, `threads` at a time. offsets: of an open loop, int64 ns."""
+    head = {"factory": factory, "request": request, "threads": threads, "check_every": 0, "process": 0, "processes": 1}
+    return job.Job(head, (), (), np.asarray(offsets, np.int64), None)
 
 
 class Functions:

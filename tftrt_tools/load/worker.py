@@ -44,9 +44,12 @@ def main(socket_fd, job_fd):
     commands = queue.SimpleQueue()
     reporter = _Reporter(parent, recorder, commands, connection)
     threading.Thread(target=reporter.run, daemon=True).start()
-    turns = drive.indices(work.head["process"], work.head["processes"], connection.count)
+    turns = {}
     while (command := commands.get())["do"] != "end":
-        run = _made(command, connection.calls, recorder, turns, work)
+        first, count = command.get("of") or (0, connection.count)
+        if first not in turns:
+            turns[first] = drive.indices(work.head["process"], work.head["processes"], count, first)
+        run = _made(command, connection.calls, recorder, turns[first], work)
         reporter.current = run
         if reporter.stopped >= command["number"]:
             run.stop()

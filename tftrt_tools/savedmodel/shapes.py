@@ -58,6 +58,12 @@ def call_text(shapes):
     return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
 
 
+def flag_text(signature, calls):
+    """The --shapes that say `calls`, [{input: shape}, …] of one signature: what `parse` and `calls` turn into the same again."""
+    names = calls[0] if calls else ()
+    return ";".join(f"{signature}/{name}:" + ",".join("x".join(map(str, call[name])) or "scalar" for call in calls) for name in names)
+
+
 def is_range(flag):
     """Whether --shapes gives ranges (min=…,max=…), not a list of exact shapes."""
     return any(f"{kind}=" in flag.lower() for kind in _PROFILE)

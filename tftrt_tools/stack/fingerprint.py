@@ -19,14 +19,15 @@ class Fingerprint:
     """What a figure depends on and no flag says.
 
     cpu: model name; cores: that this process may use; quota_cores: the container's limit in CPUs, None without one;
-    memory_mib: of the machine, or of the container where that has a limit; system, kernel, python: versions; gpus: names; driver: NVIDIA's,
+    memory_gib: of the machine, or of the container where that has a limit, rounded, because a system's share of it differs from start to
+    start; system, kernel, python: versions; gpus: names; driver: NVIDIA's,
     "" without; tensorflow, tensorrt: versions installed here, "" where there is none.
     """
 
     cpu: str
     cores: int
     quota_cores: float | None
-    memory_mib: int
+    memory_gib: int
     system: str
     kernel: str
     python: str
@@ -50,7 +51,7 @@ class Fingerprint:
         """One line for people."""
         cores = f"{self.cores} cores" + (f" (limited to {self.quota_cores:g})" if self.quota_cores else "")
         gpu = f"{_text(self.gpus)}, driver {self.driver}" if self.gpus else "no GPU"
-        return f"{self.cpu}, {cores}, {self.memory_mib / 1024:.0f} GiB; {gpu}"
+        return f"{self.cpu}, {cores}, {self.memory_gib} GiB; {gpu}"
 
     def to_dict(self):
         return {**dataclasses.asdict(self), "gpus": list(self.gpus), "digest": self.digest}
@@ -67,7 +68,7 @@ def fingerprint():
     nvml = _nvml()
     tensorflow = installed.tensorflow()
     return Fingerprint(
-        cpu_model(), len(os.sched_getaffinity(0)), _quota(), _memory_mib(), _system(), platform.release(), platform.python_version(),
+        cpu_model(), len(os.sched_getaffinity(0)), _quota(), _memory_gib(), _system(), platform.release(), platform.python_version(),
         tuple(one["name"] for one in nvml.get("gpus", ())), nvml.get("driver", ""), (tensorflow.version or "") if tensorflow else "",
         next(filter(None, map(installed.version_of, _TENSORRT)), ""))
 
@@ -99,10 +100,10 @@ def _quota():
     return round(quota / period, 2) if quota and period and quota > 0 else None
 
 
-def _memory_mib():
-    total = next((int(line.split()[1]) >> 10 for line in _lines("/proc/meminfo") if line.startswith("MemTotal:")), 0)
+def _memory_gib():
+    total = next((int(line.split()[1]) << 10 for line in _lines("/proc/meminfo") if line.startswith("MemTotal:")), 0)
     limit = _number("/sys/fs/cgroup/memory.max") or _number("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-    return min(total, limit >> 20) if limit and total else total
+    return round((min(total, limit) if limit and total else total) / (1 << 30))
 
 
 def _number(path):

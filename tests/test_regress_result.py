@@ -1,0 +1,149 @@
+"""What is made of a result: the outcome, JUnit, the page, JSON, baselines; and what is left where the disk is full."""
+
+import json
+import resource
+import signal
+from xml.etree import ElementTree
+
+import pytest
+from absl import flags
+
+from tests.regress_results import MACHINE, WORKLOAD, regression
+from tftrt_tools import errors
+from tftrt_tools.commands import regress as command
+from tftrt_tools.regression import answers, baseline, goals, junit, result
+from tftrt_tools.report import regress as report
+
+
+@pytest.mark.parametrize("changes, outcome, code", [
+    ({}, result.PASS, 0), ({"ratio": 0.7}, result.PASS, 0), ({"ratio": 1.2}, result.FAIL, 3), ({"noise": 0.4}, result.UNSURE, 4),
+    ({"ended": "interrupted"}, result.ENDED, 1), ({"ratio": 1.2, "allow_worse": True}, result.PASS, 0),
+    ({"failed": {"native": 0, "candidate": 3}}, result.FAIL, 3),
+    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.MISSED),)}, result.FAIL, 3),
+    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.UNDECIDED, "near"),)}, result.UNSURE, 4),
+    ({"noise": 0.4, "kept": (goals.Kept("engine_mib_at_most", "at most 2", "9", goals.MISSED),)}, result.FAIL, 3),
+    ({"answers": answers.Judged((), ("FP16", ""), {}, (), ("x: snr_db is 3, wanted >= 30",), 16)}, result.FAIL, 3)])
+def test_outcome_and_exit_code(changes, outcome, code):
+    done = regression(**changes)
+    assert (done.outcome, done.exit_code) == (outcome, code), done.headline
+    assert done.headline.startswith(outcome)
+    assert done.to_dict()["complete"] == (outcome != result.ENDED)
+
+
+def test_an_undecided_tail_alone_is_no_reason_to_stop_a_release():
+    done = regression(rounds=12)  # too few requests for a p99
+    assert done.verdict.of("p99").verdict == "cannot tell" and done.outcome == result.PASS
+    assert regression(rounds=12, must_decide=("p50", "p99")).outcome == result.UNSURE
+
+
+def test_junit_read_again():
+    done = regression(ratio=1.2, kept=(goals.Kept("p99_ms_at_most", "p99 at most 2 ms", "2.1 ms", goals.UNDECIDED, "near <&> \x00"),))
+    root = ElementTree.fromstring(junit.text(done))
+    suite, = root.findall("testsuite")
+    cases = {one.get("name"): one for one in suite.findall("testcase")}
+    assert set(cases) == {one.name for one in done.checks} and all(one.get("classname") == "tftrt.regress" for one in cases.values())
+    assert cases["speed/p50"].find("failure").get("type") == "fail" and "slower" in cases["speed/p50"].find("failure").get("message")
+    assert cases["goal/p99_ms_at_most"].find("error").text == "near <&> �"
+    counted = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
+    assert counted == {"tests": len(cases), "failures": len(root.findall(".//failure")), "errors": 1, "skipped": 0}
+    assert root.get("tests") == suite.get("tests") and float(suite.get("time")) == 1.5
+
+
+def test_junit_of_a_pass_has_no_failure_and_of_a_run_that_ended_an_error():
+    root = ElementTree.fromstring(junit.text(regression()))
+    assert not root.findall(".//failure") and not root.findall(".//error") and root.findall(".//system-out")
+    ended = ElementTree.fromstring(junit.text(regression(ended="interrupted")))
+    assert [one.get("name") for one in ended.iter("testcase") if one.find("error") is not None] == ["complete"]
+
+
+def test_the_page_opens_on_the_verdict_and_keeps_direction_and_verdict_apart():
+    page = report.page(regression(ratio=1.2))
+    body = page[page.index("<body>"):]
+    assert body.index("FAIL") < 40 and "slower</td><td>worse" in page and "<svg" in page
+    assert not any(text in page for text in ("<script", "src=", "href=\"http", "@import", "url(http"))
+    assert "CANNOT TELL" in report.page(regression(noise=0.4)) and "none shown</td><td>cannot tell" in report.page(regression(noise=0.4))
+    assert "ENDED EARLY" in report.page(regression(ended="interrupted"))
+
+
+def test_text_that_could_be_markup_is_quoted():
+    done = regression(notes=("<script>alert(1)</script>",))
+    assert "<script>" not in report.page(done)
+
+
+def saved(tmp_path, **changes):
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps(regression(**changes).to_dict()))
+    return path
+
+
+@pytest.mark.parametrize("ratio, verdict, code", [(1.0, "same", 0), (1.15, "worse", 3), (0.85, "better", 0)])
+def test_a_run_against_its_baseline(tmp_path, ratio, verdict, code):
+    kept = baseline.read(saved(tmp_path, ratio=0.5))
+    now = regression(ratio=0.5 * ratio, seed=1)
+    compared = kept.judge(now.rounds, 0.03, 1, 0)
+    assert [one.verdict for one in compared.judgements] == [verdict, verdict]
+    done = regression(ratio=0.5 * ratio, seed=1, compared=compared)
+    assert done.exit_code == code and json.loads(json.dumps(done.to_dict()))["baseline"]["source"] == str(tmp_path / "baseline.json")
+
+
+@pytest.mark.parametrize("part, changed, text", [
+    ("machine", {"cpu": "Another"}, "machine: cpu: Another, now A CPU"), ("machine", {"tensorflow": "2.13.0"}, "machine: tensorflow: 2.13.0, now 2.14.1"),
+    ("machine", {"gpus": ["H100"]}, "machine: gpus: H100, now none"), ("native", {"digest": "sha256:ccc"}, "native model: sha256:ccc, now sha256:aaaa"),
+    ("workload", {"digest": "fff"}, "digest: fff"), ("workload", {"concurrency": 4}, "concurrency: 4, now 1"), (None, {"tool": "tftrt-tools 0.0.1"}, "tftrt-tools: 0.0.1, now")])
+def test_a_baseline_of_something_else_is_refused_with_what_differs(tmp_path, part, changed, text):
+    path = saved(tmp_path)
+    document = json.loads(path.read_text())
+    (document[part] if part else document).update(changed)
+    path.write_text(json.dumps(document))
+    now = regression()
+    with pytest.raises(errors.UsageError) as caught:
+        baseline.read(path).check(MACHINE, now.native, WORKLOAD)
+    assert text in caught.value.cause
+    baseline.read(saved(tmp_path)).check(MACHINE, now.native, WORKLOAD)
+
+
+@pytest.mark.parametrize("text, cause", [("", "is no result"), ("[]", "is no result"), ('{"kind": "bench"}', "is no result"), ("{", "is no result")])
+def test_files_that_are_no_baseline(tmp_path, text, cause):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(errors.UsageError, match=cause):
+        baseline.read(tmp_path / "x.json")
+    with pytest.raises(errors.UsageError, match="no such baseline"):
+        baseline.read(tmp_path / "y.json")
+
+
+def test_a_run_that_ended_early_is_no_baseline(tmp_path):
+    with pytest.raises(errors.UsageError, match="ended early"):
+        baseline.read(saved(tmp_path, ended="interrupted"))
+
+
+def parsed(*arguments):
+    values = flags.FlagValues()
+    flags.DEFINE_string("json", None, "", flag_values=values)
+    command.define(values)
+    values(["regress", *map(str, arguments)])
+    return values
+
+
+def test_where_one_file_cannot_be_written_the_others_are_and_nothing_is_half(tmp_path):
+    paths = {name: tmp_path / name for name in ("json", "junit", "html")}
+    paths["json"].write_text("before")
+    values = parsed(*(f"--{name}={path}" for name, path in paths.items()), f"--save_baseline={tmp_path / 'kept.json'}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # JUnit's file is smaller, the others are not
+    try:
+        with pytest.raises(OSError):
+            command._write(regression(), values, None, "net")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert paths["json"].read_text() == "before" and ElementTree.fromstring(paths["junit"].read_text()) is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["json", "junit"]
+
+
+def test_a_run_that_ended_early_is_written_and_marked_and_not_kept(tmp_path):
+    values = parsed(f"--json={tmp_path / 'r.json'}", f"--junit={tmp_path / 'r.xml'}", "--save_baseline=auto", f"--history_dir={tmp_path / 'history'}")
+    assert command._write(regression(ended="interrupted"), values, tmp_path / "history", "net") == ""
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert (document["complete"], document["ended"], document["outcome"], document["exit_code"]) == (False, "interrupted", "ended early", 1)
+    assert document["verdict"] and not (tmp_path / "history").exists()

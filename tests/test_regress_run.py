@@ -1,0 +1,231 @@
+"""Real runs of `tftrt regress` against the development server: a model against itself, against a slower one, goals, an interruption."""
+
+import json
+import shutil
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.conformance.launch import LocalServer
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _flags
+from tftrt_tools.commands import regress as command
+from tftrt_tools.regression import pair, regress, rounds
+
+# One metric and one look: the fewest rounds that can show something.
+QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=16")
+SLOWER = """
+import sys
+import tensorflow as tf
+
+inner = tf.saved_model.load(sys.argv[1])
+work = tf.Variable(tf.random.stateless_uniform((700, 700), (1, 2)) / 350)
+
+
+class Slower(tf.Module):
+    def __init__(self):
+        self.inner, self.work = inner, work
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float32, name="image")])
+    def serve(self, image):
+        value = self.work + tf.reduce_sum(image)
+        for _ in range(6):
+            value = tf.matmul(value, self.work)
+        # Never more than nothing, which the optimizer cannot know.
+        nothing = tf.minimum(tf.reduce_sum(tf.abs(value)), 0.0)
+        return {"probabilities": self.inner.signatures["serving_default"](image=image)["probabilities"] + nothing}
+
+
+module = Slower()
+tf.saved_model.save(module, sys.argv[2], signatures={"serving_default": module.serve})
+"""
+
+
+def run(*arguments):
+    values, positional = _flags.parse("regress", command, [str(one) for one in arguments])
+    return command.run(values, positional)
+
+
+@pytest.fixture(scope="module")
+def native(zoo_model):
+    return zoo_model("digits_cnn")
+
+
+@pytest.fixture(scope="module")
+def slower(native, tmp_path_factory):
+    """The same model with work beside it that takes several times as long."""
+    path = tmp_path_factory.mktemp("slower") / "model"
+    subprocess.run([sys.executable, "-c", SLOWER, native, path], check=True, timeout=120, capture_output=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(native, slower, tmp_path_factory):
+    """A server that has the model as `native` and `copy`, and the slower one as `slower`."""
+    base = tmp_path_factory.mktemp("served")
+    text = ""
+    for name, model in (("native", native), ("copy", native), ("slower", slower)):
+        shutil.copytree(model, base / name / "1")
+        text += f'config {{ name: "{name}" base_path: "{base / name}" model_platform: "tensorflow" }}\n'
+    (base / "models.config").write_text(f"model_config_list {{ {text} }}")
+    with LocalServer([f"--model_config_file={base / 'models.config'}"], base / "log") as one:
+        yield one.grpc_address
+
+
+@pytest.mark.slow
+def test_a_model_against_itself_from_its_directory(native, tmp_path, capsys):
+    code = run(f"--native={native}", f"--candidate={native}", *QUICK, f"--json={tmp_path / 'r.json'}", f"--html={tmp_path / 'r.html'}",
+               f"--junit={tmp_path / 'r.xml'}", "--save_baseline=auto", f"--history_dir={tmp_path / 'history'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    judged, = document["verdict"]["judgements"]
+    assert code in (0, 4) and judged["verdict"] in ("same", "cannot tell"), judged
+    assert document["complete"] and document["server"]["backend"] == "local" and document["native"]["digest"] == document["candidate"]["digest"]
+    assert len(document["rounds"]["native_p50"]) == 12 and document["requests_per_round"] == 16 and document["failed"] == {"native": 0, "candidate": 0}
+    assert document["answers"]["problems"] == [] and document["answers"]["requests"] == 16
+    assert ElementTree.parse(tmp_path / "r.xml").getroot().get("failures") == "0"
+    assert (tmp_path / "r.html").read_text().count("<svg") == 1
+    kept, = (tmp_path / "history").rglob("0001.json")
+    assert json.loads(kept.read_text())["outcome"] == document["outcome"] and str(kept) in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.slow
+def test_a_slower_candidate_fails_and_against_its_baseline_it_is_no_worse(server, native, slower, tmp_path):
+    both = (f"--server={server}", "--native=native", "--candidate=slower", f"--native_dir={native}", f"--candidate_dir={slower}", *QUICK)
+    path = tmp_path / "kept.json"
+    assert run(*both, f"--save_baseline={path}", f"--junit={tmp_path / 'r.xml'}") == errors.EXIT_CHECK
+    judged, = json.loads(path.read_text())["verdict"]["judgements"]
+    assert (judged["verdict"], judged["direction"]) == ("worse", "slower") and judged["low"] > 1.5
+    failed = ElementTree.parse(tmp_path / "r.xml").getroot().find(".//failure")
+    assert "times as slow" in failed.get("message")
+    exchanged = (f"--server={server}", "--native=slower", "--candidate=native", f"--native_dir={slower}", f"--candidate_dir={native}", *QUICK)
+    assert run(*exchanged, "--speed_up_at_least=1.5") == errors.EXIT_DONE
+    # Of another native model: not compared at all.
+    with pytest.raises(errors.UsageError, match="native model: sha256"):
+        run(*exchanged, f"--baseline={path}")
+    code = run(*both, "--allow_worse", f"--baseline={path}", f"--json={tmp_path / 'again.json'}")
+    compared = json.loads((tmp_path / "again.json").read_text())["baseline"]["judgements"]
+    assert code in (0, 4) and {one["verdict"] for one in compared} <= {"same", "cannot tell"}, compared
+
+
+@pytest.mark.slow
+def test_without_a_server_the_slower_candidate_fails_too(native, slower, images, tmp_path):
+    code = run(f"--native={native}", f"--candidate={slower}", "--in_process", "--batch_size=8", f"--data={images / 'held_back.npz'}", *QUICK,
+               "--no_engine_fallback", f"--json={tmp_path / 'r.json'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    judged, = document["verdict"]["judgements"]
+    assert code == errors.EXIT_CHECK and judged["verdict"] == "worse" and judged["low"] > 1.5
+    assert document["server"]["backend"] == document["workload"]["through"] == "in process"
+    assert document["answers"]["problems"] == [] and document["answers"]["requests"] == 50 and document["failed"] == {"native": 0, "candidate": 0}
+    assert (document["engines"]["answer"], document["engines"]["reason"]) == ("no", "it has no engine op")
+
+
+def test_in_process_a_request_that_the_model_refuses_is_told(native, tmp_path):
+    with pytest.raises(errors.UsageError, match="exclude each other"):
+        run(f"--native={native}", f"--candidate={native}", "--in_process", "--server=localhost:8500")
+    np.savez(tmp_path / "x.npz", image=np.zeros((4, 9, 9, 1), np.float32))
+    with pytest.raises(errors.TftrtError):
+        run(f"--native={native}", f"--candidate={native}", "--in_process", f"--data={tmp_path / 'x.npz'}", *QUICK)
+
+
+def test_goals_are_judged_with_the_run(server, tmp_path):
+    (tmp_path / "goals.toml").write_text('p50_ms_at_most = 60000\nspeed_up_at_least = 50\nengine_mib_at_most = 1\naccuracy = "snr_db:threshold=30"\n')
+    code = run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, f"--goals={tmp_path / 'goals.toml'}", f"--json={tmp_path / 'r.json'}")
+    found = {one["name"]: one for one in json.loads((tmp_path / "r.json").read_text())["checks"]}
+    assert code == errors.EXIT_CHECK and found["goal/speed_up_at_least"]["verdict"] == "fail"
+    assert found["goal/engine_mib_at_most"]["verdict"] == "cannot tell" and "passport" in found["goal/engine_mib_at_most"]["reason"]
+    assert found["answers"]["verdict"] == "pass"
+
+
+def test_labels_give_the_accuracy_of_both(server, images, tmp_path):
+    goal = ("--accuracy=top1:max-degradation=0.01;top1:threshold=0.5", "--accuracy_output=serving_default/probabilities")
+    run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, f"--data={images / 'held_back.npz'}", "--batch_size=32",
+        f"--labels={images / 'labels.npy'}", *goal, f"--json={tmp_path / 'r.json'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert [one["kept"] for one in document["answers"]["goals"]] == [True, True] and document["answers"]["goals"][0]["native"] > 0.97
+    assert document["workload"]["timed"] == 12 and document["workload"]["compared"] == 12
+
+
+def test_whether_engines_ran_is_asked_and_a_plain_model_has_none(server, tmp_path):
+    code = run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, "--no_engine_fallback",
+               f"--json={tmp_path / 'r.json'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    found = {one["name"]: one for one in document["checks"]}["goal/no_engine_fallback"]
+    assert code == errors.EXIT_CHECK and found["verdict"] == "fail" and document["engines"]["answer"] == "no"
+
+
+def test_an_interrupted_run_keeps_what_was_measured_and_says_so(server, tmp_path):
+    def interrupt(text, _done, _total):
+        if text == "round 9":
+            raise KeyboardInterrupt
+
+    paths = {"json": tmp_path / "r.json", "junit": tmp_path / "r.xml", "html": tmp_path / "r.html"}
+    with progress.listening(interrupt), pytest.raises(errors.Interrupted) as caught:
+        run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, *(f"--{name}={path}" for name, path in paths.items()),
+            f"--save_baseline={tmp_path / 'kept.json'}")
+    assert "8 rounds were measured" in caught.value.mend and caught.value.exit_code == 1
+    document = json.loads(paths["json"].read_text())
+    assert (document["complete"], document["ended"], len(document["rounds"]["native_p50"])) == (False, "interrupted", 8)
+    assert ElementTree.parse(paths["junit"]).getroot().find(".//testcase[@name='complete']/error") is not None
+    assert "ENDED EARLY" in paths["html"].read_text() and not (tmp_path / "kept.json").exists()
+
+
+def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path):
+    def interrupt(text, _done, _total):
+        if text == "round 1":
+            raise KeyboardInterrupt
+
+    with progress.listening(interrupt), pytest.raises(KeyboardInterrupt):
+        run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, f"--json={tmp_path / 'r.json'}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ([], "--native is missing"), (["--native=a"], "--candidate is missing"), (["a"], "flags only"), (["--native=a", "--candidate=b", "--metrics=p42"], "there is no p42"),
+    (["--native=a", "--candidate=b", "--rounds=3"], "can show nothing: at least"), (["--native=a", "--candidate=b", "--rounds=50", "--max_rounds=20"], "is below"),
+    (["--native=a", "--candidate=b", "--must_decide=p90"], "is not among --metrics"), (["--native=a", "--candidate=b", "--labels=x.npy"], "needs --data"),
+    (["--native=a", "--candidate=b", "--thresholds=x>1"], "is no bound"), (["--native=a", "--candidate=b", "--goals=none.toml"], "no such file"),
+    (["--native=a", "--candidate=b", "--baseline=none.json"], "no such baseline"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
+def test_mistakes_are_told_before_a_server_starts(arguments, text):
+    with pytest.raises(errors.TftrtError, match=text):
+        run(*arguments)
+
+
+def test_names_that_a_server_does_not_have(server):
+    with pytest.raises(errors.UsageError, match="serves no model 'other'"):
+        run(f"--server={server}", "--native=native", "--candidate=other", *QUICK)
+    with pytest.raises(errors.UsageError, match="are both 'native'"):
+        run(f"--server={server}", "--native=native", "--candidate=native", *QUICK)
+
+
+def test_each_round_asks_both_equally_often_and_in_exchanged_order():
+    first, second = rounds.order(0), rounds.order(1)
+    assert first.count(rounds.NATIVE) == second.count(rounds.NATIVE) == rounds.BLOCKS == 4
+    assert all(one != other for one, other in zip(first, second, strict=True))
+    for power in (0, 1, 2):  # drifts that cancel within a round
+        places = {name: sum(place**power for place, one in enumerate(first) if one == name) for name in (rounds.NATIVE, rounds.CANDIDATE)}
+        assert places[rounds.NATIVE] == places[rounds.CANDIDATE]
+
+
+def test_blocks_of_slow_models_are_short_and_of_fast_ones_long():
+    assert rounds.requests_of_block(1.0, 1) == 4 and rounds.requests_of_block(1e-5, 1) == 256 and rounds.requests_of_block(1e-2, 1) == 10
+    assert rounds.requests_of_block(1.0, 8) == 32
+
+
+def test_both_names_have_equally_many_letters():
+    assert len(pair.NATIVE) == len(pair.CANDIDATE)
+
+
+def test_a_failed_request_is_counted_and_is_no_latency():
+    block = rounds.Block(np.ones(3), 2, 3.0)
+    one = rounds.Round((block, block))
+    measured = rounds.Measured([one], [one])
+    assert (measured.failed(rounds.NATIVE), len(one.seconds), one.rate, measured.usable) == (4, 6, 1.0, 1)
+    empty = rounds.Round((rounds.Block(np.zeros(0), 5, 0.0),))
+    assert rounds.Measured([one, empty, one], [one, one, one]).usable == 1
+
+
+def test_the_options_of_the_command_are_those_of_the_function():
+    assert regress.Options("a", "b").looks == 3

@@ -1,0 +1,62 @@
+"""usage: tftrt history [--flags]
+
+The results that `tftrt regress --save_baseline=auto` kept: a list for each candidate and each kind of machine, and the steps in it, that is
+where the value shown moved to another level and stayed there.
+
+examples:
+  tftrt history
+  tftrt history --name=resnet_fp16 --show=p99 --plot=p99.svg
+"""
+
+from absl import flags
+
+from tftrt_tools import errors
+from tftrt_tools.commands import _output
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
+    flags.DEFINE_string("name", "", "one series only", **text)
+    flags.DEFINE_string("machine", "", "of one kind of machine only: the beginning of its digest", **text)
+    flags.DEFINE_enum("show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text)
+    flags.DEFINE_float("min_effect", 0.03, "the smallest step that is told, as a share", lower_bound=0, **text)
+    flags.DEFINE_string("plot", None, "write a plot to this file (.svg or .png)", **text)
+
+
+def run(values, positional):
+    """List. Returns: the exit code."""
+    if positional:
+        raise errors.UsageError(f"tftrt history takes flags only; got {' '.join(positional)}", f"--name={positional[0]}?")
+    from tftrt_tools.regression import baseline, history
+    from tftrt_tools.report import regress as report
+
+    if values.plot:
+        report.check_picture(values.plot)
+    found = history.read(baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine)
+    _print(found, values.json)
+    _output.write_json(found, values.json)
+    if values.plot:
+        report.write_history(found, values.plot)
+    return errors.EXIT_DONE
+
+
+def _print(found, json_path):
+    from tftrt_tools.regression.history import VALUES
+
+    console = _output.console(json_path)
+    for series in found.series:
+        title, unit, _, _ = VALUES[series.shown]
+        steps = {one.number: one for one in series.steps}
+        rows = [(one.number, one.created, one.candidate_digest[7:19],
+                 f"{one.values[series.shown]:.4g}" if series.shown in one.values else "", one.outcome, _step(steps.get(one.number)))
+                for one in series.entries]
+        columns = [">number", "measured", "candidate", f">{title}{', ' + unit if unit else ''}", "outcome", "step"]
+        console.print(_output.table(f"{series.name} on {series.machine.text()} ({series.machine.digest})", columns, rows))
+        for path in series.skipped:
+            console.print(f"  left out, no result of tftrt regress: {path}", markup=False, soft_wrap=True)
+
+
+def _step(step):
+    return "" if step is None else f"{step.change:+.1%}, {'worse' if step.worse else 'better'} from here on"

@@ -1,0 +1,223 @@
+"""usage: tftrt regress --native=MODEL --candidate=MODEL [--flags]
+
+Is the candidate slower than the native model, faster, the same, or can nobody tell? Both SavedModels are served by one server, asked the
+same requests in interleaved rounds, and judged by those rounds: a rank test, a bootstrap interval and a minimum effect have to agree. Their
+answers are compared too. With --server=HOST:PORT, --native and --candidate are names of models that run there; with --in_process there is
+no server at all.
+
+Rounds are added until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
+those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are flags,
+or lines of a TOML file (--goals), where flags go before the file.
+
+--save_baseline keeps the result, --baseline holds this run against one that was kept: on the same kind of machine, with the same versions,
+native model and requests, or not at all. `tftrt history` shows what was kept.
+
+Exit codes: 0 all is kept, 3 something is not, 4 nobody can tell: too noisy, 1 it ended early (what was measured is written, and marked so).
+
+examples:
+  tftrt regress --native=resnet --candidate=resnet_fp16
+  tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
+  tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
+  tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
+"""
+
+import contextlib
+
+from absl import flags
+
+from tftrt_tools import errors, progress, whole_file
+from tftrt_tools.commands import _output
+
+_NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
+            "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
+            "candidate's p99", "throughput_at_least": "goal: the candidate's answers a second",
+            "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its passport says",
+            "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
+            "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says"}
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("native", None, "SavedModel that was converted; with --server its name there", **text)
+    flags.DEFINE_string("candidate", None, "SavedModel to judge; with --server its name there", **text)
+    flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
+    flags.DEFINE_boolean("in_process", False, "without a server: both models in one process of the same runtime", **text)
+    flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "what serves both, as in `tftrt serve`", **text)
+    flags.DEFINE_string("image", "", "image of --backend=docker", **text)
+    flags.DEFINE_string("log_file", None, "keep the log of the server that is started in this file", **text)
+    flags.DEFINE_string("native_dir", "", "with --server: files of the native model, for its digest", **text)
+    flags.DEFINE_string("candidate_dir", "", "with --server: files of the candidate, for its digest and its passport", **text)
+    _define_requests(text)
+    _define_measurement(text)
+    for name, what in _NUMBERS.items():
+        flags.DEFINE_float(name, None, what, **text)
+    flags.DEFINE_boolean("no_engine_fallback", False, "goal: the candidate's engines ran, as `tftrt smoke` finds out", **text)
+    flags.DEFINE_string("goals", "", "TOML file of goals: the flags above and --accuracy, by their names", **text)
+    flags.DEFINE_boolean("allow_worse", False, "a slower candidate is no failure; the goals alone count", **text)
+    flags.DEFINE_string("save_baseline", "", "keep the result: in this file, or with auto in --history_dir", **text)
+    flags.DEFINE_string("baseline", "", "hold this run against a result: a file, or latest for the newest in --history_dir", **text)
+    flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
+    flags.DEFINE_string("history_name", "", "name of the series in it; by default the candidate's last part", **text)
+    flags.DEFINE_string("junit", None, "write the checks as JUnit XML to this file", **text)
+    flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
+
+
+def _define_requests(text):
+    flags.DEFINE_string("signature_name", "", "signature to ask; by default serving_default, or the only one", **text)
+    flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text)
+    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", **text)
+    flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
+    flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
+    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data, for --accuracy=top1:…", **text)
+    flags.DEFINE_string("accuracy", "", "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
+                        "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
+    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that --accuracy and --labels speak of", **text)
+    flags.DEFINE_string("thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text)
+    flags.DEFINE_boolean("compare", True, "compare the answers", **text)
+    flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
+
+
+def _define_measurement(text):
+    flags.DEFINE_integer("rounds", 30, "rounds before the first look at the data, and between two looks", lower_bound=1, **text)
+    flags.DEFINE_integer("max_rounds", 90, "rounds, at most; more looks make each of them stricter", lower_bound=1, **text)
+    flags.DEFINE_integer("requests", 0, "requests to each model in a round; by default as many as take about 0.4 s", lower_bound=0, **text)
+    flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
+    flags.DEFINE_float("max_seconds", 600.0, "no further look is begun after so long", lower_bound=0, **text)
+    flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)
+    flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided: the others fail a run where they are worse, and are "
+                      "otherwise shown", **text)
+    flags.DEFINE_float("min_effect", 0.03, "share from which on a difference counts", lower_bound=0.001, upper_bound=10, **text)
+
+
+def run(values, positional):
+    """Compare. Returns: the exit code."""
+    if positional:
+        raise errors.UsageError(f"tftrt regress takes flags only; got {' '.join(positional)}", f"--candidate={positional[0]}?")
+    for name in ("native", "candidate"):
+        if not values[name].value:
+            raise errors.UsageError(f"--{name} is missing", "give a SavedModel directory, or with --server the name of a model")
+    from tftrt_tools.regression import baseline, regress
+
+    history = baseline.directory(values.history_dir) if "auto" == values.save_baseline or "latest" == values.baseline else None
+    name = values.history_name or baseline.series_name(values.candidate)
+    options = _options(values, _baseline(values, history, name))
+    with progress.on_terminal():
+        done = regress.regress(options)
+    _print(done, values.json)
+    saved = _write(done, values, history, name)
+    if saved:
+        _output.console(values.json).print(f"kept: {saved}", markup=False, soft_wrap=True)
+    if done.ended == regress.INTERRUPTED:
+        raise errors.Interrupted(mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete")
+    if done.ended:
+        raise errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
+    return done.exit_code
+
+
+def _baseline(values, history, name):
+    from tftrt_tools.regression import baseline
+    from tftrt_tools.stack import fingerprint
+
+    if not values.baseline:
+        return None
+    if values.baseline == baseline.LATEST:
+        return baseline.latest(history, fingerprint.fingerprint(), name)
+    return baseline.read(values.baseline)
+
+
+def _options(values, kept):
+    from tftrt_tools.regression import goals, regress
+
+    given = {name: values[name].value for name in (*_NUMBERS, "accuracy", "no_engine_fallback") if values[name].present}
+    wanted = goals.read(values.goals, given)
+    metrics = [one.strip() for one in values.metrics if one.strip()]
+    for name, metric in (("speed_up_at_least", "p50"), ("p50_ms_at_most", "p50"), ("p99_ms_at_most", "p99"),
+                         ("throughput_at_least", "throughput")):
+        if getattr(wanted, name) is not None and metric not in metrics:
+            metrics.append(metric)
+    same = ("native", "candidate", "server", "in_process", "backend", "image", "log_file", "native_dir", "candidate_dir", "signature_name",
+            "shapes", "data", "ranges", "seed", "batch_size", "distinct", "thresholds", "labels", "accuracy_output", "compare", "rounds",
+            "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
+    return regress.Options(**{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
+                           baseline=kept, max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
+                           must_decide=tuple(one.strip() for one in values.must_decide if one.strip()))
+
+
+def _write(done, values, history, name):
+    """Write all that was asked for, each whole or not at all; what cannot be written does not keep the others from being written. Returns:
+    where the result was kept, or ""."""
+    from tftrt_tools.regression import junit
+    from tftrt_tools.report import regress as report
+
+    failed = []
+
+    @contextlib.contextmanager
+    def attempt():
+        try:
+            yield
+        except OSError as error:
+            failed.append(error)
+
+    with attempt():
+        _output.write_json(done, values.json)
+    if values.junit:
+        with attempt():
+            whole_file.write_text(values.junit, junit.text(done))
+    if values.html:
+        with attempt():
+            report.write_page(done, values.html)
+    saved = ""
+    with attempt():
+        saved = _saved(done, values, history, name)
+    if failed:
+        raise failed[0]
+    return saved
+
+
+def _saved(done, values, history, name):
+    from tftrt_tools.regression import baseline
+
+    if not values.save_baseline or done.ended:
+        return ""
+    if values.save_baseline == baseline.AUTO:
+        return str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name)))
+    import json
+
+    whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
+    return values.save_baseline
+
+
+_STYLES = {"pass": "bold green", "fail": "bold red"}
+
+
+def _print(done, json_path):
+    from tftrt_tools.report.regress import shown
+
+    console = _output.console(json_path)
+
+    def say(label, text):
+        console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
+
+    say("native", done.native.title)
+    say("candidate", done.candidate.title)
+    say("server", f"{done.server['backend']} ({done.server['reason']})" if done.server["backend"] else done.server["address"])
+    say("requests", f"{done.workload['signature']} {'; '.join(done.workload['shapes'])}, {done.workload['values']}; "
+        f"{len(done.rounds.native_p50)} rounds of {done.requests} to each model, {done.workload['concurrency']} at a time")
+    if done.verdict:
+        rows = [(one.metric, shown(one.metric, one.native), shown(one.metric, one.candidate),
+                 "" if one.ratio is None else f"{one.ratio:.3f}", "" if one.ratio is None else f"{one.low:.3f} to {one.high:.3f}",
+                 "" if one.p is None else f"{one.p:.2g}", one.direction or "none shown", one.verdict)
+                for one in done.verdict.judgements]
+        columns = ["metric", ">native", ">candidate", ">ratio", ">interval", ">p of U", "direction", "verdict"]
+        console.print(_output.table("Speed, candidate / native", columns, rows))
+    rows = [(one.name, one.what, one.found, one.verdict) for one in done.checks]
+    console.print(_output.table("Checks", ["check", "wanted", "found", "verdict"], rows))
+    for one in done.checks:
+        if one.verdict != "pass" and one.reason:
+            console.print(f"  {one.name}: {one.reason}", markup=False, soft_wrap=True)
+    for text in done.notes:
+        console.print(f"  {text}", markup=False, soft_wrap=True)
+    console.print(done.headline, style=_STYLES.get(done.outcome, "bold yellow"), markup=False, soft_wrap=True)

@@ -1,0 +1,83 @@
+"""Do both models answer alike on the requests that are timed? With the metrics and bounds of `tftrt verify`, or by goals of the user's."""
+
+import dataclasses
+
+from tftrt_tools import client as clients
+from tftrt_tools import errors, progress
+from tftrt_tools.accuracy import thresholds
+from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.serving.smoke import answers as comparing
+from tftrt_tools.tuning import goal as accuracy_goal
+from tftrt_tools.tuning import score
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """comparisons: metrics.Comparisons of the candidate's answers with the native model's, one for each output. arithmetic: (whose bounds,
+    why). bounds: {output: {metric: bound}}. goals: ({"goal", "native", "candidate", "bound", "kept"}, …). problems: what does not hold, a
+    line each. requests: how many were compared."""
+
+    comparisons: tuple
+    arithmetic: tuple
+    bounds: dict
+    goals: tuple
+    problems: tuple
+    requests: int
+
+    def to_dict(self):
+        return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds, "goals": list(self.goals),
+                "problems": list(self.problems), "comparisons": [one.to_dict() for one in self.comparisons]}
+
+
+def asked(client, model, signature, calls, version=None):
+    """[{output: ndarray}] of a model for run.Calls, sent one after the other. Raises: ServingError."""
+    found = []
+    for number, call in enumerate(calls):
+        progress.say(f"asking {model}", number, len(calls))
+        found.append(client.predict(model, call.inputs, signature, version))
+    return found
+
+
+def judge(calls, native, candidate, kind, own_data, given, goals=(), labels="", output=""):
+    """Compare the answers.
+
+    Args:
+      calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
+        the inputs are the user's. given: what thresholds.parse returned. goals: tuning.goal.Goals, which replace the bounds of
+        `tftrt verify`. labels: path of an .npy with the right classes, or "". output: SIGNATURE/OUTPUT that the goals speak of, or "".
+
+    Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
+    """
+    own = {call.signature for call in calls} if own_data else set()
+    compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, given)
+    rows = tuple(_scored(one, calls, native, candidate, labels, output) for one in goals)
+    missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
+    misses = () if goals else tuple(miss.text() for miss in compared.misses)
+    return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows, (*compared.problems, *misses, *missed), len(calls))
+
+
+def _scored(goal, calls, native, candidate, labels, output):
+    truth = next(iter(array_reader.load(labels).values())) if labels else None
+    signatures = [call.signature for call in calls]
+    both = [score.score(goal, signatures, native, answers, truth, output) for answers in (native, candidate)]
+    before, after = both[0].value, both[1].value
+    kept = goal.kept(after, before) and not both[1].nonfinite
+    return {"goal": goal.text(before), "native": before, "candidate": after, "bound": goal.bound(before), "kept": bool(kept)}
+
+
+def parse_goals(text):
+    """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Raises: UsageError."""
+    return tuple(accuracy_goal.parse(part) for part in filter(None, (part.strip() for part in text.split(";"))))
+
+
+def parse_thresholds(text):
+    """What thresholds.parse returns. Raises: UsageError."""
+    return thresholds.parse(text)
+
+
+def read_failure(error, name, model):
+    """A TftrtError for a model that refuses a request. Args: error: client.ServingError."""
+    if not isinstance(error, clients.ServingError):
+        raise error
+    return errors.TftrtError(f"the {name} model {model} refuses a request: {error.code}: {error.message}",
+                             "mend the requests (--shapes, --data, --signature_name), or the model")

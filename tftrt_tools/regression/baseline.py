@@ -1,0 +1,160 @@
+"""Results that are kept, and a run held against one of them. What is compared is the candidate's lead over the native model of the same
+run; see verdict.judge_change. Runs on unlike machines, or of unlike models and requests, are not compared at all."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from tftrt_tools import __version__, errors, whole_file
+from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.regression.result import PerRound
+from tftrt_tools.stack.fingerprint import Fingerprint
+
+LATEST, AUTO = "latest", "auto"
+_FILE = re.compile(r"(\d{4,})\.json$")
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_METRICS = ("p50", verdicts.THROUGHPUT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """source: of the baseline; created: when it was measured; candidate_digest: of what was measured then; judgements: of `_METRICS`."""
+
+    source: str
+    created: str
+    candidate_digest: str
+    judgements: tuple
+
+    def to_dict(self):
+        return {"source": self.source, "created": self.created, "candidate_digest": self.candidate_digest,
+                "judgements": [one.to_dict() for one in self.judgements]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """An earlier result. source: where it was found; document: as result.Regression.to_dict wrote it."""
+
+    source: str
+    document: dict
+
+    def check(self, machine, native, workload):
+        """Refuse to be compared with a run that differs in more than its candidate.
+
+        Args: machine: Fingerprint. native: models.Model. workload: as in result.Regression.
+        Raises: UsageError with everything that differs.
+        """
+        then = self.document
+        found = [f"machine: {one}" for one in Fingerprint.from_dict(then["machine"]).differences(machine)]
+        if then["tool"].rpartition(" ")[2] != __version__:
+            found.append(f"tftrt-tools: {then['tool'].rpartition(' ')[2]}, now {__version__}")
+        if then["native"]["digest"] != native.digest:
+            found.append(f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}")
+        keys = ("through", "signature", "shapes", "concurrency", "digest")
+        found += [f"{key}: {then['workload'].get(key)}, now {workload[key]}" for key in keys if then["workload"].get(key) != workload[key]]
+        if found:
+            raise errors.UsageError(f"the baseline {self.source} is of something else: {'; '.join(found)}",
+                                    "measure a new one here with --save_baseline, or repeat the run as it was made")
+
+    def judge(self, figures, min_effect, looks, seed):
+        """Compared, for the PerRound of this run."""
+        then = PerRound.from_dict(self.document["rounds"])
+        pairs = [(_gaps(one.native_p50, one.candidate_p50), _gaps(one.native_rate, one.candidate_rate)) for one in (then, figures)]
+        alpha = verdicts.ALPHA / len(_METRICS)
+        judged = tuple(verdicts.judge_change(metric, before, after, min_effect, alpha, looks, seed)
+                       for metric, before, after in zip(_METRICS, *pairs, strict=True))
+        return Compared(self.source, self.document["created"], self.document["candidate"]["digest"], judged)
+
+
+def _gaps(native, candidate):
+    return np.log(np.asarray(candidate)) - np.log(np.asarray(native))
+
+
+def read(path):
+    """The Baseline in a file. Raises: UsageError where it is none."""
+    try:
+        document = json.loads(pathlib.Path(path).read_text())
+        whole = document["kind"] == "regression" and document["schema_version"] == 1
+        Fingerprint.from_dict(document["machine"])
+        PerRound.from_dict(document["rounds"])
+        document["tool"], document["created"], document["native"]["digest"], document["candidate"]["digest"], document["workload"]["digest"]
+    except FileNotFoundError:
+        raise errors.UsageError(f"no such baseline: {path}", "--save_baseline=FILE writes one") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise errors.UsageError(f"{path} is no result of tftrt regress", "--save_baseline=FILE writes one")
+    if not document.get("complete"):
+        raise errors.UsageError(f"{path} is of a run that ended early ({document.get('ended')})", "measure it again")
+    return Baseline(str(path), document)
+
+
+def directory(given=""):
+    """Where results are kept: `given`, else $XDG_STATE_HOME/tftrt/regressions, or ~/.local/state/tftrt/regressions. Raises: TftrtError
+    where there is no home."""
+    if given:
+        return pathlib.Path(given)
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    base = state if os.path.isabs(state) else os.path.join(os.path.expanduser("~"), ".local", "state")
+    if not os.path.isabs(base):
+        raise errors.TftrtError("there is no home folder for the history", "set HOME or XDG_STATE_HOME, or give --history_dir")
+    return pathlib.Path(base) / "tftrt" / "regressions"
+
+
+def series_name(candidate):
+    """The name under which results of a candidate are kept, by its path or name on the server."""
+    return _NAME.sub("-", pathlib.Path(candidate).name or "model").strip("-.") or "model"
+
+
+def listing(folder):
+    """[(number, path)] of the results in a folder, the oldest first."""
+    if not folder.is_dir():
+        return []
+    found = ((_FILE.match(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def save(document, folder):
+    """Put a result into `folder` under the next number, whole or not at all. Returns: its path. Raises: OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1) + "\n"
+    number = max((number for number, _ in listing(folder)), default=0) + 1
+    while True:
+        path = folder / f"{number:04d}.json"
+        try:
+            # The name is taken first, so that two runs that end together keep both.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            break
+        except FileExistsError:
+            number += 1
+    try:
+        whole_file.write_text(path, text)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def place(history_dir, machine, name):
+    """The folder of one series on one kind of machine."""
+    return history_dir / machine.digest / name
+
+
+def latest(history_dir, machine, name):
+    """The newest Baseline of a series on this kind of machine.
+
+    Raises: UsageError where there is none, with what differs from the newest of another machine.
+    """
+    for _, path in reversed(listing(place(history_dir, machine, name))):
+        return read(path)
+    elsewhere = [path for folder in sorted(history_dir.glob(f"*/{name}")) for _, path in listing(folder)]
+    if elsewhere:
+        other = read(max(elsewhere, key=lambda path: path.stat().st_mtime))
+        differs = Fingerprint.from_dict(other.document["machine"]).differences(machine)
+        raise errors.UsageError(f"no baseline of {name} is of this machine; the newest is of another: {'; '.join(differs)}",
+                                "measure one here with --save_baseline=auto")
+    raise errors.UsageError(f"there is no baseline of {name} in {history_dir}", "--save_baseline=auto keeps one there")

@@ -1,0 +1,199 @@
+"""What the candidate is held to, as flags or in a TOML file, and whether it keeps it: yes, no, or nobody can tell.
+
+    speed_up_at_least = 1.5
+    p99_ms_at_most = 20
+    accuracy = "top1:max-degradation=0.01"
+    no_engine_fallback = true
+
+A goal on a measured value is kept where the whole interval is on its right side, missed where the whole interval is on the wrong one, and
+undecided between: a value that lies near its bound is not decided by chance.
+"""
+
+import dataclasses
+import difflib
+import math
+
+from tftrt_tools import errors
+from tftrt_tools.regression import answers
+
+KEPT, MISSED, UNDECIDED = "kept", "missed", "cannot tell"
+_MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Goals:
+    """None, "" and False stand for "no such goal". speed_up_at_least: native's median request time over the candidate's. p50_ms_at_most,
+    p99_ms_at_most: milliseconds of the candidate's requests. throughput_at_least: the candidate's answers a second. accuracy: text as
+    tuning.goal reads, several divided by ";". build_seconds_at_most, engine_mib_at_most, gpu_mib_at_most: of building the candidate's
+    engines, of their files, and of GPU memory while they were built, as its passport says. no_engine_fallback: the engines ran, as `tftrt
+    smoke` finds out."""
+
+    speed_up_at_least: float | None = None
+    p50_ms_at_most: float | None = None
+    p99_ms_at_most: float | None = None
+    throughput_at_least: float | None = None
+    accuracy: str = ""
+    build_seconds_at_most: float | None = None
+    engine_mib_at_most: float | None = None
+    gpu_mib_at_most: float | None = None
+    no_engine_fallback: bool = False
+
+    def to_dict(self):
+        return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "", False)}
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Goals))
+NUMBERS = tuple(field.name for field in dataclasses.fields(Goals) if field.default is None)
+_EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accuracy = "top1:max-degradation=0.01"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """One goal judged. goal: in words; value: what was found, in words; verdict: KEPT, MISSED or UNDECIDED; reason: why undecided, or what
+    is wrong."""
+
+    name: str
+    goal: str
+    value: str
+    verdict: str
+    reason: str = ""
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**data)
+
+
+def read(path, flags):
+    """Goals of a TOML file and of flags, which go before it.
+
+    Args: path: of the file, or "" for none. flags: {name: value}, of those that were given.
+    Returns: Goals. Raises: UsageError with what is wrong in the file; OSError.
+    """
+    found = _from_file(path) if path else {}
+    goals = Goals(**{**{name: _checked(name, value, path) for name, value in found.items()},
+                     **{name: _checked(name, value, "") for name, value in flags.items()}})
+    answers.parse_goals(goals.accuracy)
+    return goals
+
+
+def _from_file(path):
+    import tomli
+
+    try:
+        with open(path, "rb") as file:
+            table = tomli.load(file)
+    except FileNotFoundError:
+        raise errors.UsageError(f"--goals={path}: no such file", _EXAMPLE) from None
+    except UnicodeDecodeError:
+        raise errors.UsageError(f"--goals={path} is no text in UTF-8", _EXAMPLE) from None
+    except tomli.TOMLDecodeError as error:
+        raise errors.UsageError(f"--goals={path} is no TOML: {error}", _EXAMPLE) from None
+    if isinstance(table.get("goals"), dict):
+        beside = next((name for name in table if name != "goals"), None)
+        if beside:
+            raise errors.UsageError(f"{path}: {beside!r} stands beside [goals]", "put all goals into that table, or leave its line out")
+        table = table["goals"]
+    for name, value in table.items():
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, 1)
+            raise errors.UsageError(f"{path}: no goal {name!r}", f"did you mean {near[0]}?" if near else f"goals: {', '.join(NAMES)}")
+        if isinstance(value, dict):
+            raise errors.UsageError(f"{path}: {name} is a table", _EXAMPLE)
+    return table
+
+
+def _checked(name, value, path):
+    where = f"{path}: {name} = {value!r}" if path else f"--{name}={value}"
+    if name == "accuracy":
+        if not isinstance(value, str):
+            raise errors.UsageError(f"{where} is no text", 'write accuracy = "top1:max-degradation=0.01"')
+        return value
+    if name == "no_engine_fallback":
+        if not isinstance(value, bool):
+            raise errors.UsageError(f"{where} is neither true nor false", f"write {name} = true")
+        return value
+    # TOML's booleans are Python's, and those are whole numbers.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise errors.UsageError(f"{where} is no number", f"write {name} = 1.5, without quotes or units")
+    if not math.isfinite(value) or value <= 0:
+        raise errors.UsageError(f"{where} is not above 0", f"write {name} = 1.5")
+    return float(value)
+
+
+def judge(goals, verdict, candidate, accuracy=None, engines=None):
+    """Judge all goals that are set.
+
+    Args: goals: Goals. verdict: verdict.Verdict. candidate: models.Model. accuracy: answers.Judged or None. engines: smoke's
+      evidence.Verdict or None.
+    Returns: (Kept, …).
+    """
+    found = []
+    if goals.speed_up_at_least is not None:
+        found.append(_speed_up(goals.speed_up_at_least, verdict.of("p50")))
+    for name, metric in (("p50_ms_at_most", "p50"), ("p99_ms_at_most", "p99"), ("throughput_at_least", "throughput")):
+        bound = getattr(goals, name)
+        if bound is not None:
+            found.append(_measured(name, metric, bound, verdict.of(metric)))
+    for name, what, unit, value in (("build_seconds_at_most", "building the engines", "s", candidate.build_seconds),
+                                    ("engine_mib_at_most", "the engines", "MiB", _mib(candidate.engine_bytes)),
+                                    ("gpu_mib_at_most", "GPU memory while engines were built", "MiB", _mib(candidate.gpu_memory_bytes))):
+        bound = getattr(goals, name)
+        if bound is not None:
+            found.append(_of_passport(name, what, unit, bound, value))
+    if goals.accuracy and accuracy is not None:
+        found += [Kept("accuracy", one["goal"], f"{one['candidate']:.6g} (native {one['native']:.6g})", KEPT if one["kept"] else MISSED)
+                  for one in accuracy.goals]
+    if goals.no_engine_fallback:
+        found.append(_no_fallback(engines))
+    return tuple(found)
+
+
+def _mib(size):
+    return None if size is None else size / _MIB
+
+
+def _speed_up(bound, one):
+    goal = f"at least {bound:g} times as fast"
+    if one is None or one.speed_up is None:
+        return Kept("speed_up_at_least", goal, "not known", UNDECIDED, one.reason if one else "p50 was not measured")
+    value, low, high = one.speed_up
+    return _by_interval("speed_up_at_least", goal, f"{value:.3f} ({low:.3f} to {high:.3f})", low >= bound, high < bound)
+
+
+def _measured(name, metric, bound, one):
+    at_most = name.endswith("at_most")
+    scale, unit = (1e3, " ms") if at_most else (1.0, "/s")
+    goal = f"{metric} {'at most' if at_most else 'at least'} {bound:g}{unit}"
+    if one is None or one.candidate_low is None:
+        return Kept(name, goal, "not known", UNDECIDED, one.reason if one else f"{metric} was not measured")
+    low, high = scale * one.candidate_low, scale * one.candidate_high
+    shown = f"{scale * one.candidate:.4g}{unit} ({low:.4g} to {high:.4g})"
+    return _by_interval(name, goal, shown, *((high <= bound, low > bound) if at_most else (low >= bound, high < bound)))
+
+
+def _by_interval(name, goal, shown, kept, missed):
+    if kept or missed:
+        return Kept(name, goal, shown, KEPT if kept else MISSED)
+    return Kept(name, goal, shown, UNDECIDED, "the bound lies inside the interval")
+
+
+def _of_passport(name, what, unit, bound, value):
+    goal = f"{what}: at most {bound:g} {unit}"
+    if value is None:
+        return Kept(name, goal, "not known", UNDECIDED, "the candidate's passport does not say; `tftrt build` writes it")
+    return Kept(name, goal, f"{value:.4g} {unit}", KEPT if value <= bound else MISSED)
+
+
+def _no_fallback(engines):
+    goal = "no engine fell back to TensorFlow"
+    if engines is None:
+        return Kept("no_engine_fallback", goal, "not known", UNDECIDED, "nobody looked")
+    shown = f"did they run? {engines.answer}" + (f" ({engines.certainty})" if engines.certainty else "")
+    if engines.answer == "yes":
+        return Kept("no_engine_fallback", goal, shown, KEPT)
+    if engines.answer in ("no", "partly"):
+        return Kept("no_engine_fallback", goal, shown, MISSED, engines.reason)
+    return Kept("no_engine_fallback", goal, shown, UNDECIDED, engines.reason)

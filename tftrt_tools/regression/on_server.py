@@ -1,0 +1,77 @@
+"""Both models on a server: what they are, what they answer, whether the candidate's engines ran, and the load on them."""
+
+from tftrt_tools import client as clients
+from tftrt_tools import progress
+from tftrt_tools.bench import subject
+from tftrt_tools.load import generator, payload
+from tftrt_tools.regression import answers, models, rounds
+from tftrt_tools.savedmodel import shapes
+
+THROUGH = "server"
+
+
+class OnServer:
+    """Args: options: regress.Options. server: pair.Server. client: client.Client of it. gpus: whether this machine has any."""
+
+    through = THROUGH
+
+    def __init__(self, options, server, client, gpus):
+        self._options, self._server, self._client = options, server, client
+        # Of a server that ran before nobody says what it computes with.
+        self.gpus = None if options.server else gpus
+        self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
+        self.models = {}
+
+    def sides(self):
+        """{name of rounds: {signature: (inputs, outputs)}}; fills `models`, {name: models.Model}. Raises: UsageError, TftrtError."""
+        options, found = self._options, {}
+        served = {rounds.NATIVE: self._server.native, rounds.CANDIDATE: self._server.candidate}
+        paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
+        for (name, model), path in zip(served.items(), paths, strict=True):
+            told = subject.of_server(self._client, _Asked(model))
+            progress.say(f"reading the {name} model")
+            self.models[name] = models.read(path, model, told.version)
+            found[name] = told.signatures
+        return found
+
+    def answers(self, signature, calls):
+        """[[{output: ndarray} of a call] of a model], the native one first. Raises: TftrtError where a model refuses one."""
+        found = []
+        for name, one in self.models.items():
+            try:
+                found.append(answers.asked(self._client, one.name, signature, calls, one.version))
+            except clients.ServingError as error:
+                raise answers.read_failure(error, name, one.title) from None
+        return found
+
+    def engines(self, signature, calls):
+        """Whether the candidate's engines ran at the shapes of `calls`, as `tftrt smoke` finds out: evidence.Verdict."""
+        from tftrt_tools.serving.smoke import smoke
+
+        options, candidate = self._options, self.models[rounds.CANDIDATE]
+        timed = [dict(one) for one in dict.fromkeys(tuple(sorted(call.shapes.items())) for call in calls)]
+        asked = smoke.Options(
+            candidate.version, model_dir=candidate.path if options.server else "", shapes=shapes.flag_text(signature, timed),
+            ranges=options.ranges, seed=options.seed, signature_keys=(signature,), native_model_name=self.models[rounds.NATIVE].name,
+            log_file=options.log_file or "", server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
+        return smoke.smoke(self._server.address, candidate.name, asked).engines
+
+    def asking(self, signature, calls):
+        """A context manager with the rounds.Asker of the timed calls."""
+        payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(one.name, call.inputs, signature, one.version)
+                                                                 for call in calls)) for name, one in self.models.items()}
+        target = generator.Target(self._client.address, timeout_s=self._options.timeout)
+        return rounds.asking(target, payloads, self._options.concurrency)
+
+    def problem(self):
+        """Why the server ended, as a TftrtError, or None."""
+        return self._server.problem()
+
+
+class _Asked:
+    """What subject.of_server wants to know."""
+
+    model_version, version_label = None, ""
+
+    def __init__(self, model_name):
+        self.model_name = model_name

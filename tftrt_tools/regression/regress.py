@@ -1,0 +1,272 @@
+"""The whole of `tftrt regress`: serve both models, compare their answers, measure in rounds until it is decided, judge."""
+
+import contextlib
+import dataclasses
+import hashlib
+import tempfile
+import time
+
+import numpy as np
+
+from tftrt_tools import client as clients
+from tftrt_tools import errors, progress
+from tftrt_tools.bench import workload
+from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
+from tftrt_tools.regression import goals as goal_rules
+from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.savedmodel import passport, shapes
+from tftrt_tools.serving.smoke import gate
+from tftrt_tools.stack import fingerprint
+
+# With the user's data all of it is compared, and the first requests of it are timed.
+_ALL = 1 << 30
+INTERRUPTED = "interrupted"
+_BOTH = rounds.NATIVE, rounds.CANDIDATE
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """native, candidate: directories, or names of models on `server`. server: HOST:PORT or "". in_process: without a server.
+    backend, image, log_file: of the server that is started. native_dir, candidate_dir: files of the models on `server`, "" where they are
+    not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is sent, as in `tftrt bench`. thresholds, labels,
+    accuracy_output: texts of the flags. compare: whether the answers are judged. rounds, max_rounds: at the first look, and at the last;
+    requests: of each model in a round, 0 to choose. concurrency: requests under way. metrics, must_decide: of verdict.METRICS. goals:
+    goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request. max_seconds: no look is begun after so long."""
+
+    native: str
+    candidate: str
+    server: str = ""
+    in_process: bool = False
+    backend: str = "local"
+    image: str = ""
+    log_file: str | None = None
+    native_dir: str = ""
+    candidate_dir: str = ""
+    signature_name: str = ""
+    shapes: str = ""
+    data: str = ""
+    ranges: str = ""
+    seed: int = 0
+    batch_size: int | None = None
+    distinct: int = 16
+    thresholds: str = ""
+    labels: str = ""
+    accuracy_output: str = ""
+    compare: bool = True
+    rounds: int = 30
+    max_rounds: int = 90
+    requests: int = 0
+    concurrency: int = 1
+    metrics: tuple = verdicts.DEFAULT_METRICS
+    must_decide: tuple = ("p50",)
+    min_effect: float = verdicts.MIN_EFFECT
+    goals: goal_rules.Goals = goal_rules.Goals()
+    allow_worse: bool = False
+    baseline: object = None
+    timeout: float = 60.0
+    max_seconds: float = 600.0
+
+    @property
+    def looks(self):
+        """How often the data is judged, at most."""
+        return max(1, self.max_rounds // self.rounds)
+
+
+def regress(options):
+    """Compare two models.
+
+    Args: options: Options.
+    Returns: result.Regression; also where it was interrupted after the first round, with `ended`.
+    Raises: UsageError; TftrtError where nothing could be measured.
+    """
+    check(options)
+    machine = fingerprint.fingerprint()
+    with _both(options, bool(machine.gpus)) as both:
+        return _Run(options, both, machine).whole()
+
+
+@contextlib.contextmanager
+def _both(options, gpus):
+    """Yields: on_server.OnServer or in_process.InProcess."""
+    with contextlib.ExitStack() as stack:
+        if options.in_process:
+            yield in_process.InProcess(options, stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-regress-")), gpus)
+            return
+        if options.server:
+            server = pair.running(options.server, options.native, options.candidate)
+        else:
+            env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
+            server = stack.enter_context(
+                pair.served(options.native, options.candidate, options.backend, options.image, options.log_file, env))
+        client = stack.enter_context(clients.Client(server.address, timeout=options.timeout))
+        yield on_server.OnServer(options, server, client, gpus)
+
+
+def check(options):
+    """Refuse what can never work. Raises: UsageError."""
+    unknown = [one for one in (*options.metrics, *options.must_decide) if one not in verdicts.METRICS]
+    if unknown or not options.metrics:
+        raise errors.UsageError(f"--metrics: there is no {unknown[0] if unknown else 'metric'}", f"metrics: {', '.join(verdicts.METRICS)}")
+    missing = [one for one in options.must_decide if one not in options.metrics]
+    if missing:
+        raise errors.UsageError(f"--must_decide={missing[0]} is not among --metrics", "add it there")
+    least = verdicts.rounds_needed(options.metrics, options.looks)
+    if options.rounds < least:
+        raise errors.UsageError(f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
+                                f"{len(options.metrics)} metrics and {options.looks} looks", f"--rounds={least}, or fewer --metrics")
+    if options.max_rounds < options.rounds:
+        raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
+    if options.labels and not options.data:
+        raise errors.UsageError("--labels needs --data: drawn inputs have no right class", "add --data with the rows the labels speak of")
+    if options.goals.accuracy and not options.compare:
+        raise errors.UsageError("a goal on accuracy and --nocompare exclude each other", "leave one of them out")
+    if options.in_process and (options.server or options.backend != "local"):
+        flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
+        raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
+    answers.parse_thresholds(options.thresholds)
+
+
+class _Run:
+    def __init__(self, options, both, machine):
+        self._options, self._both, self._machine = options, both, machine
+        self._begun, self._notes = time.monotonic(), []
+        self._measured = rounds.Measured()
+        self._engines = self._judged = None
+        self._per_block = 0
+
+    def whole(self):
+        options = self._options
+        sides = self._both.sides()
+        self._models = self._both.models
+        self._signature, calls, own = self._calls(*(sides[name] for name in _BOTH))
+        self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both.gpus, options.goals.no_engine_fallback)
+        timed = calls[:options.distinct]
+        self._workload = self._described(calls, timed)
+        if options.baseline:
+            options.baseline.check(self._machine, self._models[rounds.NATIVE], self._workload)
+        try:
+            if options.compare:
+                self._judged = self._compared(calls, own)
+            if options.goals.no_engine_fallback:
+                self._engines = self._both.engines(self._signature, timed)
+            self._measure(timed)
+        except (KeyboardInterrupt, errors.Interrupted):
+            if not self._measured.usable:
+                raise
+            return self._result(INTERRUPTED)
+        except errors.TftrtError as error:
+            problem = self._both.problem() or error
+            if not self._measured.usable:
+                raise problem from None
+            return self._result(problem.cause)
+        return self._result()
+
+    def _calls(self, native, candidate):
+        options = self._options
+        signature = workload.choose_signature(list(native), options.signature_name)
+        if signature not in candidate:
+            raise errors.UsageError(f"the candidate has no signature {signature!r}", "signatures there: " + ", ".join(candidate))
+        for kind, before, after in zip(("input", "output"), native[signature], candidate[signature], strict=True):
+            mine, theirs = ({spec.name: spec.dtype for spec in specs} for specs in (before, after))
+            if mine != theirs:
+                raise errors.UsageError(f"signature {signature!r} has other {kind}s in the candidate: {_text(theirs)}, "
+                                        f"native {_text(mine)}",
+                                        "compare a model with what was made of it")
+        wanted = _Sent(options, _ALL if options.data else options.distinct)
+        load, = workload.workloads(signature, native[signature][0], [options.batch_size] if options.batch_size else [], wanted)
+        return signature, load.calls, bool(options.data)
+
+    def _described(self, calls, timed):
+        """What was sent, so that another run can be held against it."""
+        options, digest = self._options, hashlib.sha256()
+        for call in timed:
+            for name, array in sorted(call.inputs.items()):
+                digest.update(f"{name}{array.dtype}{array.shape}".encode())
+                digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
+        return {"through": self._both.through, "signature": self._signature,
+                "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for call in timed)),
+                "values": options.data or f"drawn from seed {options.seed}", "timed": len(timed), "compared": len(calls),
+                "concurrency": options.concurrency, "digest": digest.hexdigest()[:16]}
+
+    def _compared(self, calls, own):
+        options = self._options
+        kind = models.arithmetic(self._models[rounds.CANDIDATE], self._both.gpus)
+        return answers.judge(calls, *self._both.answers(self._signature, calls), kind, own, answers.parse_thresholds(options.thresholds),
+                             answers.parse_goals(options.goals.accuracy), options.labels, options.accuracy_output)
+
+    def _measure(self, timed):
+        options = self._options
+        with self._both.asking(self._signature, timed) as asker:
+            latency = max(asker.warm_up().values())
+            self._per_block = -(-options.requests // rounds.BLOCKS) if options.requests else \
+                rounds.requests_of_block(latency / options.concurrency, options.concurrency)
+            for look in range(options.looks):
+                for number in range(look * options.rounds, (look + 1) * options.rounds):
+                    progress.say(f"round {number + 1}", number, options.looks * options.rounds)
+                    asker.round(number, self._per_block, self._measured)
+                self._check_failures()
+                if self._decided(look):
+                    return
+
+    def _check_failures(self):
+        if self._measured.usable < len(self._measured.native):
+            name = next(one for one in _BOTH if self._measured.failed(one))
+            raise errors.TftrtError(f"the {name} model answered nothing in a round: {'; '.join(self._measured.errors[name])}",
+                                    "see the server's log")
+
+    def _decided(self, look):
+        progress.say("judging")
+        done = self._result()
+        if done.outcome != result.UNSURE:
+            return True
+        if look + 1 < self._options.looks and time.monotonic() - self._begun > self._options.max_seconds:
+            self._notes.append(f"no further rounds after {self._options.max_seconds:g} s (--max_seconds)")
+            return True
+        return False
+
+    def _result(self, ended=""):
+        options, measured = self._options, self._measured
+        whole = measured.usable
+        native, candidate = measured.native[:whole], measured.candidate[:whole]
+        seconds = [[one.seconds for one in side] for side in (native, candidate)]
+        rates = [np.array([one.rate for one in side]) for side in (native, candidate)]
+        found = verdicts.judge(*seconds, options.metrics, options.min_effect, looks=options.looks, seed=options.seed,
+                               native_rates=rates[0], candidate_rates=rates[1]) if whole else None
+        medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
+        figures = result.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
+        compared = options.baseline.judge(figures, options.min_effect, options.looks, options.seed) if options.baseline and whole else None
+        kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines) if found else ()
+        return result.Regression(
+            passport.stamp(), self._models[rounds.NATIVE], self._models[rounds.CANDIDATE],
+            self._both.where, self._workload,
+            self._settings(), self._machine, found, figures, self._per_block * rounds.BLOCKS,
+            {name: measured.failed(name) for name in _BOTH}, self._judged, self._engines, kept,
+            options.must_decide, compared, options.allow_worse, ended, time.monotonic() - self._begun, tuple(self._notes))
+
+    def _settings(self):
+        options = self._options
+        return {"rounds": options.rounds, "max_rounds": options.max_rounds, "looks": options.looks, "requests_per_block": self._per_block,
+                "concurrency": options.concurrency, "metrics": list(options.metrics), "must_decide": list(options.must_decide),
+                "min_effect": options.min_effect, "alpha": verdicts.ALPHA, "seed": options.seed, "goals": options.goals.to_dict()}
+
+
+def _about_engines(candidate, gpus, watched):
+    """What has to be said of what was measured, a line each."""
+    if not candidate.engine_ops:
+        return []
+    if gpus is False:
+        return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT"]
+    return [] if watched else ["nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
+
+
+class _Sent:
+    """What workload.workloads wants to know."""
+
+    def __init__(self, options, distinct):
+        self.shapes, self.data, self.ranges, self.seed, self.distinct = options.shapes, options.data, options.ranges, options.seed, distinct
+
+
+def _text(types):
+    return ", ".join(f"{name} {dtype}" for name, dtype in types.items())
+
+

@@ -1,0 +1,170 @@
+"""What a comparison found. Text, JSON, JUnit and pages are made from these."""
+
+import dataclasses
+
+from tftrt_tools import errors
+from tftrt_tools.regression import goals as goal_rules
+from tftrt_tools.regression import verdict as verdicts
+
+PASS, FAIL, UNSURE, ENDED = "pass", "fail", "cannot tell", "ended early"
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One thing that has to hold. name: short and stable, such as "speed/p50" or "goal/p99_ms_at_most"; what: in words; found: in words;
+    verdict: PASS, FAIL or UNSURE; reason: in words, "" where it passed."""
+
+    name: str
+    what: str
+    found: str
+    verdict: str
+    reason: str = ""
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerRound:
+    """Figures of each round, in order: medians and rates, in seconds and answers a second, tuples of floats."""
+
+    native_p50: tuple = ()
+    candidate_p50: tuple = ()
+    native_rate: tuple = ()
+    candidate_rate: tuple = ()
+
+    def to_dict(self):
+        return {name: [round(value, 9) for value in values] for name, values in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(**{name: tuple(values) for name, values in data.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """A finished comparison, or what there is of one.
+
+    native, candidate: models.Model. server: {"address", "backend", "reason"}. workload: what was sent; two runs are comparable only where
+    it is the same. settings: how it was measured. fingerprint: fingerprint.Fingerprint, of this machine. verdict: verdict.Verdict, or None
+    where no round was whole. rounds: PerRound; requests: of each model, in a round. failed: {model: requests that were not answered}.
+    answers: answers.Judged or None. engines: smoke's evidence.Verdict or None. kept: (goals.Kept, …). must_decide: metrics whose "cannot
+    tell" is the run's. compared: baseline.Compared or None. allow_worse: a slower candidate is no failure. ended: "" for a whole run, else
+    why it ended early. seconds: wall time. notes: lines.
+    """
+
+    stamp: dict
+    native: object
+    candidate: object
+    server: dict
+    workload: dict
+    settings: dict
+    fingerprint: object
+    verdict: object
+    rounds: PerRound
+    requests: int
+    failed: dict
+    answers: object = None
+    engines: object = None
+    kept: tuple = ()
+    must_decide: tuple = ("p50",)
+    compared: object = None
+    allow_worse: bool = False
+    ended: str = ""
+    seconds: float = 0.0
+    notes: tuple = ()
+
+    @property
+    def complete(self):
+        return not self.ended
+
+    @property
+    def checks(self):
+        """(Check, …): everything that decides the outcome."""
+        return tuple(_checks(self))
+
+    @property
+    def outcome(self):
+        """PASS, FAIL, UNSURE, or ENDED for a run that did not come to its end."""
+        if self.ended:
+            return ENDED
+        found = {one.verdict for one in self.checks}
+        return FAIL if FAIL in found else UNSURE if UNSURE in found else PASS
+
+    @property
+    def exit_code(self):
+        return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[self.outcome]
+
+    @property
+    def headline(self):
+        """One line: the outcome and its first reason."""
+        if self.ended:
+            return f"{ENDED}: {self.ended}; no verdict"
+        wrong = [one for one in self.checks if one.verdict == self.outcome != PASS]
+        if wrong:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            return f"{self.outcome}: {wrong[0].what}: {wrong[0].found}{more}"
+        one = self.verdict.of("p50") if self.verdict else None
+        return f"{PASS}: the candidate is {speed_text(one)}" if one else PASS
+
+    def to_dict(self):
+        return {"kind": "regression", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
+                "outcome": self.outcome, "headline": self.headline, "exit_code": self.exit_code,
+                "native": self.native.to_dict(), "candidate": self.candidate.to_dict(), "server": self.server, "workload": self.workload,
+                "settings": self.settings, "machine": self.fingerprint.to_dict(),
+                "verdict": self.verdict.to_dict() if self.verdict else None, "rounds": self.rounds.to_dict(),
+                "requests_per_round": self.requests, "failed": self.failed, "answers": self.answers.to_dict() if self.answers else None,
+                "engines": self.engines.to_dict() if self.engines else None, "goals": [one.to_dict() for one in self.kept],
+                "baseline": self.compared.to_dict() if self.compared else None, "checks": [one.to_dict() for one in self.checks],
+                "seconds": round(self.seconds, 2), "notes": list(self.notes)}
+
+
+def _checks(done):
+    for name, count in done.failed.items():
+        if count:
+            yield Check(f"requests/{name}", f"all requests to the {name} model are answered", f"{count} were not", FAIL,
+                        "see the server's log")
+    for one in done.verdict.judgements if done.verdict else ():
+        yield _of_speed(one, done)
+    if done.answers:
+        found = "; ".join(done.answers.problems[:3])
+        yield Check("answers", "the answers are like the native model's", found or f"{done.answers.requests} requests compared",
+                    FAIL if found else PASS, found)
+    for one in done.kept:
+        if one.name != "accuracy":  # in the check of the answers
+            words = {goal_rules.KEPT: PASS, goal_rules.MISSED: FAIL, goal_rules.UNDECIDED: UNSURE}
+            yield Check(f"goal/{one.name}", one.goal, one.value, words[one.verdict], one.reason)
+    for one in done.compared.judgements if done.compared else ():
+        outcome = _outcome(one.verdict, one.metric in done.must_decide, False)
+        yield Check(f"baseline/{one.metric}", f"{one.metric} is not worse than the baseline's", speed_text(one), outcome,
+                    "" if outcome == PASS else one.reason)
+
+
+def _of_speed(one, done):
+    must = one.metric in done.must_decide
+    outcome = _outcome(one.verdict, must, done.allow_worse)
+    wanted = "is not worse" if must else "is not shown to be worse"
+    return Check(f"speed/{one.metric}", f"{one.metric} {wanted}", speed_text(one), outcome, "" if outcome == PASS else one.reason)
+
+
+def _outcome(verdict, must, allow_worse):
+    if verdict == verdicts.WORSE:
+        return PASS if allow_worse else FAIL
+    return UNSURE if verdict == verdicts.UNSURE and must and not allow_worse else PASS
+
+
+def speed_text(one):
+    """Such as "12.3% slower (+9.9% to +14.8%)", "2.41 times as fast (2.30 to 2.52)" or "the same: -0.2% (-0.9% to +0.5%)"."""
+    if one.ratio is None:
+        return f"not known: {one.reason}"
+    if one.direction and not 0.5 < one.ratio < 2:
+        word = {"slower": "slow", "faster": "fast", "higher": "high", "lower": "low"}[one.direction]
+        values = (one.ratio, one.low, one.high) if one.ratio > 1 else (1 / one.ratio, 1 / one.high, 1 / one.low)
+        return "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], word, *values[1:])
+    change, low, high = (100 * (value - 1) for value in (one.ratio, one.low, one.high))
+    interval = f"({low:+.1f}% to {high:+.1f}%)"
+    if one.direction:
+        return f"{abs(change):.1f}% {one.direction} {interval}"
+    if one.verdict == verdicts.SAME:
+        return f"the same: {change:+.1f}% {interval}"
+    return f"{change:+.1f}% {interval}"
