@@ -6,9 +6,10 @@ import types
 import numpy as np
 import pytest
 
-from tftrt_tools import errors
-from tftrt_tools.regression import goals, models, verdict
+from tftrt_tools import client, errors
+from tftrt_tools.regression import answers, goals, models, verdict
 from tftrt_tools.regression.goals import KEPT, MISSED, UNDECIDED, Goals
+from tftrt_tools.serving.smoke import gate
 
 CANDIDATE = models.Model("", "c", build_seconds=40.0, engine_bytes=30 << 20, gpu_memory_bytes=2 << 30)
 
@@ -133,3 +134,10 @@ def test_every_number_is_a_flag_of_the_command():
     values = absl_flags.FlagValues()
     regress.define(values)
     assert set(goals.NAMES) <= set(values) and dataclasses.asdict(Goals())["accuracy"] == ""
+
+
+def test_a_request_that_the_closed_gate_refuses_is_a_failed_check_and_any_other_refusal_is_not():
+    refused = answers.read_failure(client.ServingError("ABORTED", f"[...] {gate.REFUSAL}"), "candidate", "/m")
+    assert isinstance(refused, errors.CheckFailed) and "no engine of the candidate serves" in refused.cause and "build --shapes" in refused.mend
+    other = answers.read_failure(client.ServingError("INVALID_ARGUMENT", "bad shape"), "native", "/m")
+    assert other.exit_code == errors.EXIT_FAILED and "the native model /m refuses a request: INVALID_ARGUMENT: bad shape" in other.cause

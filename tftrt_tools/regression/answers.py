@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from tftrt_tools import client as clients
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.serving.smoke import answers as comparing
+from tftrt_tools.serving.smoke import gate
 from tftrt_tools.tuning import goal as accuracy_goal
 from tftrt_tools.tuning import score
 
@@ -77,7 +77,8 @@ def parse_thresholds(text):
 
 def read_failure(error, name, model):
     """A TftrtError for a model that refuses a request. Args: error: client.ServingError."""
-    if not isinstance(error, clients.ServingError):
-        raise error
+    if gate.REFUSAL in error.message:
+        return errors.CheckFailed(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
+                                  f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {error.message}")
     return errors.TftrtError(f"the {name} model {model} refuses a request: {error.code}: {error.message}",
                              "mend the requests (--shapes, --data, --signature_name), or the model")

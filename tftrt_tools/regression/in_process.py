@@ -27,7 +27,7 @@ class InProcess:
         self.gpus = gpus
         self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
         self.models = {}
-        self._ran = None
+        self._ran = self._verdict = None
 
     def sides(self):
         """As OnServer.sides."""
@@ -49,13 +49,15 @@ class InProcess:
                 Evidence("GPU", "there is none here: engine ops were replaced by their native segments", NO, CERTAIN)
             return evidence.judge([one], {signature: None})
         found = [one for call, trace in zip(calls, ran.traces, strict=True) for one in _of_trace(call, trace)]
-        return evidence.judge(found, {call.text(): None for call in calls})
+        self._verdict = evidence.judge(found, {call.text(): None for call in calls})
+        return self._verdict
 
     def asking(self, signature, calls):
         """As OnServer.asking."""
         saved = run.save_calls(calls, self._folder / "timed")
         request = {"models": [one.path for one in self.models.values()], "signature": signature, "calls": [path for _, path in saved]}
-        env = {gate.VARIABLE: "False"} if self._options.goals.no_engine_fallback else {}
+        # Where an engine is known to fall back, its requests would fail, and nothing would be timed.
+        env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
         work = in_process.job_of(f"{__name__}:make", request, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
                                  self._options.concurrency)
