@@ -24,6 +24,10 @@ def write_bytes(path, data):
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
+    except OSError as error:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        # What was asked for, where the error names the temporary file or none at all.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
         pathlib.Path(temporary).unlink(missing_ok=True)
         raise

@@ -16,8 +16,8 @@ RESAMPLES = 10_000
 # chapter 4, recommends a fifth for the percentile bootstrap; two disturbed rounds of ten then move nothing.
 TRIM = 0.2
 _CHUNK = 4_000_000
-# A correlation of neighbours counts from so many standard errors on (1 / sqrt n): the upper tenth of the normal distribution.
-_SHOWN = 1.2816
+# Fewer values have no correlation to speak of.
+_FEWEST = 4
 # Correlation of neighbours that is believed at most: with more the rounds are worth hardly one.
 _LARGEST = 0.95
 # Logarithms that differ by less are equal but for rounding.
@@ -45,7 +45,7 @@ def autocorrelation(values):
     0.95].
     """
     values = np.asarray(values, float)
-    if len(values) < 4:
+    if len(values) < _FEWEST:
         return 0.0
     low, high = np.quantile(values, (TRIM, 1 - TRIM))
     gaps = np.clip(values, low, high)
@@ -58,15 +58,18 @@ def autocorrelation(values):
 
 
 def inflation(values):
-    """How many times larger the variance of a mean is than that of as many independent values: (1 + r) / (1 - r) with r the correlation of
-    neighbours (Bayley and Hammersley, "The effective number of independent observations in an autocorrelated time series", Supplement to
-    the Journal of the Royal Statistical Society 8, 1946; exact for a long first-order autoregression). 1.0 where none shows. Where one
-    does, r is taken a standard error higher (sqrt((1 - r^2) / n), Bartlett, same journal and year): of few rounds it is not known better,
-    and too small a value calls a model slower than itself."""
-    correlation = autocorrelation(values)
-    if correlation <= _SHOWN / math.sqrt(max(1, len(values))):
+    """How many times larger the variance of a mean may be than that of as many independent values: (1 + r) / (1 - r) with r the correlation
+    of neighbours (Bayley and Hammersley, "The effective number of independent observations in an autocorrelated time series", Supplement to
+    the Journal of the Royal Statistical Society 8, 1946; exact for a long first-order autoregression).
+
+    r is taken a standard error above what is seen (sqrt((1 - r^2) / n), Bartlett, same journal and year), and never below 0: of few rounds
+    it is not known better, and too small a value calls a model slower than itself. Returns: 1.0 where the values do not spread.
+    """
+    values = np.asarray(values, float)
+    if len(values) < _FEWEST or np.ptp(values) <= _ROUNDING:
         return 1.0
-    correlation = min(_LARGEST, correlation + math.sqrt((1 - correlation**2) / len(values)))
+    seen = max(0.0, autocorrelation(values))
+    correlation = min(_LARGEST, seen + math.sqrt((1 - seen**2) / len(values)))
     return (1 + correlation) / (1 - correlation)
 
 

@@ -85,6 +85,11 @@ class Judgement:
         return self.metric == THROUGHPUT
 
     @property
+    def hang_together(self):
+        """Whether the rounds are worth much less than as many independent ones."""
+        return 2 * self.effective_rounds < self.rounds
+
+    @property
     def speed_up(self):
         """(value, low, high): how many times as fast the candidate is; None where no ratio is known."""
         if self.ratio is None:
@@ -164,7 +169,7 @@ def judge_change(metric, before, after, min_effect=MIN_EFFECT, alpha=ALPHA, look
     gaps = [np.asarray(one, float) for one in (before, after)]
     whole = [float(np.exp(statistics.trimmed_mean(one))) for one in gaps]
     rounds, stretch = min(map(len, gaps)), max(map(statistics.inflation, gaps))
-    blank = Judgement(metric, *whole, *([None] * 12), rounds, rounds / stretch, level, "", UNSURE, "")
+    blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
     tested = stats.mannwhitneyu(*gaps, alternative="two-sided")
@@ -197,7 +202,7 @@ def _judge(metric, native, candidate, min_effect, levels, seed):
     rounds = len(values[0])
     gaps = np.log(values[1]) - np.log(values[0])
     stretch = statistics.inflation(gaps)
-    blank = Judgement(metric, *whole, *([None] * 12), rounds, rounds / stretch, level, "", UNSURE, "")
+    blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
     if tail := _too_few_requests(metric, share, native, candidate):
         return dataclasses.replace(blank, reason=tail)
     if rounds < LEAST_ROUNDS:
@@ -272,5 +277,5 @@ def _why(one, min_effect, level, found, significant):
         return f"{one.rounds} rounds are too few: they cannot show anything at the level of {level:.2g}"
     if found and significant:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
-    worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.effective_rounds < one.rounds else ""
+    worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.hang_together else ""
     return f"too noisy: the interval is wider than the {min_effect:.0%} that count{worth}"
