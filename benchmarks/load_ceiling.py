@@ -1,9 +1,10 @@
 """The load generator's own ceiling: how fast it drives a server that does nothing, beside perf_analyzer on the same cores.
 
 Both drive the same null server (a gRPC server in Python that answers a constant; it has a core of its own, and is the limit where the
-client is faster than it) in turn, round by round, in a closed loop, pinned to one other core. perf_analyzer sends float_val, which has as
-many bytes as the tensor_content that the generator sends. The client's processor time for a request depends little on the server and on
-what else the machine does; perf_analyzer's is an estimate, since it does not say how many requests it sent outside its windows.
+client is faster than it) in turn, round by round and each first in every other one, in a closed loop, pinned to one other core.
+perf_analyzer sends float_val, which has as many bytes as the tensor_content that the generator sends. The client's processor time for a
+request depends little on the server and on what else the machine does; perf_analyzer's is an estimate, since it does not say how many
+requests it sent outside its windows.
 """
 
 import argparse
@@ -29,7 +30,7 @@ COLUMNS = [("client", "client"), ("kb", "KB"), ("concurrency", "under way"), ("r
 
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load_ceiling", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 8])
     parser.add_argument("--channels", type=int, default=generator.Target.channels, help="connections of the generator at most")
@@ -54,7 +55,7 @@ def main(argv=None):
         os.sched_setaffinity(0, {cores[0]})
         for floats in SIZES:
             for concurrency in options.concurrency:
-                rounds = [_round(server, other, floats, concurrency, options) for _ in range(options.rounds)]
+                rounds = [_round(number, server, other, floats, concurrency, options) for number in range(options.rounds)]
                 for name in rounds[0]:
                     results.add(client=name, kb=round(floats * 4 / 1000), concurrency=concurrency,
                                 **{key: _median(one[name][key] for one in rounds) for key, _ in COLUMNS[3:]})
@@ -64,11 +65,13 @@ def main(argv=None):
     return 0
 
 
-def _round(server, other, floats, concurrency, options):
-    measured = {"load": _ours(server, floats, concurrency, options)}
+def _round(number, server, other, floats, concurrency, options):
+    ways = {"load": lambda: _ours(server, floats, concurrency, options)}
     if other:
-        measured["perf_analyzer"] = _theirs(other, server, floats, concurrency, options)
-    return measured
+        ways["perf_analyzer"] = lambda: _theirs(other, server, floats, concurrency, options)
+    # The second of a round finds a warmer machine: each is the second in every other round.
+    measured = {name: ways[name]() for name in (ways if number % 2 == 0 else reversed(ways))}
+    return {name: measured[name] for name in ways}
 
 
 def _ours(server, floats, concurrency, options):

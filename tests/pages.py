@@ -8,6 +8,8 @@ import shlex
 from tests.conftest import ROOT
 
 PAGES = ("README.md", "serving/README.md")
+# First lines of blocks whose commands are checked and not run.
+ONLY_READ = ("needs a GPU", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs")
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
 
 
@@ -29,7 +31,7 @@ class Block:
 
     @property
     def only_read(self):
-        return self.text.startswith(("# needs a GPU\n", "# needs a running server\n", "# stays until Ctrl-C\n"))
+        return self.text.startswith(tuple(f"# {mark}\n" for mark in ONLY_READ))
 
 
 def blocks(page):

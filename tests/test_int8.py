@@ -1,5 +1,6 @@
 """INT8 without a GPU: `tftrt convert` and `tftrt calibrate` end to end, tables reused, scoring data kept apart from calibration data."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ from tests.conftest import ROOT, run_tftrt
 from tests.test_convert import processes_marked
 from tests.zoo import zoo_inputs
 from tftrt_tools.calibration import file, fitting, table
+from tftrt_tools.conversion import int8
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import engine_order, graph, loading, passport, segments
 
 INT8 = "--precision_mode=INT8"
@@ -145,6 +148,14 @@ FLAGS_REFUSED = {
     "percentile without its method": (("--calibration_percentile=99",), "--calibration_percentile has no effect"),
     "no such table": (("--calibration_table=nowhere",), "no such file"),
 }
+
+
+@pytest.mark.parametrize("flags, said", [({}, "entropy"), (dict(calibration_method="percentile", calibration_percentile=99.9), "percentile 99.9"),
+                                         (dict(calibrator="tensorrt"), "entropy2")])
+def test_a_table_says_by_which_method_and_percentile_it_was_made(flags, said):
+    assert Settings(precision_mode="INT8", **flags).table_method == said
+    given = dataclasses.replace(file.of_table(table.Table("TRT-8503-EntropyCalibration2", {"x": 0.5})), method=said)
+    assert int8.method_of(given) == {"entropy2": "entropy"}.get(said, said.split()[0])
 
 
 @pytest.mark.parametrize("case", FLAGS_REFUSED)

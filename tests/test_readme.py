@@ -3,7 +3,7 @@
 How an example is written, so that it can be run here:
 
   ```sh      commands, run in order in one folder that holds the sample models. An identical line is run once.
-             "# needs a GPU", "# needs a running server" or "# stays until Ctrl-C" as the first line: only flags and shapes are checked.
+             "# needs a GPU" or another mark of pages.ONLY_READ as the first line: only flags and shapes are checked.
              "# exits with N" behind a command: it must end with N, every other with 0.
   ```text    directly after ```sh: lines that those commands printed, shortened. Each must be found in the output: its words, in this
              order, in one line; numbers may be others, "…" stands for anything. What doctor says is about the machine: not compared.

@@ -113,7 +113,6 @@ def _ranges(settings, options):
         return ""
     if settings.calibration_table:
         return f"of {settings.calibration_table}"
-    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
     if not options.calibration:
-        return f"by {method} of the scored data itself, for want of --calibration_data"
-    return f"by {method} of " + ("random data" if options.calibration.random else options.calibration.source)
+        return f"by {settings.table_method} of the scored data itself, for want of --calibration_data"
+    return f"by {settings.table_method} of " + ("random data" if options.calibration.random else options.calibration.source)

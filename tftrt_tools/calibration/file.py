@@ -62,7 +62,7 @@ class EngineTable:
 class Calibration:
     """The tables of one model.
 
-    tool, created: passport.stamp(). calibrator: "tensorrt" or "toolkit", or both where merged. method: "entropy", "percentile", "mse",
+    tool, created: passport.stamp(). calibrator: "tensorrt" or "toolkit", or both where merged. method: "entropy", "percentile 99.9", "mse",
     "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     tensorrt, tensorflow: versions. model, model_digest: a path and files.digest of it, "" where not known.
     data: the dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.

@@ -131,7 +131,8 @@ def _without_floats_to_fp16(graph_def, settings):
 def method_of(given):
     """With which method constants get a scale: that of the calibration, as far as it is known."""
     said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
-    return next((one for one in said if one in scales.METHODS), "entropy")
+    names = (one.split()[0] for one in said if one)
+    return next((one for one in names if one in scales.METHODS), "entropy")
 
 
 def _calibrated(name, frozen, graph_def, specs, settings, options, wanted, folder):

@@ -141,10 +141,9 @@ def _calibration(answer, done, given):
 def _new_calibration(answer, tables, settings, model, digest):
     """The Calibration of a child's answer {"versions", "data", …} and its EngineTables."""
     records = answer["data"]
-    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=answer["versions"]["tensorrt"],
-                       tensorflow=answer["versions"]["tensorflow"], model=model, model_digest=digest,
-                       data=records[0] if len(records) == 1 else merge.combined(records), engines=tables)
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
+                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=model,
+                       model_digest=digest, data=records[0] if len(records) == 1 else merge.combined(records), engines=tables)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -83,6 +83,13 @@ class Settings:
         return bool(self.shapes) if self.use_dynamic_shape is None else self.use_dynamic_shape
 
     @property
+    def table_method(self):
+        """What a calibration file says of how its scales were made."""
+        if self.calibrator == "tensorrt":
+            return "entropy2"
+        return self.calibration_method + (f" {self.calibration_percentile:g}" if self.calibration_method == "percentile" else "")
+
+    @property
     def strategy(self):
         """The profile strategy in force, or None in implicit batch mode."""
         return (self.dynamic_shape_profile_strategy or shape_grammar.strategy(self.shapes)) if self.dynamic else None

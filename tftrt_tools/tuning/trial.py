@@ -146,12 +146,11 @@ class Trials:
 
 def _calibration(answer, settings, task):
     records = answer["data"]
-    method = "entropy2" if settings.calibrator == "tensorrt" else settings.calibration_method
     # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=method, tensorrt=answer["versions"]["tensorrt"],
-                       tensorflow=answer["versions"]["tensorflow"], model=task.model, model_digest=task.facts.get("model", ""),
-                       data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
+                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.model,
+                       model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
 
 
 def _digest(table):
