@@ -174,13 +174,9 @@ def test_data_is_cut_to_the_shapes_of_the_passport(house, tmp_path):
 
 
 def test_all_dtypes_and_strings_go_through(house):
-    original, others = str(house.models / "dtypes" / "1"), tuple(name for name in conformance.DTYPES if name != "bfloat16")
-    done = asked(house, "dtypes", original=original, signature_keys=others)
+    done = asked(house, "dtypes", original=str(house.models / "dtypes" / "1"))
     assert done.passed, done.problems
-    assert {one.dtype for one in done.judged.comparisons} == {conformance.DTYPES[name] for name in others}
-    assert asked(house, "dtypes", signature_keys=("bfloat16",)).passed
-    with pytest.raises(errors.UsageError, match="bfloat16 tensors"):
-        asked(house, "dtypes", original=original)
+    assert {one.dtype for one in done.judged.comparisons} >= set(conformance.DTYPES.values())
     assert asked(house, "texts", original=str(house.models / "texts" / "1")).passed
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from tftrt_tools import child, errors
 from tftrt_tools.execution import arrays as array_reader
-from tftrt_tools.execution import inputs, run
+from tftrt_tools.execution import inputs, npz, run
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 DEFAULT_BATCH = 32
@@ -111,7 +111,7 @@ def calls_of_function(reference, specs, folder):
         name = signature or default
         if name not in specs:
             raise errors.UsageError(f"--data={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
-        arrays = run.load(path)
+        arrays = npz.load(path)
         rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
         one, _ = calls_of_arrays({f"{name}/{key}": value for key, value in arrays.items()}, {name: specs[name]}, (rows,))
         found.setdefault(name, []).extend(one[name])

@@ -14,7 +14,7 @@ from tftrt_tools.accuracy import harm, metrics
 from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.settings import KEEPS_HIGH
-from tftrt_tools.execution import run
+from tftrt_tools.execution import npz, run
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -140,7 +140,7 @@ def _check_engines(done):
 def _compared(calls, references):
     found = {}
     for call, before in zip(calls, references, strict=True):
-        answer, reference = run.load(call["output"]), run.load(before["reference"])
+        answer, reference = npz.load(call["output"]), npz.load(before["reference"])
         for output, values in reference.items():
             if values.dtype.kind == "f":
                 key = (call["signature"], output)

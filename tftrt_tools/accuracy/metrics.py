@@ -74,7 +74,7 @@ class Accumulator:
             raise ValueError(f"dtype {answer.dtype} where the original has {reference.dtype}")
         self.dtype = "string" if reference.dtype.kind in "OSU" else reference.dtype.name
         self.elements += reference.size
-        self.floats = reference.dtype.kind in "fcV" or reference.dtype.name == "bfloat16"
+        self.floats = reference.dtype.kind in "fc" or reference.dtype.name == "bfloat16"
         if not self.floats:
             self.differing += int(np.sum(reference != answer))
             return
@@ -108,7 +108,7 @@ class Accumulator:
             return
         flat = reference.reshape(-1, reference.shape[-1]).astype(np.float64)
         self.rows += len(flat)
-        self.agreeing += int(np.sum(flat.argmax(-1) == answer.reshape(flat.shape).argmax(-1)))
+        self.agreeing += int(np.sum(flat.argmax(-1) == answer.reshape(flat.shape).astype(np.float64).argmax(-1)))
         self.probabilities &= bool(np.all(flat >= 0) and np.allclose(flat.sum(-1), 1.0, atol=1e-3))
 
     def result(self):

@@ -2,10 +2,8 @@
 
 import pathlib
 
-import numpy as np
-
 from tftrt_tools import errors, progress
-from tftrt_tools.execution import user_function
+from tftrt_tools.execution import npz, user_function
 
 
 def job(request):
@@ -25,7 +23,7 @@ def job(request):
         if not isinstance(arrays, dict):
             raise errors.UsageError(f"{request['function']} yields {type(arrays).__name__}", "yield {input name: array} for each call")
         path = folder / f"{number}.npz"
-        np.savez(path, **{name: np.asarray(value) for name, value in arrays.items()})
+        npz.save(path, arrays)
         saved.append([signature, str(path)])
     if not saved:
         raise errors.UsageError(f"{request['function']} yields nothing", "yield {input name: array} for each call")

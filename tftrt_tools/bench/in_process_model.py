@@ -11,10 +11,9 @@ def make(request):
       an .npz for each call, or ""}.
     Returns: (function of a call's index that runs it, number of calls). Raises: TftrtError where the model cannot be loaded or run.
     """
-    import numpy as np
 
     from tftrt_tools import errors
-    from tftrt_tools.execution import run
+    from tftrt_tools.execution import npz
     from tftrt_tools.serving.local import failure, loader, metrics
 
     settings = loader.LoadSettings(warmup=False)
@@ -23,11 +22,11 @@ def make(request):
         signature = servable.signatures[request["signature"]]
         aliases = sorted(signature.outputs)
         fetches = [signature.outputs[alias].name for alias in aliases]
-        feeds = [{signature.inputs[alias].name: array for alias, array in run.load(path).items()} for path in request["calls"]]
+        feeds = [{signature.inputs[alias].name: array for alias, array in npz.load(path).items()} for path in request["calls"]]
         for number, one in enumerate(feeds):
             found = servable.run(one, fetches)
             if request["answers"]:
-                np.savez(pathlib.Path(request["answers"]) / f"{number}.npz", **dict(zip(aliases, found, strict=True)))
+                npz.save(pathlib.Path(request["answers"]) / f"{number}.npz", dict(zip(aliases, found, strict=True)))
     except failure.Failure as error:
         raise errors.TftrtError(f"{request['model']}: {error.to_text()}", "`tftrt inspect` shows what the model takes") from None
 

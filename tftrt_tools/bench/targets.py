@@ -8,7 +8,7 @@ import numpy as np
 from tftrt_tools import client as clients
 from tftrt_tools import errors
 from tftrt_tools.bench import result
-from tftrt_tools.execution import run
+from tftrt_tools.execution import npz, run
 from tftrt_tools.load import generator, in_process, payload
 from tftrt_tools.serving.smoke import process
 
@@ -114,7 +114,7 @@ class InProcess:
         records = in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress)
         if self._judge_of:
             judge_of, self._judge_of = self._judge_of, None
-            judge_of({int(path.stem): run.load(path) for path in folder.glob("*.npz")})
+            judge_of({int(path.stem): npz.load(path) for path in folder.glob("*.npz")})
         return records
 
 

@@ -3,6 +3,7 @@
 import pathlib
 import zipfile
 
+import ml_dtypes
 import numpy as np
 
 from tftrt_tools import errors
@@ -54,6 +55,8 @@ def prepared(array, spec, where=""):
             raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes strings", "give strings")
         return np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
     wanted = np.dtype(spec.dtype)
+    if wanted.name == "bfloat16":
+        return _as_bfloat16(array, spec, what)
     if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, wanted, "same_kind") and not _lossless(array, wanted):
         raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
     if array.dtype.kind in "iu" and wanted.kind in "iu" and not _lossless(array, wanted):
@@ -63,6 +66,19 @@ def prepared(array, spec, where=""):
         cast = array.astype(wanted, copy=False)
     if cast.dtype != array.dtype:
         _check_finite(cast, what, f"as {spec.dtype} holds")
+    return cast
+
+
+def _as_bfloat16(array, spec, what):
+    """NumPy ranks it among no numbers, and reads it from a file as two bytes without a type."""
+    if array.dtype.str.lstrip("|") == "V2":
+        array = array.view(ml_dtypes.bfloat16)
+    if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
+        raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
+    with np.errstate(over="ignore"):
+        cast = array.astype(ml_dtypes.bfloat16, copy=False)
+    _check_finite(array.astype(np.float64), what, "holds")
+    _check_finite(cast.astype(np.float64), what, f"as {spec.dtype} holds")
     return cast
 
 

@@ -2,6 +2,7 @@
 
 import zlib
 
+import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
 import numpy as np
 
 from tftrt_tools import errors

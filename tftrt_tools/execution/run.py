@@ -4,9 +4,8 @@ import contextlib
 import dataclasses
 import pathlib
 
-import numpy as np
-
 from tftrt_tools import child
+from tftrt_tools.execution import npz
 from tftrt_tools.execution.trace import CallTrace
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -50,13 +49,7 @@ class Run:
 
     def answer(self, index):
         """{output: np.ndarray} of call `index`."""
-        return load(self.answers[index])
-
-
-def load(path):
-    """Arrays of an .npz that this package wrote to a folder of its own (strings are pickled objects there). Returns: {name: array}."""
-    with np.load(path, allow_pickle=True) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return npz.load(self.answers[index])
 
 
 def save_calls(calls, folder):
@@ -66,7 +59,7 @@ def save_calls(calls, folder):
     saved = []
     for number, call in enumerate(calls):
         path = folder / f"{number}.npz"
-        np.savez(path, **call.inputs)
+        npz.save(path, call.inputs)
         saved.append((call.signature, str(path)))
     return saved
 

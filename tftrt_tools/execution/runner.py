@@ -6,12 +6,11 @@ import pathlib
 import tempfile
 import time
 
-import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import guard, native_copy, trace
+from tftrt_tools.execution import guard, native_copy, npz, trace
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -48,10 +47,9 @@ def _run_calls(model, request, traced):
     for number, call in enumerate(request["calls"]):
         progress.say(f"running {request['label']}", number, len(request["calls"]))
         function = loaded.root.signatures[call["signature"]]
-        with np.load(call["inputs"], allow_pickle=True) as arrays:
-            feed = {name: tf.constant(_strings(arrays[name])) for name in arrays.files}
+        feed = {name: tf.constant(_strings(array)) for name, array in npz.load(call["inputs"]).items()}
         outputs, seconds, done = _one_call(function, feed, traced, call["signature"])
-        np.savez(call["output"], **outputs)
+        npz.save(call["output"], outputs)
         results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
     return results
 

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from tftrt_tools import errors
+from tftrt_tools.execution import npz
 from tftrt_tools.savedmodel import graph, loading
 from tftrt_tools.savedmodel import signatures as known
 from tftrt_tools.serving import warmup
@@ -20,8 +21,6 @@ def write(path, model_name, calls):
 
     Returns: bytes of the file. Raises: OSError, TftrtError.
     """
-    from tftrt_tools.execution import run
-
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -29,7 +28,7 @@ def write(path, model_name, calls):
             for signature, inputs in calls:
                 spec = model_pb2.ModelSpec(name=model_name, signature_name=signature)
                 request = predict_pb2.PredictRequest(model_spec=spec)
-                for name, value in run.load(inputs).items():
+                for name, value in npz.load(inputs).items():
                     request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
                 file.write(log.SerializeToString())
@@ -61,7 +60,7 @@ def read(path, model, folder):
             inputs = {**defaults, **inputs}
             _check(number, signature, inputs, signatures[signature])
             target = folder / f"{len(found)}.npz"
-            np.savez(target, **inputs)
+            npz.save(target, inputs)
             found.append((signature, str(target)))
     return found
 

@@ -4,7 +4,7 @@ import dataclasses
 import tempfile
 
 from tftrt_tools import child, errors
-from tftrt_tools.execution import coverage, run
+from tftrt_tools.execution import coverage, npz, run
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -65,7 +65,7 @@ def replay(model, calls, hide_gpu=False, log_file=None):
             raise errors.CheckFailed(f"the warm-up fails, and with it the load: {error.cause}", mend) from None
     records, misses = [], []
     for (signature, path), seconds, trace in zip(calls, done.seconds, done.traces, strict=True):
-        inputs = run.load(path)
+        inputs = npz.load(path)
         built, native = (sum(trace.build.values()), sum(trace.fallback.values())) if trace else (None, None)
         records.append(Record(signature, {name: tuple(value.shape) for name, value in inputs.items()}, seconds, built, native))
         # Engines built while it warms up are what a warm-up is for.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tftrt_tools import native_log, progress
 from tftrt_tools.conversion import convert
 from tftrt_tools.conversion.result import SignatureResult, coverage
-from tftrt_tools.execution import inputs, run, trace
+from tftrt_tools.execution import inputs, npz, run, trace
 from tftrt_tools.execution.timing import WARM_UP_CALLS
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -37,7 +37,7 @@ def job(request):
 
 def score_original(request):
     """Args: request: {"scoring": see _score}. Returns: the goal's metric of the original's own answers."""
-    return _score(request["scoring"], [run.load(one["reference"]) for one in request["scoring"]["calls"]]).value
+    return _score(request["scoring"], [npz.load(one["reference"]) for one in request["scoring"]["calls"]]).value
 
 
 def native(request):
@@ -108,7 +108,7 @@ def _score(scoring, answers):
 
         labels = next(iter(arrays.load(scoring["labels"]).values()))
     calls = scoring["calls"]
-    return score.score(Goal.from_dict(scoring["goal"]), [one["signature"] for one in calls], [run.load(one["reference"]) for one in calls],
+    return score.score(Goal.from_dict(scoring["goal"]), [one["signature"] for one in calls], [npz.load(one["reference"]) for one in calls],
                        answers, labels, scoring["output"])
 
 
@@ -151,7 +151,7 @@ def _answers(model, calls):
     answers, watched = [], set()
     for number, one in enumerate(calls):
         progress.say("answering the data", number, len(calls))
-        arrays = run.load(one["inputs"])
+        arrays = npz.load(one["inputs"])
         feed = {name: tf.constant(array.astype(object) if array.dtype.kind in "SU" else array) for name, array in arrays.items()}
         call = run.Call(one["signature"], arrays)
         function = model.root.signatures[one["signature"]]

@@ -1,0 +1,78 @@
+"""Arrays between processes keep name, dtype, shape and bits; bfloat16 too, which NumPy's own file form forgets."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tests.conftest import run_tftrt
+from tftrt_tools import errors
+from tftrt_tools.execution import arrays, npz
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+NAMES = st.text(st.characters(codec="ascii", exclude_characters="\\:\0", exclude_categories=["Cc"]), min_size=1, max_size=12).filter(
+    lambda name: not name.startswith("/") and ".." not in name)
+DTYPES = st.sampled_from(["float16", "float32", "float64", "int8", "int64", "uint16", "bool", "complex64", ml_dtypes.bfloat16])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.dictionaries(NAMES, DTYPES.flatmap(lambda dtype: hnp.array_shapes(min_dims=0, max_side=4).flatmap(
+    lambda shape: hnp.arrays(np.uint8, (*shape, np.dtype(dtype).itemsize), elements=st.integers(0, 1)).map(
+        lambda bits: bits.view(dtype).reshape(shape)))), max_size=3))
+def test_what_is_saved_is_loaded(tmp_path, given_arrays):
+    npz.save(tmp_path / "x.npz", given_arrays)
+    found = npz.load(tmp_path / "x.npz")
+    assert list(found) == list(given_arrays)
+    for name, array in given_arrays.items():
+        assert (found[name].dtype, found[name].shape, found[name].tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+def test_names_of_parameters_and_strings():
+    import io
+
+    file = io.BytesIO()
+    npz.save(file, {"file": np.ones(2), "args": np.array([b"a", b""], object)})
+    found = npz.load(io.BytesIO(file.getvalue()))
+    assert found["file"].tolist() == [1, 1] and found["args"].tolist() == [b"a", b""]
+
+
+def test_the_users_bfloat16_data_is_what_the_signature_takes(tmp_path):
+    spec, values = InputSpec("x", "bfloat16", (None,)), np.array([1.0, 2.5, -3.0])
+    for array in (values, values.astype(np.float32), values.astype(ml_dtypes.bfloat16)):
+        np.savez(tmp_path / "x.npz", x=array)
+        read = arrays.prepared(arrays.load(tmp_path / "x.npz")["x"], spec)
+        assert read.dtype == ml_dtypes.bfloat16 and read.astype(float).tolist() == values.tolist()
+    for wrong in (np.array([1, 2]), np.array([np.nan]), np.array([1e39]), np.array(["a"])):
+        with pytest.raises(errors.UsageError):
+            arrays.prepared(wrong, spec)
+
+
+MODEL = """
+import sys
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.bfloat16, name="file")])
+    def serve(self, file):
+        wide = tf.cast(file, tf.float32)
+        return {"half": tf.cast(tf.nn.relu(tf.matmul(wide, tf.ones((4, 3))) + 1.0), tf.bfloat16)}
+
+
+model = Model()
+tf.saved_model.save(model, sys.argv[1], signatures={"serving_default": model.serve})
+"""
+
+
+@pytest.mark.slow
+def test_a_model_that_takes_and_gives_bfloat16_is_verified(tmp_path):
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", MODEL, tmp_path / "model"], check=True, capture_output=True, timeout=120)
+    made = run_tftrt("convert", f"--input_saved_model_dir={tmp_path / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    assert made.returncode == 0, made.stderr
+    done = run_tftrt("verify", tmp_path / "model", tmp_path / "out")
+    assert done.returncode == 0 and "bfloat16" in done.stdout, done.stdout + done.stderr
