@@ -1,5 +1,4 @@
-"""The verdict of `tftrt regress`: how often it calls a model worse or better than itself, and how often it finds a slow-down of 5, 10 and
-20 %.
+"""The verdict of `tftrt regress`: how often it calls a model worse or better than itself, and how often it finds a slow-down.
 
 Simulated runs are put together from recorded rounds: the development server with one model under both names, each request's time kept
 (verdict_rounds_*.npz; verdict_rounds.txt says where they were recorded). A run takes stretches of neighbouring rounds from random

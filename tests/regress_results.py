@@ -9,8 +9,8 @@ from tftrt_tools.savedmodel import passport
 from tftrt_tools.stack.fingerprint import Fingerprint
 
 MACHINE = Fingerprint("A CPU", 2, None, 24, "A system", "6.1", "3.10.1", (), "", "2.14.1", "")
-WORKLOAD = {"through": "server", "signature": "serving_default", "shapes": ["x 1x8"], "values": "drawn from seed 0", "timed": 16, "compared": 16, "concurrency": 1,
-            "digest": "0123456789abcdef"}
+WORKLOAD = {"through": "server", "backend": "local", "gate_closed": False, "signature": "serving_default", "shapes": ["x 1x8"],
+            "values": "drawn from seed 0", "timed": 16, "compared": 16, "concurrency": 1, "digest": "0123456789abcdef"}
 
 
 def regression(ratio=1.0, noise=0.01, rounds=30, seed=0, created="", **changes):
@@ -24,5 +24,5 @@ def regression(ratio=1.0, noise=0.01, rounds=30, seed=0, created="", **changes):
     made = result.Regression(
         stamp, models.Model("/models/net", "model-native", 1, "sha256:" + "a" * 64), models.Model("/models/net_fp16", "model-tested", 1, "sha256:" + "b" * 64),
         {"address": "127.0.0.1:1", "backend": "local", "reason": "because"}, WORKLOAD, {}, MACHINE, found, figures, 40,
-        {"native": 0, "candidate": 0}, seconds=1.5)
+        {"native": 0, "candidate": 0}, {"native": [], "candidate": []}, seconds=1.5)
     return dataclasses.replace(made, **changes)

@@ -1,11 +1,12 @@
 """Steps in synthetic series, and the history that `tftrt regress` keeps."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from tests.regress_results import MACHINE, regression
+from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import history as command
@@ -83,7 +84,7 @@ def test_noise_is_the_mean_deviation_whatever_the_steps():
 def kept(tmp_path_factory):
     """A history of 24 results: half of the native model's time, then 0.6 of it."""
     path = tmp_path_factory.mktemp("history")
-    folder = baseline.place(path, MACHINE, "net_fp16")
+    folder = baseline.place(path, MACHINE, "net_fp16", WORKLOAD)
     for number in range(24):
         ratio = 0.5 if number < 12 else 0.6
         done = regression(ratio=ratio, seed=number, rounds=20, created=f"2026-01-{number + 1:02d}T00:00:00+00:00")
@@ -120,7 +121,7 @@ def test_plots(kept, name, start, capsys):
 
 
 def test_a_file_that_is_no_result_is_left_out_and_named(tmp_path, capsys):
-    folder = baseline.place(tmp_path, MACHINE, "net")
+    folder = baseline.place(tmp_path, MACHINE, "net", WORKLOAD)
     baseline.save(regression(rounds=12).to_dict(), folder)
     (folder / "0099.json").write_text("{")
     assert run(f"--history_dir={tmp_path}") == 0
@@ -146,15 +147,39 @@ def test_numbers_go_on_and_two_that_save_at_once_keep_both(tmp_path):
     assert baseline.save(document, tmp_path).name == "0004.json"
 
 
-def test_latest_is_the_newest_of_this_machine(kept):
-    assert baseline.latest(kept, MACHINE, "net_fp16").source.endswith("0024.json")
-    import dataclasses
+def latest(path, name, machine=MACHINE, **workload):
+    return baseline.Latest(path, name).found(machine, {"native": regression().native}, {**WORKLOAD, **workload})
 
-    other = dataclasses.replace(MACHINE, driver="550.1")
+
+def test_latest_is_the_newest_of_this_machine_that_was_asked_in_this_way(kept):
+    assert latest(kept, "net_fp16").source.endswith("0024.json")
     with pytest.raises(errors.UsageError, match="driver: none, now 550.1"):
-        baseline.latest(kept, other, "net_fp16")
+        latest(kept, "net_fp16", dataclasses.replace(MACHINE, driver="550.1"))
     with pytest.raises(errors.UsageError, match="no baseline of other"):
-        baseline.latest(kept, MACHINE, "other")
+        latest(kept, "other")
+    for changed in ({"shapes": ["x 8x8"]}, {"through": "in process"}, {"backend": "docker"}, {"gate_closed": True}):
+        with pytest.raises(errors.UsageError, match="asked in this way; there are net_fp16@"):
+            latest(kept, "net_fp16", **changed)
+    with pytest.raises(errors.UsageError, match="digest: 0123456789abcdef, now fff"):
+        latest(kept, "net_fp16", digest="fff")
+
+
+def test_a_result_that_failed_is_kept_for_the_history_and_is_no_baseline(tmp_path):
+    folder = baseline.place(tmp_path, MACHINE, "net", WORKLOAD)
+    for ratio in (0.5, 1.3):
+        baseline.save(regression(ratio=ratio).to_dict(), folder)
+    (folder / "0003.json").touch()  # of a run that was killed
+    assert latest(tmp_path, "net").source.endswith("0001.json")
+    assert [one.outcome for one in history.read(tmp_path).series[0].entries] == ["pass", "fail"]
+
+
+def test_other_ways_of_asking_are_other_series(tmp_path):
+    for rows in (1, 32):
+        changed = {**WORKLOAD, "shapes": [f"x {rows}x8"]}
+        baseline.save(regression(workload=changed).to_dict(), baseline.place(tmp_path, MACHINE, "team/net", changed))
+    found = history.read(tmp_path, name="team-net").series
+    assert sorted(one.asked for one in found) == [f"server (local), serving_default x {rows}x8, 1 at a time" for rows in (1, 32)]
+    assert [len(one.entries) for one in found] == [1, 1]
 
 
 def test_where_the_history_lies(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from absl import flags
 from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
 from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import answers, baseline, goals, junit, result
+from tftrt_tools.regression import answers, baseline, goals, junit, models, result
 from tftrt_tools.report import regress as report
 
 
@@ -97,9 +97,37 @@ def test_a_baseline_of_something_else_is_refused_with_what_differs(tmp_path, par
     path.write_text(json.dumps(document))
     now = regression()
     with pytest.raises(errors.UsageError) as caught:
-        baseline.read(path).check(MACHINE, now.native, WORKLOAD)
+        baseline.read(path).found(MACHINE, {"native": now.native}, WORKLOAD)
     assert text in caught.value.cause
-    baseline.read(saved(tmp_path)).check(MACHINE, now.native, WORKLOAD)
+    kept = baseline.read(saved(tmp_path))
+    assert kept.found(MACHINE, {"native": now.native}, WORKLOAD) is kept
+
+
+def test_models_of_a_server_that_nobody_knows_are_not_compared(tmp_path):
+    unknown = models.Model("", "net", 1)
+    with pytest.raises(errors.UsageError, match="native model: not known, now not known") as caught:
+        baseline.read(saved(tmp_path, native=unknown)).found(MACHINE, {"native": unknown}, WORKLOAD)
+    assert "--native_dir" in caught.value.mend
+
+
+def test_a_tail_of_too_few_requests_is_no_number():
+    done = regression(rounds=12)
+    one = done.verdict.of("p99")
+    assert (one.native, one.candidate) == (None, None) and "needs 662 requests" in one.reason
+    assert "needs 662" in report.page(done)
+
+
+def test_a_score_without_a_bound_is_valid_json():
+    judged = answers.Judged((), ("FP16", ""), {}, ({"goal": "g", "native": float("inf"), "candidate": 40.0, "bound": 30.0, "kept": True},), (), 3)
+    text = json.dumps(regression(answers=judged).to_dict(), allow_nan=False)
+    assert json.loads(text)["answers"]["goals"][0]["native"] == "inf"
+
+
+def test_only_what_rounds_can_settle_asks_for_more_of_them():
+    unknown = goals.Kept("engine_mib_at_most", "at most 2 MiB", "not known", goals.UNDECIDED, "the passport does not say")
+    near = goals.Kept("p99_ms_at_most", "at most 2 ms", "2.0 ms", goals.UNDECIDED, "near")
+    assert regression(noise=0.4).rounds_help and regression(kept=(near,)).rounds_help
+    assert not regression(kept=(unknown,)).rounds_help and not regression().rounds_help and not regression(ratio=1.3).rounds_help
 
 
 @pytest.mark.parametrize("text, cause", [("", "is no result"), ("[]", "is no result"), ('{"kind": "bench"}', "is no result"), ("{", "is no result")])
@@ -132,18 +160,17 @@ def test_where_one_file_cannot_be_written_the_others_are_and_nothing_is_half(tmp
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # JUnit's file is smaller, the others are not
     try:
-        with pytest.raises(OSError):
-            command._write(regression(), values, None, "net")
+        lost = command._write(regression(), values, None, "net")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
-    assert paths["json"].read_text() == "before" and ElementTree.fromstring(paths["junit"].read_text()) is not None
+    assert len(lost) == 3 and str(paths["json"]) in lost[0] and paths["json"].read_text() == "before" and ElementTree.fromstring(paths["junit"].read_text()) is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["json", "junit"]
 
 
 def test_a_run_that_ended_early_is_written_and_marked_and_not_kept(tmp_path):
     values = parsed(f"--json={tmp_path / 'r.json'}", f"--junit={tmp_path / 'r.xml'}", "--save_baseline=auto", f"--history_dir={tmp_path / 'history'}")
-    assert command._write(regression(ended="interrupted"), values, tmp_path / "history", "net") == ""
+    assert command._write(regression(ended="interrupted"), values, tmp_path / "history", "net") == []
     document = json.loads((tmp_path / "r.json").read_text())
     assert (document["complete"], document["ended"], document["outcome"], document["exit_code"]) == (False, "interrupted", "ended early", 1)
     assert document["verdict"] and not (tmp_path / "history").exists()

@@ -13,7 +13,11 @@ from tests.conformance.launch import LocalServer
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import pair, regress, rounds
+from tftrt_tools.execution import run as execution
+from tftrt_tools.execution.trace import CallTrace
+from tftrt_tools.load import drive
+from tftrt_tools.regression import in_process, pair, regress, rounds
+from tftrt_tools.regression.goals import Goals
 
 # One metric and one look: the fewest rounds that can show something.
 QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=16")
@@ -92,16 +96,18 @@ def test_a_model_against_itself_from_its_directory(native, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_slower_candidate_fails_and_against_its_baseline_it_is_no_worse(server, native, slower, tmp_path):
+def test_a_slower_candidate_fails_and_against_its_baseline_it_is_no_worse(server, native, slower, tmp_path, capsys):
     both = (f"--server={server}", "--native=native", "--candidate=slower", f"--native_dir={native}", f"--candidate_dir={slower}", *QUICK)
     path = tmp_path / "kept.json"
-    assert run(*both, f"--save_baseline={path}", f"--junit={tmp_path / 'r.xml'}") == errors.EXIT_CHECK
-    judged, = json.loads(path.read_text())["verdict"]["judgements"]
+    assert run(*both, f"--save_baseline={path}", f"--junit={tmp_path / 'r.xml'}", f"--json={tmp_path / 'r.json'}") == errors.EXIT_CHECK
+    assert not path.exists() and "not kept as a baseline" in capsys.readouterr().out
+    judged, = json.loads((tmp_path / "r.json").read_text())["verdict"]["judgements"]
     assert (judged["verdict"], judged["direction"]) == ("worse", "slower") and judged["low"] > 1.5
     failed = ElementTree.parse(tmp_path / "r.xml").getroot().find(".//failure")
     assert "times as slow" in failed.get("message")
     exchanged = (f"--server={server}", "--native=slower", "--candidate=native", f"--native_dir={slower}", f"--candidate_dir={native}", *QUICK)
     assert run(*exchanged, "--speed_up_at_least=1.5") == errors.EXIT_DONE
+    assert run(*both, "--allow_worse", f"--save_baseline={path}") == errors.EXIT_DONE
     # Of another native model: not compared at all.
     with pytest.raises(errors.UsageError, match="native model: sha256"):
         run(*exchanged, f"--baseline={path}")
@@ -187,7 +193,8 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
     (["--native=a", "--candidate=b", "--rounds=3"], "can show nothing: at least"), (["--native=a", "--candidate=b", "--rounds=50", "--max_rounds=20"], "is below"),
     (["--native=a", "--candidate=b", "--must_decide=p90"], "is not among --metrics"), (["--native=a", "--candidate=b", "--labels=x.npy"], "needs --data"),
     (["--native=a", "--candidate=b", "--thresholds=x>1"], "is no bound"), (["--native=a", "--candidate=b", "--goals=none.toml"], "no such file"),
-    (["--native=a", "--candidate=b", "--baseline=none.json"], "no such baseline"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
+    (["--native=a", "--candidate=b", "--baseline=none.json"], "no such baseline"), (["--native=a", "--candidate=b", "--html=/none/x.html"], "cannot be written"),
+    (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --server"), (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
 def test_mistakes_are_told_before_a_server_starts(arguments, text):
     with pytest.raises(errors.TftrtError, match=text):
         run(*arguments)
@@ -207,6 +214,80 @@ def test_each_round_asks_both_equally_often_and_in_exchanged_order():
     for power in (0, 1, 2):  # drifts that cancel within a round
         places = {name: sum(place**power for place, one in enumerate(first) if one == name) for name in (rounds.NATIVE, rounds.CANDIDATE)}
         assert places[rounds.NATIVE] == places[rounds.CANDIDATE]
+
+
+def test_both_models_get_the_same_requests_whatever_was_asked_before():
+    """A team that answers at once and notes which requests it was asked for."""
+    asked = {rounds.NATIVE: [], rounds.CANDIDATE: []}
+
+    class Team:
+        rows, messages, problems, beats, size, cores = [], {}, [], [], 1, 1
+
+        def __init__(self, name):
+            self.name, self.rows = name, []
+
+        def tell(self, commands):
+            own = drive.indices(0, 1, **commands[0]["part"])
+            asked[self.name].append(taken := [next(own) for _ in range(commands[0]["limit"])])
+            now = len(self.rows) * 10**9
+            self.rows.append(np.array([[now, now + 10 * place, now + 10 * place + 5, 0, index, 0] for place, index in enumerate(taken)], np.int64))
+
+        def idle(self):
+            return True
+
+    asker = rounds.Asker({name: rounds.Share(Team(name), 3 * place, 3) for place, name in enumerate(asked)}, "x", 1)
+    asker.block(rounds.NATIVE, 5)
+    asker.warm_up()
+    for one in asked.values():
+        one.clear()
+    measured = rounds.Measured()
+    for number in range(2):
+        asker.round(number, 5, measured)
+    first, second = asked.values()
+    assert [[index + 3 for index in block] for block in first] == second and {len(block) for block in first} == {5 + rounds.LEAD}
+    assert sorted(set(sum(first, []))) == [0, 1, 2] and first[0] != first[1], "it goes on where the block before ended"
+    assert [len(one.seconds) for one in measured.native] == [20, 20]
+
+
+def test_a_model_that_answers_nothing_ends_the_block_and_not_the_patience():
+    class Dead:
+        rows, messages, problems, beats, size, cores = [], {14: ("UNAVAILABLE", ["gone"])}, [], [], 1, 1
+        told, stopped = 0, False
+
+        def tell(self, commands):
+            self.rows = list(self.rows)
+
+        def tell_all(self, do):
+            assert do == "stop"
+            self.stopped = True
+
+        def idle(self):
+            return self.stopped
+
+        def listen_until_idle(self, seconds):
+            self.rows.append(np.array([[0, 0, 1, 14, 0, 0]] * 3, np.int64))
+
+    asker = rounds.Asker({rounds.NATIVE: rounds.Share(Dead(), 0, 1)}, "x", 1)
+    with pytest.raises(errors.TftrtError, match="the native model answered none of 6 requests: UNAVAILABLE: gone"):
+        asker.block(rounds.NATIVE, 1000)
+    ended = rounds.Asker({rounds.NATIVE: rounds.Share(Dead(), 0, 1)}, "x", 1, lambda: errors.TftrtError("the server ended"))
+    with pytest.raises(errors.TftrtError, match="the server ended"):
+        ended.block(rounds.NATIVE, 1000)
+
+
+def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
+    trace = CallTrace({"TRTEngineOp_0": 1}, {}, {}, {})
+    calls = [execution.Call("s", {"x": np.zeros((1, number + 1))}) for number in range(5)]
+    both = in_process.InProcess(regress.Options("a", "b", goals=Goals(no_engine_fallback=True)), "/tmp", True)
+    both._ran = execution.Run((), "gpu", None, (), (), (trace,) * 5)
+    found = both.engines("s", calls[:2])
+    assert (found.answer, found.certainty, len(found.calls)) == ("yes", "certain", 2)
+    both._ran = execution.Run((), "gpu", None, (), (), (trace, CallTrace({}, {"TRTEngineOp_0": 1}, {}, {})))
+    assert both.engines("s", calls[:2]).answer == "partly"
+
+
+def test_a_last_look_may_be_a_short_one():
+    assert regress.Options("a", "b", rounds=50, max_rounds=90).looks == 2 and regress.Options("a", "b", rounds=30, max_rounds=31).looks == 2
 
 
 def test_blocks_of_slow_models_are_short_and_of_fast_ones_long():

@@ -80,8 +80,21 @@ def test_resampled_quantiles_are_those_of_the_joined_rounds(share):
 
 
 def test_the_interval_of_few_is_wider_than_the_plain_percentiles():
-    assert statistics.widened(0.05, 10) < 0.05
-    assert statistics.widened(0.05, 100_000) == pytest.approx(0.05, rel=1e-3)
+    assert statistics.student(0.05, 10) > stats.norm.isf(0.025)
+    assert statistics.student(0.05, 100_000) == pytest.approx(stats.norm.isf(0.025), rel=1e-3)
+
+
+@pytest.mark.parametrize("alpha, units, stretch", [(0.05, 30, 1.0), (0.0005, 30, 1.4), (0.0005, 30, 5.0), (0.0005, 12, 1.8), (0.0005, 30, 20.0)])
+def test_the_arms_are_as_long_as_students_t_asks_for_also_beyond_the_resamples(alpha, units, stretch):
+    logs = np.random.default_rng(1).normal(0, 0.01, statistics.RESAMPLES)
+    low, high = np.log(statistics.interval(np.exp(logs), 1.0, alpha, units, stretch))
+    wanted = 0.01 * np.sqrt(stretch) * statistics.student(alpha, max(6, units / stretch))
+    assert -low == pytest.approx(wanted, rel=0.08) and high == pytest.approx(wanted, rel=0.08)
+
+
+def test_a_skewed_bootstrap_gives_a_skewed_interval():
+    low, high = np.log(statistics.interval(np.exp(np.random.default_rng(0).exponential(0.01, 10_000)), np.exp(0.01), 0.0005, 30)) - 0.01
+    assert high > 3 * -low > 0
 
 
 @pytest.mark.parametrize("units", [12, 30])

@@ -4,6 +4,16 @@ import os
 import pathlib
 import tempfile
 
+from tftrt_tools import errors
+
+
+def check_place(path):
+    """Refuse a place where no file can be made, before the work whose result it is for. Raises: UsageError."""
+    parent = pathlib.Path(path).resolve().parent
+    if not parent.is_dir() or pathlib.Path(path).is_dir():
+        why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
+        raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+
 
 def write_text(path, text):
     """Put `text` into `path` by one rename; readable like a file that was simply opened. Raises: OSError."""

@@ -53,7 +53,7 @@ def _print(found, json_path):
                  f"{one.values[series.shown]:.4g}" if series.shown in one.values else "", one.outcome, _step(steps.get(one.number)))
                 for one in series.entries]
         columns = [">number", "measured", "candidate", f">{title}{', ' + unit if unit else ''}", "outcome", "step"]
-        console.print(_output.table(f"{series.name} on {series.machine.text()} ({series.machine.digest})", columns, rows))
+        console.print(_output.table(f"{series.name}: {series.asked}\non {series.machine.text()} ({series.machine.digest})", columns, rows))
         for path in series.skipped:
             console.print(f"  left out, no result of tftrt regress: {path}", markup=False, soft_wrap=True)
 

@@ -9,8 +9,8 @@ Rounds are added until the outcome is known, at most --max_rounds. What counts: 
 those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are flags,
 or lines of a TOML file (--goals), where flags go before the file.
 
---save_baseline keeps the result, --baseline holds this run against one that was kept: on the same kind of machine, with the same versions,
-native model and requests, or not at all. `tftrt history` shows what was kept.
+--save_baseline keeps the result, --baseline holds this run against one that was kept and passed: on the same kind of machine, with the same
+versions, native model and requests, or not at all. `tftrt history` shows what was kept.
 
 Exit codes: 0 all is kept, 3 something is not, 4 nobody can tell: too noisy, 1 it ended early (what was measured is written, and marked so).
 
@@ -21,7 +21,8 @@ examples:
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
 """
 
-import contextlib
+import json
+import sys
 
 from absl import flags
 
@@ -55,8 +56,9 @@ def define(values):
     flags.DEFINE_boolean("no_engine_fallback", False, "goal: the candidate's engines ran, as `tftrt smoke` finds out", **text)
     flags.DEFINE_string("goals", "", "TOML file of goals: the flags above and --accuracy, by their names", **text)
     flags.DEFINE_boolean("allow_worse", False, "a slower candidate is no failure; the goals alone count", **text)
-    flags.DEFINE_string("save_baseline", "", "keep the result: in this file, or with auto in --history_dir", **text)
-    flags.DEFINE_string("baseline", "", "hold this run against a result: a file, or latest for the newest in --history_dir", **text)
+    flags.DEFINE_string("save_baseline", "", "keep the result: in this file where it passed, or with auto in --history_dir", **text)
+    flags.DEFINE_string("baseline", "", "hold this run against a result: a file, or latest for the newest in --history_dir "
+                        "that passed", **text)
     flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
     flags.DEFINE_string("history_name", "", "name of the series in it; by default the candidate's last part", **text)
     flags.DEFINE_string("junit", None, "write the checks as JUnit XML to this file", **text)
@@ -101,31 +103,33 @@ def run(values, positional):
             raise errors.UsageError(f"--{name} is missing", "give a SavedModel directory, or with --server the name of a model")
     from tftrt_tools.regression import baseline, regress
 
-    history = baseline.directory(values.history_dir) if "auto" == values.save_baseline or "latest" == values.baseline else None
+    kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
+    for path in filter(None, (values.json if values.json != "-" else "", values.junit, values.html, kept)):
+        whole_file.check_place(path)
+    stored = baseline.AUTO == values.save_baseline or baseline.LATEST == values.baseline
+    history = baseline.directory(values.history_dir) if stored else None
     name = values.history_name or baseline.series_name(values.candidate)
     options = _options(values, _baseline(values, history, name))
     with progress.on_terminal():
         done = regress.regress(options)
     _print(done, values.json)
-    saved = _write(done, values, history, name)
-    if saved:
-        _output.console(values.json).print(f"kept: {saved}", markup=False, soft_wrap=True)
+    lost = _write(done, values, history, name)
+    for line in lost:
+        print(f"tftrt: error: {line}", file=sys.stderr)
     if done.ended == regress.INTERRUPTED:
         raise errors.Interrupted(mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete")
     if done.ended:
         raise errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
-    return done.exit_code
+    # A file that was lost does not make a regression less of one.
+    return done.exit_code or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
 
 
 def _baseline(values, history, name):
     from tftrt_tools.regression import baseline
-    from tftrt_tools.stack import fingerprint
 
-    if not values.baseline:
-        return None
     if values.baseline == baseline.LATEST:
-        return baseline.latest(history, fingerprint.fingerprint(), name)
-    return baseline.read(values.baseline)
+        return baseline.Latest(history, name)
+    return baseline.read(values.baseline) if values.baseline else None
 
 
 def _options(values, kept):
@@ -148,46 +152,42 @@ def _options(values, kept):
 
 def _write(done, values, history, name):
     """Write all that was asked for, each whole or not at all; what cannot be written does not keep the others from being written. Returns:
-    where the result was kept, or ""."""
+    a line for each file that is lost."""
     from tftrt_tools.regression import junit
     from tftrt_tools.report import regress as report
 
-    failed = []
-
-    @contextlib.contextmanager
-    def attempt():
+    lost = []
+    jobs = ((values.json, lambda: _output.write_json(done, values.json)),
+            (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
+            (values.html, lambda: report.write_page(done, values.html)),
+            (values.save_baseline, lambda: _save(done, values, history, name)))
+    for path, job in jobs:
+        if not path:
+            continue
         try:
-            yield
+            job()
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            failed.append(error)
-
-    with attempt():
-        _output.write_json(done, values.json)
-    if values.junit:
-        with attempt():
-            whole_file.write_text(values.junit, junit.text(done))
-    if values.html:
-        with attempt():
-            report.write_page(done, values.html)
-    saved = ""
-    with attempt():
-        saved = _saved(done, values, history, name)
-    if failed:
-        raise failed[0]
-    return saved
+            lost.append(errors.from_os_error(error).cause)
+    return lost
 
 
-def _saved(done, values, history, name):
-    from tftrt_tools.regression import baseline
+def _save(done, values, history, name):
+    from tftrt_tools.regression import baseline, result
 
-    if not values.save_baseline or done.ended:
-        return ""
+    if done.ended:
+        return
     if values.save_baseline == baseline.AUTO:
-        return str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name)))
-    import json
-
-    whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
-    return values.save_baseline
+        # The history has all of them; as a baseline only those that passed are taken.
+        kept = str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name, done.workload)))
+    elif done.outcome != result.PASS:
+        kept = ""
+    else:
+        whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
+        kept = values.save_baseline
+    said = f"kept: {kept}" if kept else f"not kept as a baseline: {values.save_baseline} (the outcome is {done.outcome})"
+    _output.console(values.json).print(said, markup=False, soft_wrap=True)
 
 
 _STYLES = {"pass": "bold green", "fail": "bold red"}

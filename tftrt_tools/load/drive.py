@@ -12,6 +12,7 @@ import array
 import collections
 import concurrent.futures
 import itertools
+import math
 import queue
 import threading
 import time
@@ -27,23 +28,24 @@ _UNKNOWN = 2
 _POLL_SECONDS = 0.0002
 _SLICE_NS = 50_000_000
 _MESSAGES, _MESSAGE_LENGTH = 3, 300
-# What unequal answers a worker hands to the generator to be judged.
+# What unequal answers a worker hands to the generator to be judged; those after it are counted.
 _ANSWERS, _ANSWER_BYTES = 256, 64 << 20
 
 
-def indices(process, processes, count, first=0):
-    """Payload indices of one of several processes, for ever: together they send `count` requests from `first` on in turn."""
-    return itertools.cycle([first + (process + processes * turn) % count for turn in range(count)])
+def indices(process, processes, count, first=0, skipped=0):
+    """Payload indices of one of several processes, for ever: together they send the `count` requests from `first` on in turn, beginning
+    behind `skipped` of them."""
+    return itertools.cycle([first + (skipped + process + processes * turn) % count for turn in range(count)])
 
 
 class Recorder:
     """What became of each request. Its methods may be called from any thread; the reporter alone takes things out.
 
     Args: expected: answers, bytes or None each, or (). check_every: every how many-th answer is compared, 0 for none. explain: function of
-      an exception that returns (code number, name, message).
+      an exception that returns (code number, name, message). judge_all: hand over every unequal answer, however many.
     """
 
-    def __init__(self, expected, check_every, explain):
+    def __init__(self, expected, check_every, explain, judge_all=False):
         self.entries = array.array("q")
         self.events = collections.deque()  # (kind of link, body)
         self.given_up = 0
@@ -51,7 +53,7 @@ class Recorder:
         self._expected, self._every, self._explain = expected if any(one is not None for one in expected) else (), check_every, explain
         self._turn = 0
         self._messages = {}
-        self._answers, self._answer_bytes = _ANSWERS, _ANSWER_BYTES
+        self._answers, self._answer_bytes = (math.inf, math.inf) if judge_all else (_ANSWERS, _ANSWER_BYTES)
 
     @property
     def ended(self):

@@ -40,16 +40,15 @@ def main(socket_fd, job_fd):
     # What is there now stays; the collector need not walk it in the middle of the run.
     gc.collect()
     gc.freeze()
-    recorder = drive.Recorder(work.expected, work.head["check_every"], connection.explain)
+    recorder = drive.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False))
     commands = queue.SimpleQueue()
     reporter = _Reporter(parent, recorder, commands, connection)
     threading.Thread(target=reporter.run, daemon=True).start()
-    turns = {}
+    turns = drive.indices(work.head["process"], work.head["processes"], connection.count)
     while (command := commands.get())["do"] != "end":
-        first, count = command.get("of") or (0, connection.count)
-        if first not in turns:
-            turns[first] = drive.indices(work.head["process"], work.head["processes"], count, first)
-        run = _made(command, connection.calls, recorder, turns[first], work)
+        part = command.get("part")  # some of the requests, from a place that the generator names
+        own = drive.indices(work.head["process"], work.head["processes"], **part) if part else turns
+        run = _made(command, connection.calls, recorder, own, work)
         reporter.current = run
         if reporter.stopped >= command["number"]:
             run.stop()

@@ -1,6 +1,7 @@
 """Do both models answer alike on the requests that are timed? With the metrics and bounds of `tftrt verify`, or by goals of the user's."""
 
 import dataclasses
+import math
 
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import thresholds
@@ -25,8 +26,14 @@ class Judged:
     requests: int
 
     def to_dict(self):
-        return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds, "goals": list(self.goals),
-                "problems": list(self.problems), "comparisons": [one.to_dict() for one in self.comparisons]}
+        return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
+                "goals": [_without_infinity(one) for one in self.goals], "problems": list(self.problems),
+                "comparisons": [one.to_dict() for one in self.comparisons]}
+
+
+def _without_infinity(goal):
+    # JSON has none.
+    return {name: str(value) if isinstance(value, float) and math.isinf(value) else value for name, value in goal.items()}
 
 
 def asked(client, model, signature, calls, version=None):

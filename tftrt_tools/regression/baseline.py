@@ -1,23 +1,28 @@
 """Results that are kept, and a run held against one of them. What is compared is the candidate's lead over the native model of the same
 run; see verdict.judge_change. Runs on unlike machines, or of unlike models and requests, are not compared at all."""
 
+import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
 import re
+import tempfile
 
 import numpy as np
 
 from tftrt_tools import __version__, errors, whole_file
 from tftrt_tools.regression import verdict as verdicts
-from tftrt_tools.regression.result import PerRound
+from tftrt_tools.regression.result import PASS, PerRound
 from tftrt_tools.stack.fingerprint import Fingerprint
 
 LATEST, AUTO = "latest", "auto"
 _FILE = re.compile(r"(\d{4,})\.json$")
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _METRICS = ("p50", verdicts.THROUGHPUT)
+# What of a workload makes a series: figures that differ in it are of different things.
+_KIND = ("through", "backend", "gate_closed", "signature", "shapes", "concurrency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,23 +46,25 @@ class Baseline:
     source: str
     document: dict
 
-    def check(self, machine, native, workload):
-        """Refuse to be compared with a run that differs in more than its candidate.
+    def found(self, machine, models, workload):
+        """Itself, where a run differs from it in nothing but the candidate.
 
-        Args: machine: Fingerprint. native: models.Model. workload: as in result.Regression.
+        Args: machine: Fingerprint. models: {"native": models.Model, …}. workload: as in result.Regression.
         Raises: UsageError with everything that differs.
         """
-        then = self.document
+        then, native = self.document, models["native"]
         found = [f"machine: {one}" for one in Fingerprint.from_dict(then["machine"]).differences(machine)]
         if then["tool"].rpartition(" ")[2] != __version__:
             found.append(f"tftrt-tools: {then['tool'].rpartition(' ')[2]}, now {__version__}")
-        if then["native"]["digest"] != native.digest:
+        if not native.digest or then["native"]["digest"] != native.digest:
             found.append(f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}")
-        keys = ("through", "signature", "shapes", "concurrency", "digest")
-        found += [f"{key}: {then['workload'].get(key)}, now {workload[key]}" for key in keys if then["workload"].get(key) != workload[key]]
+        found += [f"{key}: {then['workload'].get(key)}, now {workload[key]}" for key in (*_KIND, "digest")
+                  if then["workload"].get(key) != workload[key]]
         if found:
             raise errors.UsageError(f"the baseline {self.source} is of something else: {'; '.join(found)}",
-                                    "measure a new one here with --save_baseline, or repeat the run as it was made")
+                                    "measure a new one here with --save_baseline, or repeat the run as it was made" +
+                                    ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has"))
+        return self
 
     def judge(self, figures, min_effect, looks, seed):
         """Compared, for the PerRound of this run."""
@@ -80,7 +87,8 @@ def read(path):
         whole = document["kind"] == "regression" and document["schema_version"] == 1
         Fingerprint.from_dict(document["machine"])
         PerRound.from_dict(document["rounds"])
-        document["tool"], document["created"], document["native"]["digest"], document["candidate"]["digest"], document["workload"]["digest"]
+        document["tool"], document["created"], document["outcome"]
+        document["native"]["digest"], document["candidate"]["digest"], document["workload"]["digest"]
     except FileNotFoundError:
         raise errors.UsageError(f"no such baseline: {path}", "--save_baseline=FILE writes one") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -107,7 +115,12 @@ def directory(given=""):
 
 def series_name(candidate):
     """The name under which results of a candidate are kept, by its path or name on the server."""
-    return _NAME.sub("-", pathlib.Path(candidate).name or "model").strip("-.") or "model"
+    return _clean(pathlib.Path(candidate).absolute().name)
+
+
+def _clean(name):
+    """A name that is one folder's."""
+    return _NAME.sub("-", name).strip("-.") or "model"
 
 
 def listing(folder):
@@ -121,40 +134,64 @@ def listing(folder):
 def save(document, folder):
     """Put a result into `folder` under the next number, whole or not at all. Returns: its path. Raises: OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, indent=1) + "\n"
-    number = max((number for number, _ in listing(folder)), default=0) + 1
-    while True:
-        path = folder / f"{number:04d}.json"
-        try:
-            # The name is taken first, so that two runs that end together keep both.
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            break
-        except FileExistsError:
-            number += 1
-    try:
-        whole_file.write_text(path, text)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as aside:
+        whole = pathlib.Path(aside) / "whole"
+        whole_file.write_text(whole, json.dumps(document, indent=1) + "\n")
+        number = max((number for number, _ in listing(folder)), default=0) + 1
+        while True:
+            path = folder / f"{number:04d}.json"
+            try:
+                # A link takes no name that is taken, so that two runs that end together keep both.
+                os.link(whole, path)
+                return path
+            except FileExistsError:
+                number += 1
 
 
-def place(history_dir, machine, name):
-    """The folder of one series on one kind of machine."""
-    return history_dir / machine.digest / name
+def asked_text(document):
+    """How a result's models were asked, for people."""
+    work = document["workload"]
+    closed = ", gate closed" if work.get("gate_closed") else ""
+    how = work["through"] if work["through"] == work.get("backend") else f"{work['through']} ({work.get('backend')})"
+    return f"{how}{closed}, {work['signature']} {'; '.join(work['shapes'])}, {work['concurrency']} at a time"
 
 
-def latest(history_dir, machine, name):
-    """The newest Baseline of a series on this kind of machine.
+def place(history_dir, machine, name, workload):
+    """The folder of one series: a candidate, asked in one way, on one kind of machine."""
+    kind = hashlib.sha256(json.dumps([workload.get(key) for key in _KIND]).encode()).hexdigest()[:8]
+    return history_dir / machine.digest / f"{_clean(name)}@{kind}"
 
-    Raises: UsageError where there is none, with what differs from the newest of another machine.
-    """
-    for _, path in reversed(listing(place(history_dir, machine, name))):
+
+@dataclasses.dataclass(frozen=True)
+class Latest:
+    """The newest result of a series that passed. history_dir: Path. name: of the candidate's series."""
+
+    history_dir: pathlib.Path
+    name: str
+
+    def found(self, machine, models, workload):
+        """The Baseline, as Baseline.found checks it. Raises: UsageError where there is none, with what there is instead."""
+        for _, path in reversed(listing(place(self.history_dir, machine, self.name, workload))):
+            kept = _readable(path)
+            if kept and kept.document["outcome"] == PASS:
+                return kept.found(machine, models, workload)
+        raise self._refusal(machine)
+
+    def _refusal(self, machine):
+        mend = "measure one here with --save_baseline=auto"
+        here = sorted(folder.name for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*") if listing(folder))
+        if here:
+            return errors.UsageError(f"no baseline of {self.name} that passed was asked in this way; there are {', '.join(here)} in "
+                                    f"{self.history_dir / machine.digest}", mend)
+        paths = [path for folder in self.history_dir.glob(f"*/{_clean(self.name)}@*") for _, path in listing(folder)]
+        elsewhere = next(filter(None, map(_readable, sorted(paths, key=lambda path: -path.stat().st_mtime))), None)
+        if elsewhere:
+            differs = Fingerprint.from_dict(elsewhere.document["machine"]).differences(machine)
+            return errors.UsageError(f"no baseline of {self.name} is of this machine; the newest is of another: {'; '.join(differs)}", mend)
+        return errors.UsageError(f"there is no baseline of {self.name} in {self.history_dir}", "--save_baseline=auto keeps one there")
+
+
+def _readable(path):
+    """The Baseline in a file, or None where it is another program's, or damaged."""
+    with contextlib.suppress(errors.UsageError):
         return read(path)
-    elsewhere = [path for folder in sorted(history_dir.glob(f"*/{name}")) for _, path in listing(folder)]
-    if elsewhere:
-        other = read(max(elsewhere, key=lambda path: path.stat().st_mtime))
-        differs = Fingerprint.from_dict(other.document["machine"]).differences(machine)
-        raise errors.UsageError(f"no baseline of {name} is of this machine; the newest is of another: {'; '.join(differs)}",
-                                "measure one here with --save_baseline=auto")
-    raise errors.UsageError(f"there is no baseline of {name} in {history_dir}", "--save_baseline=auto keeps one there")

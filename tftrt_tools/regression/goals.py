@@ -44,6 +44,8 @@ class Goals:
 
 NAMES = tuple(field.name for field in dataclasses.fields(Goals))
 NUMBERS = tuple(field.name for field in dataclasses.fields(Goals) if field.default is None)
+# Checks that rounds decide; the others are of the passport, the answers and the engines.
+MEASURED = tuple(f"goal/{name}" for name in ("speed_up_at_least", "p50_ms_at_most", "p99_ms_at_most", "throughput_at_least"))
 _EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accuracy = "top1:max-degradation=0.01"'
 
 

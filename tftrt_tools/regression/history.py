@@ -47,10 +47,11 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """One candidate on one kind of machine. machine: Fingerprint. shown: name of VALUES. entries: (Entry, …), the oldest first; levels: of
-    the shown value, ((first place, last place, value), …); skipped: files that are no results."""
+    """One candidate, asked in one way, on one kind of machine. asked: how, in words. machine: Fingerprint. shown: name of VALUES. entries:
+    (Entry, …), the oldest first; levels: of the shown value, ((first place, last place, value), …); skipped: files that are no results."""
 
     name: str
+    asked: str
     machine: Fingerprint
     shown: str
     entries: tuple
@@ -73,7 +74,7 @@ class Series:
         return tuple(found)
 
     def to_dict(self):
-        return {"name": self.name, "machine": self.machine.to_dict(), "shown": self.shown,
+        return {"name": self.name, "asked": self.asked, "machine": self.machine.to_dict(), "shown": self.shown,
                 "entries": [one.to_dict() for one in self.entries], "steps": [one.to_dict() for one in self.steps],
                 "skipped": list(self.skipped)}
 
@@ -97,9 +98,9 @@ def read(directory, name="", shown="speed_up", min_effect=verdicts.MIN_EFFECT, d
     Returns: History. Raises: UsageError where there is nothing.
     """
     folders = [folder for folder in sorted(directory.glob("*/*")) if folder.is_dir() and baseline.listing(folder)]
-    chosen = [folder for folder in folders if (not name or folder.name == name) and folder.parent.name.startswith(digest)]
+    chosen = [folder for folder in folders if (not name or folder.name.partition("@")[0] == name) and folder.parent.name.startswith(digest)]
     if not chosen:
-        known = ", ".join(sorted({folder.name for folder in folders}))
+        known = ", ".join(sorted({folder.name.partition("@")[0] for folder in folders}))
         what = f" of {name}" if name else ""
         raise errors.UsageError(f"there is no history{what} in {directory}",
                                 f"series there: {known}" if known else "`tftrt regress … --save_baseline=auto` begins one")
@@ -108,7 +109,7 @@ def read(directory, name="", shown="speed_up", min_effect=verdicts.MIN_EFFECT, d
 
 
 def _series(folder, shown, min_effect):
-    entries, skipped, machine = [], [], None
+    entries, skipped, machine, asked = [], [], None, ""
     for number, path in baseline.listing(folder):
         try:
             kept = baseline.read(path)
@@ -116,18 +117,20 @@ def _series(folder, shown, min_effect):
             skipped.append(str(path))
             continue
         machine = machine or Fingerprint.from_dict(kept.document["machine"])
+        asked = asked or baseline.asked_text(kept.document)
         entries.append(_entry(number, path, kept.document))
     if machine is None:
         return None
     logs = [math.log(one.values[shown]) for one in entries if shown in one.values]
     levels = steps.levels(logs, smallest=math.log1p(min_effect))
-    return Series(folder.name, machine, shown, tuple(entries), tuple((one.first, one.last, math.exp(one.value)) for one in levels),
-                  tuple(skipped))
+    spans = tuple((one.first, one.last, math.exp(one.value)) for one in levels)
+    return Series(folder.name.partition("@")[0], asked, machine, shown, tuple(entries), spans, tuple(skipped))
 
 
 def _entry(number, path, document):
     judged = {one["metric"]: one for one in (document["verdict"] or {}).get("judgements", ())}
-    values = {name: VALUES[name][2] * judged[name]["candidate"] for name in ("p50", "p99", "throughput") if name in judged}
+    values = {name: VALUES[name][2] * judged[name]["candidate"] for name in ("p50", "p99", "throughput")
+              if judged.get(name, {}).get("candidate") is not None}
     if judged.get("p50", {}).get("ratio"):
         values["speed_up"] = 1 / judged["p50"]["ratio"]
     return Entry(number, str(pathlib.Path(path)), document["created"], document["candidate"]["digest"], document["native"]["digest"],

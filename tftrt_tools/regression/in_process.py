@@ -24,7 +24,7 @@ class InProcess:
 
     def __init__(self, options, folder, gpus):
         self._options, self._folder = options, pathlib.Path(folder)
-        self.gpus = gpus
+        self.gpus, self.gate_closed = gpus, options.goals.no_engine_fallback
         self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
         self.models = {}
         self._ran = self._verdict = None
@@ -42,13 +42,14 @@ class InProcess:
         return [[one.answer(number) for number in range(len(calls))] for one in ran]
 
     def engines(self, signature, calls):
-        """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict."""
+        """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict. Args: calls: the first of those
+        that were answered, or all."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
         if ran.mode != "gpu":
             one = Evidence("model", "it has no engine op", NO, CERTAIN) if ran.mode == "cpu" else \
                 Evidence("GPU", "there is none here: engine ops were replaced by their native segments", NO, CERTAIN)
             return evidence.judge([one], {signature: None})
-        found = [one for call, trace in zip(calls, ran.traces, strict=True) for one in _of_trace(call, trace)]
+        found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace)]
         self._verdict = evidence.judge(found, {call.text(): None for call in calls})
         return self._verdict
 

@@ -58,7 +58,7 @@ def arithmetic(candidate, gpus):
     if gpus is False:
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if not candidate.path:
-        return "FP16", "the candidate's precision is not known (--model_dir names its files)"
+        return "FP16", "the candidate's precision is not known (--candidate_dir names its files)"
     if candidate.precision in ("INT8", "FP16"):
         return candidate.precision, f"{candidate.precision} engines"
     return "TF32", "float32 on a GPU, which may compute in TF32"

@@ -19,6 +19,8 @@ class OnServer:
         self._options, self._server, self._client = options, server, client
         # Of a server that ran before nobody says what it computes with.
         self.gpus = None if options.server else gpus
+        # Of a server that ran before nobody says whether it is.
+        self.gate_closed = options.goals.no_engine_fallback if not options.server else None
         self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
         self.models = {}
 
@@ -50,10 +52,13 @@ class OnServer:
 
         options, candidate = self._options, self.models[rounds.CANDIDATE]
         timed = [dict(one) for one in dict.fromkeys(tuple(sorted(call.shapes.items())) for call in calls)]
+        # Rows of the user's where they can be cut to the size that is timed; else values that are drawn for the same shapes.
+        own = options.data if options.data and ":" not in options.data else ""
+        sent = {"data": own, "batch_size": options.batch_size or 1} if own else {"shapes": shapes.flag_text(signature, timed)}
         asked = smoke.Options(
-            candidate.version, model_dir=candidate.path if options.server else "", shapes=shapes.flag_text(signature, timed),
-            ranges=options.ranges, seed=options.seed, signature_keys=(signature,), native_model_name=self.models[rounds.NATIVE].name,
-            log_file=options.log_file or "", server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
+            candidate.version, model_dir=candidate.path if options.server else "", **sent, ranges=options.ranges, seed=options.seed,
+            signature_keys=(signature,), native_model_name=self.models[rounds.NATIVE].name, log_file=options.log_file or "",
+            server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
         return smoke.smoke(self._server.address, candidate.name, asked).engines
 
     def asking(self, signature, calls):
@@ -61,7 +66,7 @@ class OnServer:
         payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(one.name, call.inputs, signature, one.version)
                                                                  for call in calls)) for name, one in self.models.items()}
         target = generator.Target(self._client.address, timeout_s=self._options.timeout)
-        return rounds.asking(target, payloads, self._options.concurrency)
+        return rounds.asking(target, payloads, self._options.concurrency, self.problem)
 
     def problem(self):
         """Why the server ended, as a TftrtError, or None."""

@@ -53,7 +53,7 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
     """Serve two SavedModel directories.
 
     Args: native, candidate: directories, which may be the same. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where
-      the server's log is kept, None for nowhere. env: variables to set in the server, {name: text}; those that are set here go before.
+      the server's log is kept, None for nowhere. env: variables to set in the server, {name: text}.
     Yields: Server. Raises: UsageError; TftrtError where the server does not start.
     """
     for path in (native, candidate):
@@ -87,13 +87,16 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
 @contextlib.contextmanager
 def _set(env):
     """Variables of this process, which is where every backend looks for what it hands on."""
-    added = {name: text for name, text in env.items() if name not in os.environ}
-    os.environ.update(added)
+    before = {name: os.environ.get(name) for name in env}
+    os.environ.update(env)
     try:
         yield
     finally:
-        for name in added:
-            del os.environ[name]
+        for name, text in before.items():
+            if text is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = text
 
 
 def _config(base, models):

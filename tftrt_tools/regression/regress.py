@@ -68,8 +68,8 @@ class Options:
 
     @property
     def looks(self):
-        """How often the data is judged, at most."""
-        return max(1, self.max_rounds // self.rounds)
+        """How often the data is judged, at most; the last stretch of rounds may be a short one."""
+        return -(-self.max_rounds // self.rounds)
 
 
 def regress(options):
@@ -116,6 +116,13 @@ def check(options):
                                 f"{len(options.metrics)} metrics and {options.looks} looks", f"--rounds={least}, or fewer --metrics")
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
+    beside = {"--image": options.image, "--log_file": options.log_file} if options.server else \
+        {"--native_dir": options.native_dir, "--candidate_dir": options.candidate_dir}
+    for flag, value in beside.items():
+        if value:
+            raise errors.UsageError(f"{flag} has no effect {'with' if options.server else 'without'} --server", "leave it out")
+    if options.server and options.backend != "local":
+        raise errors.UsageError(f"--server and --backend={options.backend} exclude each other", "a server that runs needs no backend")
     if options.labels and not options.data:
         raise errors.UsageError("--labels needs --data: drawn inputs have no right class", "add --data with the rows the labels speak of")
     if options.goals.accuracy and not options.compare:
@@ -131,7 +138,7 @@ class _Run:
         self._options, self._both, self._machine = options, both, machine
         self._begun, self._notes = time.monotonic(), []
         self._measured = rounds.Measured()
-        self._engines = self._judged = None
+        self._engines = self._judged = self._baseline = None
         self._per_block = 0
 
     def whole(self):
@@ -142,8 +149,7 @@ class _Run:
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both.gpus, options.goals.no_engine_fallback)
         timed = calls[:options.distinct]
         self._workload = self._described(calls, timed)
-        if options.baseline:
-            options.baseline.check(self._machine, self._models[rounds.NATIVE], self._workload)
+        self._baseline = options.baseline and options.baseline.found(self._machine, self._models, self._workload)
         try:
             if options.compare:
                 self._judged = self._compared(calls, own)
@@ -183,7 +189,8 @@ class _Run:
             for name, array in sorted(call.inputs.items()):
                 digest.update(f"{name}{array.dtype}{array.shape}".encode())
                 digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
-        return {"through": self._both.through, "signature": self._signature,
+        return {"through": self._both.through, "backend": self._both.where["backend"] or "a server that ran before",
+                "gate_closed": self._both.gate_closed, "signature": self._signature,
                 "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for call in timed)),
                 "values": options.data or f"drawn from seed {options.seed}", "timed": len(timed), "compared": len(calls),
                 "concurrency": options.concurrency, "digest": digest.hexdigest()[:16]}
@@ -198,31 +205,22 @@ class _Run:
         options = self._options
         with self._both.asking(self._signature, timed) as asker:
             latency = max(asker.warm_up().values())
-            self._per_block = -(-options.requests // rounds.BLOCKS) if options.requests else \
-                rounds.requests_of_block(latency / options.concurrency, options.concurrency)
+            self._per_block = rounds.requests_of_block(latency, options.concurrency)
+            if options.requests:
+                # Fewer than are under way at a time would be another load than the one that is asked for.
+                self._per_block = max(-(-options.requests // rounds.BLOCKS), options.concurrency)
             for look in range(options.looks):
-                for number in range(look * options.rounds, (look + 1) * options.rounds):
-                    progress.say(f"round {number + 1}", number, options.looks * options.rounds)
+                for number in range(look * options.rounds, min((look + 1) * options.rounds, options.max_rounds)):
+                    progress.say(f"round {number + 1}", number, options.max_rounds)
                     asker.round(number, self._per_block, self._measured)
-                self._check_failures()
-                if self._decided(look):
+                    if time.monotonic() - self._begun > options.max_seconds:
+                        self._notes.append(f"no further rounds after {options.max_seconds:g} s (--max_seconds)")
+                        asker.judge_itself(self._measured)
+                        return
+                asker.judge_itself(self._measured)
+                progress.say("judging")
+                if not self._result().rounds_help:
                     return
-
-    def _check_failures(self):
-        if self._measured.usable < len(self._measured.native):
-            name = next(one for one in _BOTH if self._measured.failed(one))
-            raise errors.TftrtError(f"the {name} model answered nothing in a round: {'; '.join(self._measured.errors[name])}",
-                                    "see the server's log")
-
-    def _decided(self, look):
-        progress.say("judging")
-        done = self._result()
-        if done.outcome != result.UNSURE:
-            return True
-        if look + 1 < self._options.looks and time.monotonic() - self._begun > self._options.max_seconds:
-            self._notes.append(f"no further rounds after {self._options.max_seconds:g} s (--max_seconds)")
-            return True
-        return False
 
     def _result(self, ended=""):
         options, measured = self._options, self._measured
@@ -234,14 +232,14 @@ class _Run:
                                native_rates=rates[0], candidate_rates=rates[1]) if whole else None
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
         figures = result.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
-        compared = options.baseline.judge(figures, options.min_effect, options.looks, options.seed) if options.baseline and whole else None
+        compared = self._baseline.judge(figures, options.min_effect, options.looks, options.seed) if self._baseline and whole else None
         kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines) if found else ()
         return result.Regression(
             passport.stamp(), self._models[rounds.NATIVE], self._models[rounds.CANDIDATE],
             self._both.where, self._workload,
             self._settings(), self._machine, found, figures, self._per_block * rounds.BLOCKS,
-            {name: measured.failed(name) for name in _BOTH}, self._judged, self._engines, kept,
-            options.must_decide, compared, options.allow_worse, ended, time.monotonic() - self._begun, tuple(self._notes))
+            {name: measured.failed(name) for name in _BOTH}, dict(measured.errors), self._judged, self._engines, kept,
+            options.must_decide, compared, options.allow_worse, ended, time.monotonic() - self._begun, (*self._notes, *measured.limits))
 
     def _settings(self):
         options = self._options

@@ -47,10 +47,10 @@ class Regression:
 
     native, candidate: models.Model. server: {"address", "backend", "reason"}. workload: what was sent; two runs are comparable only where
     it is the same. settings: how it was measured. fingerprint: fingerprint.Fingerprint, of this machine. verdict: verdict.Verdict, or None
-    where no round was whole. rounds: PerRound; requests: of each model, in a round. failed: {model: requests that were not answered}.
-    answers: answers.Judged or None. engines: smoke's evidence.Verdict or None. kept: (goals.Kept, …). must_decide: metrics whose "cannot
-    tell" is the run's. compared: baseline.Compared or None. allow_worse: a slower candidate is no failure. ended: "" for a whole run, else
-    why it ended early. seconds: wall time. notes: lines.
+    where no round was whole. rounds: PerRound; requests: of each model, in a round. failed: {model: requests that were not answered};
+    errors: {model: texts of the first of them}. answers: answers.Judged or None. engines: smoke's evidence.Verdict or None. kept:
+    (goals.Kept, …). must_decide: metrics whose "cannot tell" is the run's. compared: baseline.Compared or None. allow_worse: a slower
+    candidate is no failure. ended: "" for a whole run, else why it ended early. seconds: wall time. notes: lines.
     """
 
     stamp: dict
@@ -64,6 +64,7 @@ class Regression:
     rounds: PerRound
     requests: int
     failed: dict
+    errors: dict
     answers: object = None
     engines: object = None
     kept: tuple = ()
@@ -92,6 +93,12 @@ class Regression:
         return FAIL if FAIL in found else UNSURE if UNSURE in found else PASS
 
     @property
+    def rounds_help(self):
+        """Whether the outcome is open, and more rounds could settle it."""
+        opened = [one.name for one in self.checks if one.verdict == UNSURE]
+        return self.outcome == UNSURE and any(name.startswith(("speed/", "baseline/")) or name in goal_rules.MEASURED for name in opened)
+
+    @property
     def exit_code(self):
         return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[self.outcome]
 
@@ -113,7 +120,8 @@ class Regression:
                 "native": self.native.to_dict(), "candidate": self.candidate.to_dict(), "server": self.server, "workload": self.workload,
                 "settings": self.settings, "machine": self.fingerprint.to_dict(),
                 "verdict": self.verdict.to_dict() if self.verdict else None, "rounds": self.rounds.to_dict(),
-                "requests_per_round": self.requests, "failed": self.failed, "answers": self.answers.to_dict() if self.answers else None,
+                "requests_per_round": self.requests, "failed": self.failed, "errors": self.errors,
+                "answers": self.answers.to_dict() if self.answers else None,
                 "engines": self.engines.to_dict() if self.engines else None, "goals": [one.to_dict() for one in self.kept],
                 "baseline": self.compared.to_dict() if self.compared else None, "checks": [one.to_dict() for one in self.checks],
                 "seconds": round(self.seconds, 2), "notes": list(self.notes)}
@@ -123,7 +131,7 @@ def _checks(done):
     for name, count in done.failed.items():
         if count:
             yield Check(f"requests/{name}", f"all requests to the {name} model are answered", f"{count} were not", FAIL,
-                        "see the server's log")
+                        "; ".join(done.errors.get(name, ())) or "see the server's log")
     for one in done.verdict.judgements if done.verdict else ():
         yield _of_speed(one, done)
     if done.answers:

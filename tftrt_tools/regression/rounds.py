@@ -1,9 +1,10 @@
 """Interleaved rounds: both models are asked in turn, in short blocks, so that whatever the machine does meanwhile meets both.
 
 A round is eight blocks in the order A B B A B A A B, and the next round has A and B exchanged. Inside a round a drift that is linear or
-quadratic in time then adds the same to both (the order is that of Thue and Morse), and what the first or last place of a round does is
-shared over two rounds. The requests of both models are the same, in the same order. Connections and load processes are made once, and only
-one model is asked at a time.
+quadratic in the number of the block then adds the same to both (the order is that of Thue and Morse), and what the first or last place of a
+round does is shared over two rounds. Both models get the same requests in the same order: a block says where in them it begins. The first
+requests of a block are not counted, because what lay idle meanwhile wakes up with them. Connections and load processes are made once, and
+only one model is asked at a time.
 """
 
 import contextlib
@@ -13,13 +14,15 @@ import math
 import numpy as np
 
 from tftrt_tools import errors, progress
-from tftrt_tools.load import generator, workers
+from tftrt_tools.load import generator, limits, workers
 
 NATIVE, CANDIDATE = "native", "candidate"
 _ORDER = (0, 1, 1, 0, 1, 0, 0, 1)
 BLOCKS = len(_ORDER) // 2
 _BLOCK_SECONDS = 0.1
 _LEAST, _MOST = 4, 256
+# Requests at the beginning of a block that are not counted, for each that is under way at a time.
+LEAD = 2
 _WARM_UP_SECONDS, _WARM_UP_LEAST = 1.0, 20
 
 
@@ -56,11 +59,13 @@ class Round:
 
 @dataclasses.dataclass
 class Measured:
-    """What was measured so far. native, candidate: [Round], as many of both. errors: {model: [texts of the first failures]}."""
+    """What was measured so far. native, candidate: [Round], as many of both. errors: {model: [texts of the first failures]}. limits: lines
+    that say where the load generator was the limit."""
 
     native: list = dataclasses.field(default_factory=list)
     candidate: list = dataclasses.field(default_factory=list)
     errors: dict = dataclasses.field(default_factory=lambda: {NATIVE: [], CANDIDATE: []})
+    limits: list = dataclasses.field(default_factory=list)
 
     def of(self, name):
         """[Round] of a model."""
@@ -92,18 +97,25 @@ def requests_of_block(latency_seconds, concurrency):
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What is told to the load process of one model. team: workers.Team. of: (first, number) of its requests there, None for all."""
+    """What is told to the load process of one model. team: workers.Team. first, count: which of the requests there are its own."""
 
     team: object
-    of: tuple | None = None
+    first: int
+    count: int
 
 
 class Asker:
-    """Load on both models; made by `asking` and `asking_one`. Args: shares: {name: Share}. name: of what is asked, for messages."""
+    """Load on both models; made by `asking` and `asking_one`.
 
-    def __init__(self, shares, name, concurrency):
-        self._shares, self._name, self._concurrency = shares, name, concurrency
+    Args: shares: {name: Share}. name: of what is asked, for messages. concurrency: requests under way. problem: function that says why the
+      server ended, as a TftrtError, or None while it runs. served: whether the load processes do nothing but send.
+    """
+
+    def __init__(self, shares, name, concurrency, problem=lambda: None, served=True):
+        self._shares, self._name, self._concurrency, self._problem, self._served = shares, name, concurrency, problem, served
         self._failures = {name: [] for name in shares}
+        self._sent = dict.fromkeys(shares, 0)
+        self._windows = {name: [] for name in shares}
 
     def warm_up(self):
         """Ask both models until each was asked for a while. Returns: {model: median seconds}. Raises: TftrtError where one answers
@@ -111,42 +123,64 @@ class Asker:
         found = {}
         for name in (NATIVE, CANDIDATE, NATIVE, CANDIDATE):
             progress.say(f"warming up {name}")
-            seconds = []
-            for count in (_LEAST, _WARM_UP_LEAST):
-                block = self.block(name, count * self._concurrency)
-                if not len(block.seconds):
-                    raise errors.TftrtError(f"the {name} model answered none of {count} requests: {'; '.join(self.failures(name))}",
-                                            "mend the requests (--shapes, --data), the model or the server")
-                seconds.append(float(np.median(block.seconds)))
-            rest = min(_MOST * 8, math.ceil(_WARM_UP_SECONDS / 2 / max(seconds[-1], 1e-6)))
-            if rest > _WARM_UP_LEAST:
+            seconds = [float(np.median(self.block(name, count * self._concurrency).seconds)) for count in (_LEAST, _WARM_UP_LEAST)]
+            rest = min(_MOST * 8, math.ceil(_WARM_UP_SECONDS / 2 / max(seconds[-1], 1e-6))) * self._concurrency
+            if rest > _WARM_UP_LEAST * self._concurrency:
                 seconds.append(float(np.median(self.block(name, rest).seconds)))
             found[name] = seconds[-1]
+        self._sent = dict.fromkeys(self._shares, 0)
         return found
 
     def block(self, name, count):
-        """Ask one model `count` times. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted; TftrtError where its process
-        ended."""
-        share = self._shares[name]
+        """Ask one model, and count the last `count` requests. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted; TftrtError
+        where its process or the server ended, or nothing was answered."""
+        share, lead = self._shares[name], LEAD * self._concurrency
         team, before = share.team, len(share.team.rows)
-        team.tell([{"do": "closed", "slots": self._concurrency, "limit": count, "start": 0, "due_at_start": False, "of": share.of}])
+        part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
+        self._sent[name] += count + lead
+        team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
         while not team.idle():
             team.listen_until_idle(1.0)
             if team.problems:
                 raise errors.TftrtError(f"the load on {self._name} ended: {team.problems[0]}", "run the command again")
-        rows = team.rows[before:]
-        if not rows:
-            return Block(np.zeros(0), 0, 0.0)
-        rows = np.concatenate(rows)
+            if problem := self._problem():
+                raise problem
+            if self._silent(team.rows[before:]):
+                team.tell_all("stop")
+        rows = np.concatenate([np.zeros((0, 6), np.int64), *team.rows[before:]])
         rows = rows[np.argsort(rows[:, 1], kind="stable")]
         answered = rows[:, 3] == 0
         self._note_failures(name, team, rows[~answered, 3])
+        if not answered.any():
+            raise errors.TftrtError(f"the {name} model answered none of {len(rows)} requests: {'; '.join(self.failures(name))}",
+                                    "mend the requests (--shapes, --data), the model or the server")
+        counted = slice(min(lead, len(rows) - 1), None)
+        rows, answered = rows[counted], answered[counted]
+        self._windows[name].append((rows[:, 1].min(), rows[:, 2].max()))
         return Block((rows[answered, 2] - rows[answered, 1]) / 1e9, int((~answered).sum()), (rows[:, 2].max() - rows[:, 1].min()) / 1e9)
+
+    def _silent(self, arrived):
+        """Whether requests were sent in vain so far: a dead server refuses each, and a hung one takes a deadline for each."""
+        codes = np.concatenate([one[:, 3] for one in arrived]) if arrived else np.zeros(0)
+        return len(codes) >= _LEAST * self._concurrency and bool(np.all(codes != 0))
 
     def _note_failures(self, name, team, codes):
         for code in dict.fromkeys(codes.tolist()):
             known, texts = team.messages.get(code, (str(code), ["no message"]))
             self._failures[name] += [one for text in texts if (one := f"{known}: {text}") not in self._failures[name]]
+
+    def limits(self, name, latencies):
+        """Whether the load generator itself was the limit while it asked a model, a line each. Args: latencies: seconds, 1-D."""
+        team, windows = self._shares[name].team, np.array(self._windows[name])
+        if not self._served or not len(windows):
+            return ()
+        place = [np.searchsorted(windows[:, 0], now, "right") - 1 for _, now, _, _ in team.beats]
+        inside = [one for one, at in zip(team.beats, place, strict=True) if at >= 0 and one[1] <= windows[at, 1]]
+        lags = np.concatenate([one[3] for one in inside]) if inside else np.zeros(0)
+        seconds = float((windows[:, 1] - windows[:, 0]).sum()) / 1e9
+        # A process sleeps between its blocks: what it used in all, it used in them.
+        used = (team.beats[-1][2] - team.beats[0][2]) / 1e9 if team.beats else 0.0
+        return limits.found(used, seconds, team.size, team.cores, 0, len(latencies), lags, 1e9 * np.asarray(latencies))
 
     def round(self, number, count, measured):
         """Add round `number`, with `count` requests in each block, to Measured."""
@@ -158,26 +192,31 @@ class Asker:
         for name in blocks:
             measured.errors[name] = self.failures(name)
 
+    def judge_itself(self, measured):
+        """Note in Measured where the load generator was the limit."""
+        measured.limits = [f"with the {name} model the load generator may have been the limit: {line}" for name in self._shares
+                           for line in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
+
     def failures(self, name):
         """The first failures of a model, as text."""
         return self._failures[name][:3]
 
 
 @contextlib.contextmanager
-def asking(target, payloads, concurrency=1):
+def asking(target, payloads, concurrency=1, problem=lambda: None):
     """Start a load process for each model of a server.
 
-    Args: target: generator.Target. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency: requests under way at a time.
+    Args: target: generator.Target. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as for Asker.
     Yields: Asker. Raises: TftrtError where there is no connection.
     """
     plan = generator.Plan("closed", concurrency, check_every=0)
     with contextlib.ExitStack() as stack:
         shares = {}
         for name, one in payloads.items():
-            shares[name] = Share(stack.enter_context(workers.started(generator.jobs(target, one, plan))))
+            shares[name] = Share(stack.enter_context(workers.started(generator.jobs(target, one, plan))), 0, len(one.requests))
         for one in shares.values():
             one.team.connected(target.address, target.connect_s)
-        yield Asker(shares, target.address, concurrency)
+        yield Asker(shares, target.address, concurrency, problem)
 
 
 @contextlib.contextmanager
@@ -190,4 +229,5 @@ def asking_one(job, firsts, count, load_seconds, env=None, concurrency=1):
     """
     with workers.started([job], env) as team:
         team.connected("the models in process", load_seconds)
-        yield Asker({name: Share(team, (first, count)) for name, first in firsts.items()}, "the models in process", concurrency)
+        shares = {name: Share(team, first, count) for name, first in firsts.items()}
+        yield Asker(shares, "the models in process", concurrency, served=False)

@@ -22,6 +22,10 @@ _FEWEST = 4
 _LARGEST = 0.95
 # Logarithms that differ by less are equal but for rounding.
 _ROUNDING = 1e-9
+# Resamples that have to lie beyond a percentile for it to be known well.
+_BEYOND = 25
+# Rounds that Student's factor is taken of at least.
+_LEAST_UNITS = 6.0
 # exp() of more is no number.
 _LARGEST_LOG = 700.0
 
@@ -116,13 +120,13 @@ def smallest_p(rounds):
     return 2.0 ** (1 - rounds)
 
 
-def widened(alpha, units):
-    """The level for a percentile bootstrap of few: 2 Phi(-sqrt(n / (n - 1)) t), with t the 1 - alpha/2 point of Student's t with n - 1
-    degrees of freedom (Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69, 2015): the plain
-    interval is too narrow. Args: units: n, a float above 1."""
+def student(alpha, units):
+    """Half the width of a 1 - alpha interval in standard errors of a percentile bootstrap of few: sqrt(n / (n - 1)) t, with t the
+    1 - alpha/2 point of Student's t with n - 1 degrees of freedom (Hesterberg, "What teachers should know about the bootstrap", The
+    American Statistician 69, 2015: the plain interval is too narrow). Args: units: n, a float above 1."""
     from scipy import stats
 
-    return float(2 * stats.norm.cdf(-math.sqrt(units / (units - 1)) * stats.t.ppf(1 - alpha / 2, units - 1)))
+    return float(math.sqrt(units / (units - 1)) * stats.t.ppf(1 - alpha / 2, units - 1))
 
 
 def draws(units, seed, resamples=RESAMPLES):
@@ -131,16 +135,24 @@ def draws(units, seed, resamples=RESAMPLES):
 
 
 def interval(estimates, whole, alpha, units, stretch=1.0):
-    """The interval (low, high) of a positive value.
+    """The interval (low, high) of a positive value, from the percentiles of its bootstrap on the scale of logarithms.
+
+    The level that Student's factor asks for can lie beyond what so many resamples have. The percentiles are then taken where at least
+    _BEYOND resamples lie outside, and their distances lengthened by the ratio of Student's factor to the normal one there, which keeps a
+    skewed bootstrap skewed.
 
     Args: estimates: of the bootstrap samples. whole: the value itself. alpha: share of intervals that may miss it. units: independent
-      rounds. stretch: variance of the value over that of independent rounds (`inflation`): the percentile interval's arms are lengthened
-      by its root, on the scale of logarithms, and Student's factor is that of units / stretch rounds.
+      rounds. stretch: variance of the value over that of independent rounds (`inflation`): the arms are lengthened by its root, and
+      Student's factor is that of units / stretch rounds, _LEAST_UNITS at least: `inflation` has a margin of its own, and the factor of
+      fewer has none but theory behind it.
     """
-    level = widened(alpha, max(2.0, units / stretch))
+    from scipy import stats
+
+    wanted = student(alpha, max(min(units, _LEAST_UNITS), units / stretch))
+    level = max(2 * stats.norm.sf(wanted), 2 * _BEYOND / len(estimates))
     bounds = np.log(np.quantile(estimates, (level / 2, 1 - level / 2)))
-    middle, root = math.log(whole), math.sqrt(stretch)
-    low, high = (min(max(middle + root * (bound - middle), -_LARGEST_LOG), _LARGEST_LOG) for bound in bounds)
+    middle, length = math.log(whole), math.sqrt(stretch) * wanted / stats.norm.isf(level / 2)
+    low, high = (min(max(middle + length * (bound - middle), -_LARGEST_LOG), _LARGEST_LOG) for bound in bounds)
     return math.exp(low), math.exp(high)
 
 

@@ -51,16 +51,17 @@ class Series:
 class Judgement:
     """One metric judged.
 
-    native, candidate: values over all rounds, seconds or requests a second. ratio, low, high: candidate / native with its interval, None
-    where nothing could be computed. same_low, same_high: the narrower interval that "same" is judged by. native_low … candidate_high:
-    interval of each value by itself. u, p: of the aligned U test; raw_p: of scipy's Mann-Whitney U on the rounds as they are, which takes
-    drift for noise: to look at, nothing is decided by it. effective_rounds: how many independent ones they are worth. direction:
-    "faster", "slower", "higher", "lower" or "" where none is shown. verdict: BETTER, WORSE, SAME or UNSURE. reason: in words.
+    native, candidate: values over all rounds, seconds or requests a second; None where the requests are too few for one. ratio, low, high:
+    candidate / native with its interval, None where nothing could be computed. same_low, same_high: the narrower interval that "same" is
+    judged by. native_low … candidate_high: interval of each value by itself. u, p: of the aligned U test; raw_p: of scipy's Mann-Whitney U
+    on the rounds as they are, which takes drift for noise: to look at, nothing is decided by it. effective_rounds: how many independent
+    ones they are worth. direction: "faster", "slower", "higher", "lower" or "" where none is shown. verdict: BETTER, WORSE, SAME or UNSURE.
+    reason: in words.
     """
 
     metric: str
-    native: float
-    candidate: float
+    native: float | None
+    candidate: float | None
     ratio: float | None
     low: float | None
     high: float | None
@@ -204,7 +205,7 @@ def _judge(metric, native, candidate, min_effect, levels, seed):
     stretch = statistics.inflation(gaps)
     blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
     if tail := _too_few_requests(metric, share, native, candidate):
-        return dataclasses.replace(blank, reason=tail)
+        return dataclasses.replace(blank, native=None, candidate=None, reason=tail)
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
     drawn = statistics.draws(rounds, seed)

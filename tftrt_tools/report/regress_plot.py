@@ -64,6 +64,6 @@ def _chart(axes, series):
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_ylabel(f"{title}, {unit}" if unit else title)
     axes.set_xlabel("number of the result")
-    axes.set_title(f"{series.name} on {series.machine.text()}", loc="left", fontsize=9)
+    axes.set_title(f"{series.name}: {series.asked}\non {series.machine.text()}", loc="left", fontsize=9)
     axes.margins(y=0.2)
     plots.bare(axes)
