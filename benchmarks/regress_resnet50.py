@@ -89,7 +89,7 @@ def _candidate(options, native, precision, calibration):
 def _row(options, native, candidate, precision, through, batch, data):
     """One run of the command."""
     path = options.output / f"{precision.lower()}-{through.replace(' ', '_')}-batch{batch}.json"
-    if not path.exists():
+    if not path.exists() or json.loads(path.read_text())["exit_code"] not in (0, 3):
         flags = [] if options.dry_cpu else ["--no_engine_fallback"]
         flags += ["--in_process"] if through != "server" else []
         done = subprocess.run(
@@ -120,7 +120,7 @@ def _engines(document):
 
 
 def _snr(document):
-    values = [one["snr_db"] for one in (document["answers"] or {}).get("comparisons", ()) if one["snr_db"] is not None]
+    values = [float(one["snr_db"]) for one in (document["answers"] or {}).get("comparisons", ()) if one["snr_db"] is not None]
     return min(values) if values else None
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tftrt_tools import errors
-from tftrt_tools.bench import goal, gpu_watch, outputs, points, result, search, server_metrics, summary, tables, workload
+from tftrt_tools.bench import bench, goal, gpu_watch, measure, outputs, points, result, search, server_metrics, summary, tables, workload
 from tftrt_tools.load import record, statistics
 from tftrt_tools.report import bench_plots
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -78,8 +78,24 @@ def test_a_failed_request_is_slower_than_every_bound():
 
 def test_mean_and_max_are_bounded_too():
     row = judged([1.0, 3.0], "mean<=2ms,max<3ms")
-    assert [one.kept for one in row.goal] == [True, False, True]
+    assert [one.kept for one in row.goal] == [None, False, True], "two requests say nothing of a mean"
     assert "3.000 ms" in summary.shortfall(row.goal[1], row)
+    times = np.random.default_rng(4).exponential(2.0, 1000)
+    assert [judged(times, f"mean<{limit}ms").goal[0].kept for limit in (2.5, 2.0, 1.5)] == [True, None, False]
+
+
+def test_a_bound_on_errors_is_kept_only_where_that_is_sure():
+    fast = np.full(5000, 1.0)
+    for sent, failed, kept in ((3, 0, None), (4000, 0, None), (5000, 0, True), (5000, 5, None), (4000, 30, False)):
+        row = judged(fast[:sent], "errors<=0.1%", failed=failed)
+        assert row.goal[0].kept is kept, (sent, failed)
+    assert judged(fast[:3], "errors<=0%").goal[0].kept is True and judged(fast[:3], "errors<=100%").goal[0].kept is True
+
+
+def test_a_probe_is_long_enough_for_a_bound_on_errors():
+    options = types.SimpleNamespace(min_queries=0, seconds=1.0, goal=goal.parse("p90<1s,errors<=0.1%"))
+    assert measure.length(options, 100, probe=True) == 2 * statistics.min_samples(0.999) / 100
+    assert "errors<=0.1% needs 6636" in measure.too_short(options, points.Point(points.OPEN, rate=100.0))
 
 
 # --- the sweep
@@ -117,7 +133,7 @@ def test_the_search_brackets_the_capacity_or_says_that_nothing_keeps_it(capacity
 
     def probe(rate):
         asked.append(rate)
-        return rate <= capacity
+        return search.KEPT if rate <= capacity else search.MISSED
 
     found = search.highest(probe, start, resolution=resolution)
     assert len(asked) <= search.MOST_PROBES
@@ -131,16 +147,23 @@ def test_the_search_brackets_the_capacity_or_says_that_nothing_keeps_it(capacity
 
 def test_the_search_keeps_its_bounds():
     asked = []
-    found = search.highest(lambda rate: not asked.append(rate), 10, ceiling=35)
+    found = search.highest(lambda rate: asked.append(rate) or search.KEPT, 10, ceiling=35)
     assert (found.rate, found.above, asked) == (35, None, [10, 20, 35]) and "highest rate allowed" in found.ended
     asked.clear()
-    found = search.highest(lambda rate: bool(asked.append(rate)), 100, lowest=100)
-    assert (found.rate, asked) == (None, [100]) and "100/s" in found.ended
+    found = search.highest(lambda rate: asked.append(rate) or search.MISSED, 100, lowest=100)
+    assert (found.rate, asked) == (None, [100]) and "100/s, does not keep it" in found.ended
 
 
 def test_where_the_generator_is_the_limit_the_search_says_so():
-    found = search.highest(lambda rate: True if rate < 70 else None, 10)
+    found = search.highest(lambda rate: search.KEPT if rate < 70 else search.UNOFFERED, 10)
     assert found.rate < 70 <= found.above and "load generator" in found.ended
+
+
+def test_a_rate_that_too_few_requests_were_sent_at_is_not_said_to_miss_the_goal():
+    found = search.highest(lambda rate: search.KEPT if rate < 70 else search.UNDECIDED, 10)
+    assert "not shown to keep it, nor to miss it" in found.ended and "does not" not in found.ended
+    found = search.highest(lambda rate: search.UNDECIDED, 10)
+    assert found.rate is None and "nor to miss it" in found.ended
 
 
 # --- the summary
@@ -168,6 +191,43 @@ def test_a_row_counts_rows_and_what_was_offered():
     assert (row.requests, row.offered, row.sent_rate, row.failed) == (100, 120.0, 100.0, 0)
     assert row.rows_per_second == pytest.approx(8 * row.throughput)
     assert row.kept is None and row.complete
+
+
+def test_a_single_open_request_has_a_rate_that_can_be_believed():
+    row = summary.row(result.SERVER, CLOSED, records([500.0], seconds=0, kind="open"), [1])
+    assert (row.throughput, row.sent_rate, row.offered) == (pytest.approx(2, rel=1e-6), None, None)
+    assert list(measure._notes(row, records([500.0], seconds=0, kind="open"))) == []
+
+
+def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the_last_latency():
+    for times, notes in ((np.full(100, 500.0), 0), (np.linspace(500, 3000, 100), 1)):
+        run = records(times, seconds=5, kind="open")
+        row = summary.row(result.SERVER, CLOSED, run, [1])
+        said = list(measure._notes(row, run))
+        assert len(said) == notes and all("backlog grew" in one for one in said)
+        assert row.throughput == pytest.approx(20 if not notes else 20 / 1.5, rel=0.02)
+
+
+def test_answers_that_nobody_judged_are_said():
+    run = records(np.full(100, 2.0), checked=6, wrong=6, unjudged=12)
+    row = summary.row(result.SERVER, CLOSED, run, [1])
+    assert row.to_dict()["unjudged"] == 12 and any("12 more answers" in note for note in measure._notes(row, run))
+    done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=2)
+    asked = types.SimpleNamespace(address="h:1", original="m", in_process="", expected="first", require_no_errors=False, goal=None)
+    assert "6 of 6 compared answers are wrong, and 12 more were not judged" in next(bench._problems(asked, done))
+    assert bench._compared(asked, done) == ("the first answers are like those of m, except for 2 requests without an answer; a sample of the "
+                                            "later ones was compared with the first, except for 12 that are not the same bytes: too many "
+                                            "to judge")
+
+
+@pytest.mark.parametrize("address, original, expected, says", [
+    ("h:1", "", "first", "a sample was compared with the first answer to the same request (in process: not compared)"),
+    ("h:1", "", "none", "not compared (in process: not compared)"), ("", "", "first", "not compared"),
+    ("", "m", "first", "the first answers are like those of m; later ones not compared")])
+def test_what_runs_in_process_is_said_not_to_be_compared(address, original, expected, says):
+    done = types.SimpleNamespace(rows=[], refused="", unanswered=0)
+    asked = types.SimpleNamespace(address=address, original=original, in_process="d", expected=expected)
+    assert bench._compared(asked, done) == says
 
 
 def test_the_series_adds_up():
@@ -210,7 +270,11 @@ def test_shapes_are_sent_in_turn_and_batched_where_asked():
 
 def test_data_is_cut_and_what_is_left_out_is_said(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.arange(80, dtype=np.float32).reshape(10, 8))
+    three, four = workload.workloads("s", [IMAGE], [3, 4], Wanted(data=str(tmp_path / "d.npz")))
+    assert three.source.endswith("without the last row, which fills no batch of 3")
+    assert four.source.endswith("without the last 2 rows, which fill no batch of 4")
     found, = workload.workloads("s", [IMAGE], [2], Wanted(data=str(tmp_path / "d.npz")))
+    assert "batch of" not in found.source
     assert len(found.calls) == 4 and "first 4 of 5" in found.source
     assert (found.calls[1].inputs["x"] == np.arange(16, 32, dtype=np.float32).reshape(2, 8)).all()
 
@@ -264,6 +328,12 @@ def test_a_server_that_started_anew_counts_from_zero():
     assert server_metrics.difference(page(100, 10_000), page(30, 60_000), "m").requests == {"INVALID_ARGUMENT": 2, "OK": 30}
 
 
+def test_a_gauge_that_falls_is_no_new_start():
+    gauge = "# TYPE :tensorflow:serving:busy gauge\n:tensorflow:serving:busy{} %d\n"
+    before, after = (server_metrics.parse(PAGE % {"ok": ok, "sum": ok} + gauge % value) for ok, value in ((1000, 5), (1010, 4)))
+    assert server_metrics.difference(before, after, "m").requests == {"OK": 10}
+
+
 def test_a_page_that_is_none_is_refused():
     with pytest.raises(errors.TftrtError, match="Prometheus"):
         server_metrics.parse("<html>not found")
@@ -301,6 +371,31 @@ def test_a_full_disk_keeps_whole_points_and_the_benchmark(tmp_path):
     file.finish()
     assert "too large" in file.failed and not (tmp_path / "r.csv").exists()
     assert len(file.partial.read_text().splitlines()) == 11 and file.partial.read_text().endswith("\n")
+
+
+def test_the_histogram_log_is_read_by_hdrhistogram(tmp_path):
+    from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogReader
+
+    path, times = tmp_path / "b.hdr", np.linspace(1, 50, 700)
+    with outputs.Outputs(hdr=str(path)) as files:
+        for run in (records(times), records([], failed=3), records(times[:5])):
+            files.add("server", CLOSED, run)
+        assert files.write(types.SimpleNamespace(complete=True), None) == []
+    assert "#row 2: server, closed, concurrency 1" in path.read_text()
+    reader = HistogramLogReader(str(path), HdrHistogram(1, 10**12, 3))
+    read = [reader.get_next_interval_histogram() for _ in range(3)]
+    reader.close()
+    assert [(one.get_tag(), one.get_total_count()) for one in read] == [("1", 700), ("2", 0), ("3", 5)]
+    exact = statistics.percentile(records(times).latency_ns, 0.99).value
+    assert read[0].get_value_at_percentile(99) == pytest.approx(exact, rel=1e-3)
+    assert read[0].get_end_time_stamp() - read[0].get_start_time_stamp() == pytest.approx(10_000, abs=1)
+
+
+def test_the_bound_of_a_percentile_is_shown_beside_it():
+    found = summary.latency(np.arange(1, 801) * MS)
+    assert set(found.to_dict()["below"]) == {"p50", "p90", "p95", "p99"} and found.below["p99"] > found.percentiles["p99"] == 792
+    assert found.bounds().endswith(f"p99 below {found.below['p99']:.3f} ms") and summary.latency(np.arange(5)).bounds() == ""
 
 
 def test_a_file_that_cannot_be_is_refused_before_the_work(tmp_path):

@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 from tests.mock_server import MODEL, MockServer
 from tests.pages import quoted, unprinted
 from tftrt_tools import errors
+from tftrt_tools.bench import answers, measure, server_metrics
 from tftrt_tools.client import PREDICT
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
@@ -101,7 +102,7 @@ def bench(tmp_path):
 def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, capsys):
     code, found = bench(server.grpc_address, "--model_name=digits", "--concurrency=1,2", "--batch_size=1,3", f"--rest={server.rest_address}",
                         f"--model_dir={server.model}", f"--csv={tmp_path / 'p.csv'}", f"--requests_csv={tmp_path / 'r.csv'}",
-                        f"--html={tmp_path / 'b.html'}")
+                        f"--html={tmp_path / 'b.html'}", f"--hdr={tmp_path / 'b.hdr'}")
     assert code == 0 and found["complete"] and found["subject"]["model_version"] == 1
     assert found["subject"]["model_digest"].startswith("sha256:") and found["machine"]["digest"] and found["versions"]["grpcio"]
     rows = found["rows"]
@@ -115,11 +116,24 @@ def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, c
         assert [int(row["requests"]) for row in csv.DictReader(text)] == [row["requests"] for row in rows]
     with open(tmp_path / "r.csv") as text:
         assert sum(1 for _ in csv.DictReader(text)) == sum(row["requests"] for row in rows)
+    assert [line[:6] for line in (tmp_path / "b.hdr").read_text().splitlines() if line[:3] == "Tag"] == [f"Tag={one}," for one in (1, 2, 3, 4)]
     page = (tmp_path / "b.html").read_text()
     assert page.count("<svg") >= 2 and "What the server saw" in page and "needs 6636" in page
     assert not re.search(r'(src|href)="(?!#)', page), "it needs nothing else"
     shown = capsys.readouterr()
     assert "4/4" in shown.err and "needs 6636" in shown.out and "the server counted" in shown.out
+
+
+@pytest.mark.parametrize("flags", [("--warmup_seconds=0",), ("--warmup_seconds=0.5",), ("--scenario=open", "--rate=40")])
+def test_a_short_run_s_counters_are_read_before_it_begins(server, bench, monkeypatch, flags):
+    read, phases = [], []
+    fetch, progress = server_metrics.fetch, measure._Meanwhile.progress
+    monkeypatch.setattr(server_metrics, "fetch", lambda url: (read.append(list(phases)), fetch(url))[1])
+    monkeypatch.setattr(measure._Meanwhile, "progress", lambda self, moment: (phases.append(moment.phase), progress(self, moment))[1])
+    code, found = bench(server.grpc_address, "--model_name=digits", "--duration_seconds=0.1", f"--rest={server.rest_address}", *flags)
+    row, = found["rows"]
+    assert code == 0 and read[1][-1] == "start" and "measure" not in read[1]
+    assert row["server"]["requests"]["OK"] >= row["requests"], "and what was sent until it stopped"
 
 
 def test_without_a_server_and_what_serving_costs(server, bench, capsys):
@@ -202,6 +216,31 @@ def test_first_answers_unlike_the_original_s_are_not_measured(proxy, server, ben
     proxy.answer = lambda number, answer: first.append(answer) or first[0]
     with pytest.raises(errors.CheckFailed, match="not like the original's"):
         bench(proxy.address, "--model_name=digits", f"--original={server.model}")
+
+
+def test_every_first_answer_is_known_however_many_there_are(bench, monkeypatch):
+    known = []
+    monkeypatch.setattr(answers, "Judge", lambda calls, first, *rest: known.append(len(first)))
+    with MockServer(null=True) as null:
+        code, found = bench(null.address, f"--model_name={MODEL}", "--distinct=300")
+    assert code == 0 and known == [300]
+
+
+def test_first_answers_in_process_are_judged_before_the_load_and_the_server_s_rows_stay(server, bench, monkeypatch, tmp_path):
+    judged, loads = [], []
+
+    def check(judge, first):
+        judged.append(len(first))
+        if len(judged) == 2:
+            raise errors.CheckFailed("the answers are not like the original's")
+
+    monkeypatch.setattr(answers, "check_first", check)
+    progress = measure._Meanwhile.progress
+    monkeypatch.setattr(measure._Meanwhile, "progress", lambda self, moment: (loads.append(len(judged)), progress(self, moment))[1])
+    code, found = bench(server.grpc_address, "--model_name=digits", f"--original={server.model}", f"--in_process={server.model}")
+    assert judged == [16, 16] and set(loads) == {1}, "nothing was asked after the second judgement"
+    assert code == 3 and [row["target"] for row in found["rows"]] == ["server"] and found["rows"][0]["answered"]
+    assert found["problems"] == ["the answers are not like the original's"] and not found["complete"]
 
 
 def test_a_server_that_goes_away_leaves_what_was_measured(proxy, bench):

@@ -5,6 +5,7 @@ import concurrent.futures
 import datetime
 import ipaddress
 import threading
+import time
 
 import grpc
 import numpy as np
@@ -170,6 +171,31 @@ def test_async_client_answers_50_calls_at_once(server):
             await client.status("versions")
 
     asyncio.run(later())
+
+
+def test_close_during_a_call_is_an_error_of_the_call_and_not_the_task_s_cancellation(server):
+    asked = ("slow", {"steps": np.array([ENDLESS_STEPS])})
+
+    async def main():
+        client = AsyncClient(server.grpc_address)
+        task, gone = (asyncio.ensure_future(client.predict(*asked, timeout=30)) for _ in range(2))
+        await asyncio.sleep(0.2)
+        gone.cancel()
+        await client.close()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        with pytest.raises(ServingError) as caught:
+            await task
+        return caught.value
+
+    with Client(server.grpc_address) as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.predict, *asked, timeout=30)
+        time.sleep(0.3)
+        client.close()
+        with pytest.raises(ServingError) as caught:
+            running.result(10)
+    for error in (asyncio.run(main()), caught.value):
+        assert (error.code, str(error)) == ("CANCELLED", f"the client of {server.grpc_address} was closed during the call")
 
 
 def test_an_async_client_belongs_to_one_loop(server):

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools import errors
 from tftrt_tools.load import generator, in_process, payload, record, schedule, workers
-from tftrt_tools.load.generator import Goal, Plan, Target, WarmUpRule
+from tftrt_tools.load.generator import Plan, Target, WarmUpRule
 
 # More than any machine that is busy with other things holds a process up.
 SLACK_MS = 400
@@ -147,6 +147,13 @@ def test_wrong_answers_are_found_and_named(server):
     assert _run(server, _closed(concurrency=1, seconds=60, max_queries=100), accepting).wrong == 0
 
 
+def test_answers_that_differ_are_counted_where_they_are_too_many_to_judge_and_all_judged_where_that_is_asked(server):
+    for judge_all, judged in ((False, 256), (True, 400)):
+        server.program(wrong_every=1)
+        found = _run(server, _closed(concurrency=4, seconds=60, max_queries=400, judge_all=judge_all))
+        assert (found.wrong, found.checked, found.unjudged) == (judged, judged, 400 - judged)
+
+
 def test_a_request_past_its_deadline_is_an_error_and_the_run_goes_on(server):
     server.program(delays_ms=[1, 1, 1, 5000])
     found = _run(server, _closed(concurrency=4, seconds=60, max_queries=40), timeout_s=0.8)
@@ -196,6 +203,17 @@ def test_a_closed_loop_does_not_storm_a_server_that_is_gone():
     assert found.ok[0]
 
 
+def test_failures_whose_messages_never_came_are_counted_by_their_code(server, monkeypatch):
+    server.program(errors={"every": 2, "code": INVALID_ARGUMENT, "message": "no such input"})
+    event = workers.Team._event
+    monkeypatch.setattr(workers.Team, "_event", lambda team, member, told: None if "error" in told else event(team, member, told))
+    found = _run(server, _closed(seconds=60, max_queries=20))
+    assert found.errors[INVALID_ARGUMENT].to_dict() == {"code": INVALID_ARGUMENT, "name": "code 3", "count": 10, "messages": []}
+    server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
+    with pytest.raises(errors.TftrtError, match="answered none of .* requests: code 3$"):
+        _run(server, _closed(warm_up=WarmUpRule(at_most_s=0.3)))
+
+
 def test_no_server_is_one_clear_line(server):
     with pytest.raises(errors.TftrtError, match="no connection within 0.3 s") as caught:
         generator.run(Target(f"127.0.0.1:{free_ports(1)[0]}", connect_s=0.3), ECHO, _closed())
@@ -221,21 +239,26 @@ def test_warm_up_is_not_in_the_records(server, kind):
     assert found.service_ns.max() < (100 + SLACK_MS) * 1e6
 
 
+def test_the_rate_is_what_the_server_answered_meanwhile_warm_up_s_requests_included(server):
+    server.program(delays_ms=list(range(200, 400, 13)))
+    found = _run(server, _closed(concurrency=12, seconds=1, warm_up=WarmUpRule(window_s=0.2, at_most_s=0.8)))
+    answered = np.array(server.report()["answered_ns"]) - found.started_monotonic_ns
+    inside = ((answered >= 0) & (answered < found.length_ns)).sum()
+    assert found.earlier_ns.size >= 10
+    assert found.rate() * found.seconds == pytest.approx(inside, abs=3)
+
+
+def test_a_slow_server_that_keeps_up_with_an_open_loop_answers_all_of_it(server):
+    server.program(delays_ms=[500])
+    found = _run(server, _open(schedule.constant(40, 1.5)))
+    assert found.rate() == pytest.approx(40, rel=0.02)
+
+
 def test_warm_up_that_never_settles_is_bounded_and_said(server):
     server.program(delays_ms=[1, 2, 4, 8])
     found = _run(server, _closed(warm_up=WarmUpRule(window_s=0.1, tolerance=0.0, at_most_s=0.6)))
     assert found.warm_up.stable is False
     assert found.ok.any()
-
-
-def test_a_goal_ends_the_run_when_it_is_decided(server):
-    server.program(delays_ms=[0])
-    met = _run(server, _closed(concurrency=4, seconds=60, goal=Goal(0.9, 1_000_000_000)))
-    server.program(delays_ms=[30])
-    missed = _run(server, _open(schedule.constant(100, 60), goal=Goal(0.9, 10_000_000)))
-    assert (met.goal_met, missed.goal_met) == (True, False)
-    assert met.seconds < 30 > missed.seconds
-    assert missed.unsent == 6000 - missed.sent_ns.size > 0
 
 
 def test_fewer_requests_than_asked_for_is_said(server):
@@ -262,7 +285,7 @@ def test_progress_tells_all_answers_once(server):
     server.program(delays_ms=[2])
     heard = []
     found = generator.run(Target(server.address), ECHO, _closed(concurrency=2, seconds=0.8), heard.append)
-    assert {one.phase for one in heard} == {"measure"}
+    assert [one.phase for one in heard] == ["start"] + ["measure"] * (len(heard) - 1)
     told = np.concatenate([one.latency_ns for one in heard])
     assert 0 < told.size <= found.latency_ns.size
     assert np.isin(told, found.latency_ns).all()
@@ -393,6 +416,15 @@ def test_the_same_plan_against_a_function(plan):
     assert found.errors[2].count == (found.payload == 3).sum() == 12
     assert found.errors[2].messages == ("ArithmeticError: overflow",)
     assert found.partial == ""
+
+
+def test_what_is_to_be_known_before_the_first_request_can_end_the_run():
+    def refuse():
+        raise errors.CheckFailed("its answers are wrong")
+
+    with pytest.raises(errors.CheckFailed):
+        in_process.run("tests.test_load:make", {"seconds": 0.02}, _closed(), on_ready=refuse, on_progress=lambda one: pytest.fail("asked"))
+    assert not _workers()
 
 
 def test_a_function_that_cannot_be_made_is_one_clear_line():

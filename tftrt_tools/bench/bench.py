@@ -11,10 +11,10 @@ from tftrt_tools.stack import fingerprint, installed
 _VERSIONS = ("grpcio", "numpy", "scipy", "hdrhistogram", "protobuf")
 
 
-def bench(options, view, requests_file=None):
+def bench(options, view, files=None):
     """Measure.
 
-    Args: options: options.Options. view: live.Lines. requests_file: tables.RequestsFile or None.
+    Args: options: options.Options. view: live.Lines. files: outputs.Outputs or None.
     Returns: result.Bench; also where it ended early and a point had been measured: then `ended` says why.
     Raises: TftrtError, UsageError, CheckFailed where nothing could be measured.
     """
@@ -35,24 +35,26 @@ def bench(options, view, requests_file=None):
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        run = _Run(options, view, requests_file, watch, wanted)
+        run = _Run(options, view, files, watch, wanted)
         ended = run.everything(targets.opened(options, client, signature, folder), loads)
     asked = result.Subject(
         address, options.model_name, model.version, options.model_dir or options.in_process, *digests, signature,
-        {spec.name: spec.text() for spec in specs}, loads[0].source, sum(len(load.calls) for load in loads), run.mean_bytes,
-        tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options))
+        {spec.name: spec.text() for spec in specs}, "; ".join(dict.fromkeys(load.source for load in loads)),
+        sum(len(load.calls) for load in loads), run.mean_bytes,
+        tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options, run))
     return result.Bench(asked, options.given, _versions(), fingerprint.fingerprint(), passport.stamp(), tuple(run.rows),
                         options.goal.text if options.goal else "", tuple(run.searched), tuple(_prices(run.rows)), (),
-                        tuple(_problems(options, run)), ended)
+                        tuple(_problems(options, run)), ended, bool(run.refused))
 
 
 class _Run:
     """Gathers the rows."""
 
-    def __init__(self, options, view, requests_file, watch, wanted):
+    def __init__(self, options, view, files, watch, wanted):
         self._options, self._view, self._wanted = options, view, wanted
-        self._measure = measure.Measure(options, view, watch, requests_file)
+        self._measure = measure.Measure(options, view, watch, files)
         self.rows, self.searched, self.mean_bytes = [], [], 0
+        self.refused, self.unanswered = "", 0
 
     def everything(self, opened, loads):
         """Measure all points on all targets. Returns: "", or why it ended early. Raises: as `bench` where there is no row yet."""
@@ -63,8 +65,10 @@ class _Run:
                 for target in opened:
                     self._of_target(target, load, originals, total)
         except (KeyboardInterrupt, errors.Interrupted, _Cut, errors.TftrtError, child.ChildBug) as error:
-            if not self.rows or isinstance(error, (child.ChildBug, errors.CheckFailed)):
+            if not self.rows or isinstance(error, child.ChildBug):
                 raise
+            if isinstance(error, errors.CheckFailed):
+                self.refused = error.cause
             return measure.INTERRUPTED if isinstance(error, (KeyboardInterrupt, errors.Interrupted)) else str(error)
         return ""
 
@@ -79,6 +83,7 @@ class _Run:
 
     def _judge(self, load, first, originals):
         """The answers.Judge of later answers, or None. Raises: CheckFailed where the first ones are wrong."""
+        self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
         if originals is not None:
             judge = answers.Judge(load.calls, originals, self._wanted, own, targets.read)
@@ -105,8 +110,8 @@ class _Run:
             point = points.Point(points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
             row = self._add(target, sent, point, probe=True)
             if row.kept:
-                return True
-            return None if row.limited else False
+                return search.KEPT
+            return search.UNOFFERED if row.limited else search.UNDECIDED if row.kept is None else search.MISSED
 
         found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
         self.searched.append(result.Searched(target.name, load.batch_size, found.rate, found.above, options.resolution, found.ended))
@@ -123,10 +128,31 @@ class _Cut(Exception):
     """It ends here; what was measured stays. The text says why."""
 
 
-def _compared(options):
-    if options.original:
-        return f"the first answers are like those of {options.original}; a sample of the later ones was compared with the first"
-    return "a sample was compared with the first answer to the same request" if options.expected == "first" else "not compared"
+def _compared(options, run):
+    """What the answers were compared with, no more than was done."""
+    parts = [_first_compared(options, run)] if options.original else []
+    if options.address:
+        parts.append(_later_compared(options, run))
+    inside = "later ones not compared" if options.original else "not compared"
+    if options.in_process and not options.address:
+        parts.append(inside)
+    return "; ".join(parts) + (f" (in process: {inside})" if options.in_process and options.address else "")
+
+
+def _first_compared(options, run):
+    if run.refused:
+        return f"not all first answers are like those of {options.original}"
+    unanswered = f", except for {run.unanswered} requests without an answer" if run.unanswered else ""
+    return f"the first answers are like those of {options.original}{unanswered}"
+
+
+def _later_compared(options, run):
+    if not options.original and options.expected == "none":
+        return "not compared"
+    unjudged = sum(row.unjudged for row in run.rows)
+    later = "a sample of the later ones was compared with the first" if options.original else \
+        "a sample was compared with the first answer to the same request"
+    return later + (f", except for {unjudged} that are not the same bytes: too many to judge" if unjudged else "")
 
 
 def _prices(rows):
@@ -141,10 +167,13 @@ def _prices(rows):
 
 def _problems(options, run):
     """What fails the check, a line each."""
+    if run.refused:
+        yield run.refused
     for row in run.rows:
         where = f"{row.target}, {row.point.text()}"
         if row.wrong:
-            yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong"
+            more = f", and {row.unjudged} more were not judged" if row.unjudged else ""
+            yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
         if options.require_no_errors and row.failed:
             yield f"{where}: {row.failed} of {row.requests} requests failed"
         if options.goal and not row.probe and not options.search and row.kept is not True:
@@ -154,7 +183,7 @@ def _problems(options, run):
     for one in run.searched:
         if one.rate is None:
             batch = f" at batch {one.batch_size}" if one.batch_size else ""
-            yield f"{one.target}{batch}: no rate keeps {options.goal.text}: {one.ended}"
+            yield f"{one.target}{batch}: no rate was shown to keep {options.goal.text}: {one.ended}"
 
 
 def _versions():

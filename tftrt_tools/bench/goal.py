@@ -46,9 +46,10 @@ class Goal:
         return [bound.percentile for bound in self.bounds if bound.percentile is not None]
 
     @property
-    def error_share(self):
-        """The largest share of failed requests that it allows."""
-        return next((bound.limit for bound in self.bounds if bound.what == "errors"), 0.0)
+    def shares(self):
+        """{text of a bound: share of the requests that has to be on its good side}, of those that many requests decide."""
+        errors_ = {bound.text: 1 - bound.limit for bound in self.bounds if bound.what == "errors" and 0 < bound.limit < 1}
+        return {f"p{one:g}": one / 100 for one in self.percentiles} | errors_
 
 
 def parse(text):

@@ -10,7 +10,7 @@ from tftrt_tools.load import generator, schedule, statistics
 
 INTERRUPTED = "interrupted"
 _CHECK_EVERY = 16
-# The server is said not to keep up where it answers less than this share of what is offered.
+# The server is said not to keep up where its backlog grows as if it answered less than this share of what is offered.
 _KEPT_UP = 0.95
 # How many times the requests that a percentile needs at least a probe of a search sends: with fewer it is seldom decided.
 _PROBE_REQUESTS = 2
@@ -19,10 +19,10 @@ _LIVE_SAMPLES = 1000
 
 
 class Measure:
-    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. requests_file: tables.RequestsFile or None."""
+    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None."""
 
-    def __init__(self, options, view, watch, requests_file):
-        self._options, self._view, self._watch, self._file = options, view, watch, requests_file
+    def __init__(self, options, view, watch, files):
+        self._options, self._view, self._watch, self._files = options, view, watch, files
         self.interrupted = False
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
 
@@ -34,8 +34,8 @@ class Measure:
         records = target.run(sent, plan, meanwhile.progress)
         self.interrupted = records.partial == INTERRUPTED
         server, notes = meanwhile.server(self._options.model_name)
-        if self._file:
-            self._file.add(target.name, point, records)
+        if self._files:
+            self._files.add(target.name, point, records)
         row = summary.row(target.name, point, records, sent.rows, self._options.goal, server=server,
                           gpus=tuple(self._watch.uses(meanwhile.since)), probe=probe)
         return dataclasses.replace(row, notes=tuple([*notes, *_notes(row, records)]))
@@ -74,11 +74,13 @@ class _Meanwhile:
 
     def progress(self, moment):
         """For generator.run."""
+        if moment.phase == "start":
+            # What the server counts while it answers this is not in the difference.
+            self._before = self._fetched()
+            self.since = self._watch.now
+            return
         if moment.phase != self._phase:
             self._phase, self._recent, self._answered = moment.phase, [], 0
-            if moment.phase == "measure":
-                self.since = self._watch.now
-                self._before = self._fetched()
         self._answered += moment.latency_ns.size
         self._keep(moment)
         self._view.moment(live.Moment.of(moment, self._seconds, self._answered, self._recent))
@@ -113,8 +115,7 @@ def length(options, rate, probe=False):
     """Seconds of an open-loop row. A probe of a search lasts longer where its percentiles would lack requests."""
     needed = options.min_queries
     if probe:
-        shares = [one / 100 for one in options.goal.percentiles]
-        needed = max([needed, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in shares)])
+        needed = max([needed, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in options.goal.shares.values())])
     return max(options.seconds, needed / rate)
 
 
@@ -122,12 +123,12 @@ def too_short(options, point):
     """What a row will lack, as far as that is known before: "" or a line. Args: point: of the open loop, others are "" always."""
     if point.rate is None:
         return ""
-    wanted = max(options.goal.percentiles, default=99.0) if options.goal else 99.0
-    seconds, needed = length(options, point.rate), statistics.min_samples(wanted / 100)
+    wanted, share = max((options.goal.shares if options.goal else {}).items(), key=lambda one: one[1], default=("p99", 0.99))
+    seconds, needed = length(options, point.rate), statistics.min_samples(share)
     expected = round(point.rate * seconds)
     if expected >= needed:
         return ""
-    return (f"{point.rate:g}/s for {seconds:g} s are {expected} requests, and {summary.name(wanted)} needs {needed}: "
+    return (f"{point.rate:g}/s for {seconds:g} s are {expected} requests, and {wanted} needs {needed}: "
             f"--duration_seconds={math.ceil(needed / point.rate)} has them")
 
 
@@ -149,12 +150,14 @@ def _notes(row, records):
         if records.held or row.sent_rate < _KEPT_UP * row.offered:
             held = f", {records.held} requests waited because too many were under way" if records.held else ""
             yield f"{row.offered:.1f}/s were to be sent, and {row.sent_rate:.1f}/s were{held}"
-        if row.throughput < _KEPT_UP * row.offered and row.throughput:
-            yield f"the server answered {row.throughput:.1f}/s of {row.offered:.1f}/s"
+        if records.falling_behind > 1 / _KEPT_UP - 1 and row.throughput:
+            yield f"the server answered {row.throughput:.1f}/s of {row.offered:.1f}/s, and the backlog grew"
     if records.unsent and not records.partial:
         yield f"{records.unsent} requests were never sent"
     if records.unfinished:
         yield f"{records.unfinished} requests were given up without an answer"
+    if records.unjudged:
+        yield f"{records.unjudged} more answers are not the first ones byte for byte, and were not judged: there were too many"
     for one in records.wrong_answers[:1]:
         yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
     if records.warm_up.stable is False:

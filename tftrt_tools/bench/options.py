@@ -89,4 +89,4 @@ def _tls(values):
 
 def _given(values):
     return {name: values[name].value for name in sorted(values)
-            if values[name].present and name not in ("json", "csv", "requests_csv", "html", "help")}
+            if values[name].present and name not in ("json", "csv", "requests_csv", "html", "hdr", "help")}

@@ -7,17 +7,23 @@ from tftrt_tools.bench import tables
 
 
 class Outputs:
-    """Args: json, csv, requests_csv, html: paths, None or "" for none. A context manager; `requests` takes the records of each point."""
+    """Args: json, csv, requests_csv, html, hdr: paths, None or "" for none. A context manager; `add` takes the records of each point."""
 
-    def __init__(self, json=None, csv=None, requests_csv=None, html=None):
+    def __init__(self, json=None, csv=None, requests_csv=None, html=None, hdr=None):
         """Raises: UsageError where a file cannot be made there: that is known before anything is measured."""
-        self._json, self._csv, self._html = json, csv, html
-        for path in filter(None, (json if json != "-" else None, csv, html, requests_csv)):
+        self._json, self._csv, self._html, self._hdr = json, csv, html, hdr
+        for path in filter(None, (json if json != "-" else None, csv, html, requests_csv, hdr)):
             parent = pathlib.Path(path).resolve().parent
             if not parent.is_dir() or pathlib.Path(path).is_dir():
                 why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
                 raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
         self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
+        self._histograms = tables.HistogramLog() if hdr else None
+
+    def add(self, target, point, records):
+        """The measured requests of one point, as tables.RequestsFile.add takes them."""
+        for one in filter(None, (self.requests, self._histograms)):
+            one.add(target, point, records)
 
     def __enter__(self):
         return self
@@ -34,6 +40,7 @@ class Outputs:
         lost = [self.requests.failed] if self.requests and self.requests.failed else []
         jobs = ((self._json, lambda: _output.write_json(done, self._json)),
                 (self._csv, lambda: tables.write_points(done, self._csv)),
+                (self._hdr, lambda: self._histograms.write(self._hdr)),
                 (self._html, lambda: report.write_page(done, goal, self._html)))
         for path, job in jobs:
             if not path:

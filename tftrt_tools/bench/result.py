@@ -11,8 +11,8 @@ SERVER, IN_PROCESS = "server", "in process"
 @dataclasses.dataclass(frozen=True)
 class Latency:
     """Times of the requests that went well. count: how many; mean_ms, min_ms, max_ms: None without any; percentiles: {"p99":
-    milliseconds, or None where there are too few requests}; needs: {"p99": how many it takes}, for those that are None; cdf: ((share,
-    milliseconds), …)."""
+    milliseconds, or None where there are too few requests}; needs: {"p99": how many it takes}, for those that are None; below: {"p99":
+    milliseconds}, for those that are not: with 99 % confidence the percentile is below that; cdf: ((share, milliseconds), …)."""
 
     count: int
     mean_ms: float | None
@@ -21,6 +21,7 @@ class Latency:
     percentiles: dict
     needs: dict
     cdf: tuple = ()
+    below: dict = dataclasses.field(default_factory=dict)
 
     def to_dict(self):
         return {**dataclasses.asdict(self), "cdf": [list(pair) for pair in self.cdf]}
@@ -29,6 +30,10 @@ class Latency:
         """A percentile for people: "1.234", or "needs 662" (samples)."""
         value = self.percentiles.get(name)
         return f"{value:.3f}" if value is not None else f"needs {self.needs[name]}"
+
+    def bounds(self):
+        """Such as "p50 below 1.2 ms, p99 below 13.1 ms", "" without any."""
+        return ", ".join(f"{name} below {value:.3f} ms" for name, value in self.below.items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +80,8 @@ class Row:
     """One point, measured.
 
     target: SERVER or IN_PROCESS. seconds: of the measurement, without the warm-up (warmup_seconds). requests: sent in it; answered: of
-    them, well; errors: [Error]; checked, wrong: answers that were compared with the expected ones, and those that differ.
+    them, well; errors: [Error]; checked, wrong: answers that were compared with the expected ones, and those that differ; unjudged: such
+    that are not the same bytes, and were too many to be compared.
     throughput: answers a second; rows_per_second: of inputs. offered, sent_rate: requests a second as scheduled and as really sent (open
     loop). late: sent more than 1 ms after their instant. limited: why the generator, not the server, set the pace; "" where it did not.
     response: from the scheduled instant (open loop) or the sending; service: from the sending. server, gpus: what was seen meanwhile.
@@ -106,6 +112,7 @@ class Row:
     notes: tuple = ()
     complete: bool = True
     probe: bool = False
+    unjudged: int = 0
 
     @property
     def failed(self):
@@ -133,8 +140,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Searched:
-    """The highest rate that keeps the goal, at one batch size. rate: None where none does; above: the lowest rate that does not; ended: why
-    the search stopped."""
+    """The highest rate that keeps the goal, at one batch size. rate: None where none does; above: the lowest rate that was not
+    shown to; ended: why the search stopped."""
 
     target: str
     batch_size: int | None
@@ -193,7 +200,8 @@ class Subject:
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """The whole. settings: the flags that decide; versions: {package: version} of what measured; fingerprint: of this machine; goal: text
-    of the goal or ""; searched: [Searched]; prices: [Price]; ended: "" where all points were measured, else why not."""
+    of the goal or ""; searched: [Searched]; prices: [Price]; ended: "" where all points were measured, else why not; refused: it ended
+    because first answers were wrong."""
 
     subject: Subject
     settings: dict
@@ -207,6 +215,7 @@ class Bench:
     notes: tuple = ()
     problems: tuple = ()
     ended: str = ""
+    refused: bool = False
 
     @property
     def complete(self):
@@ -215,6 +224,8 @@ class Bench:
     @property
     def exit_code(self):
         """1 where nothing was answered or something was cut short, 3 where a check does not hold."""
+        if self.refused:
+            return errors.EXIT_CHECK
         if not self.complete or not any(row.answered for row in self.rows):
             return errors.EXIT_FAILED
         return errors.EXIT_CHECK if self.problems else errors.EXIT_DONE

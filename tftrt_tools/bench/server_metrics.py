@@ -13,6 +13,8 @@ _MEAN = {"request_ms": (names.REQUEST_LATENCY, 1e-3), "runtime_ms": (names.RUNTI
          "queuing_ms": (names.QUEUING_LATENCY, 1e-3), "input_rows": (names.INPUT_BATCH_SIZE, 1.0),
          "processed_rows": (names.PROCESSED_BATCH_SIZE, 1.0), "padding_rows": (names.PADDING_SIZE, 1.0)}
 _OF_MODEL = "model_name"
+# Only these never fall while the server lives: a gauge that does is no new start.
+_GROWING = ("counter", "histogram")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,8 @@ def url(rest="", metrics_url=""):
 
 
 def fetch(address):
-    """{(sample name, ((label, value), …)): value} of the page. Raises: TftrtError where there is none or it is no such page."""
+    """{(sample name, ((label, value), …)): value} of the page's counters and histograms. Raises: TftrtError where there is no page, or
+    it is none of that kind."""
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
             text = answer.read().decode("utf-8", "replace")
@@ -84,7 +87,7 @@ def parse(text):
 
     try:
         return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
-                for family in parser.text_string_to_metric_families(text) for sample in family.samples}
+                for family in parser.text_string_to_metric_families(text) if family.type in _GROWING for sample in family.samples}
     except ValueError as error:
         raise errors.TftrtError(f"the metrics page is not in Prometheus' text format: {error}", "check --rest or --metrics_url") from None
 

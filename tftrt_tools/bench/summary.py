@@ -25,7 +25,7 @@ def row(target, point, records, rows_of_request, goal=None, **more):
       of Row: server, gpus, notes, probe.
     """
     answered, seconds = int(records.ok.sum()), records.seconds
-    if records.kind == "offline" and answered:
+    if answered and (records.kind == "offline" or not seconds):
         seconds = float(records.done_ns[records.ok].max()) / 1e9
     throughput = records.rate()
     mean_rows = float(np.mean(np.asarray(rows_of_request)[records.payload[records.ok]])) if answered else 0.0
@@ -36,16 +36,17 @@ def row(target, point, records, rows_of_request, goal=None, **more):
         target=target, point=point, seconds=seconds, warmup_seconds=records.warm_up.seconds, requests=requests, answered=answered,
         errors=tuple(result.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split())) for one in records.errors.values()),
         checked=records.checked, wrong=records.wrong, throughput=throughput, rows_per_second=throughput * mean_rows,
-        offered=(requests + records.unsent) / seconds if open_loop and seconds else None,
-        sent_rate=_sent_rate(records) if open_loop and requests else None, late=records.late,
+        offered=(requests + records.unsent) / seconds if open_loop and records.length_ns else None,
+        sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None, late=records.late,
         limited=f"limited by the load generator: {records.why}" if records.limited_by_generator else "",
         response=latency(records.latency_ns, wanted), service=latency(records.service_ns, wanted, cdf=False), series=series(records),
-        goal=judged(records, goal) if goal else (), complete=not records.partial, **more)
+        goal=judged(records, goal) if goal else (), complete=not records.partial,
+        unjudged=records.unjudged, **more)
 
 
 def _sent_rate(records):
     """Requests sent a second, over the planned length, or until the last was sent where that took longer."""
-    return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max()), 1) / 1e9)
+    return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max())) / 1e9)
 
 
 def latency(times_ns, percentiles=PERCENTILES, cdf=True):
@@ -54,14 +55,16 @@ def latency(times_ns, percentiles=PERCENTILES, cdf=True):
     if not times_ns.size:
         return result.Latency(0, None, None, None, {name(one): None for one in percentiles},
                               {name(one): statistics.min_samples(one / 100) for one in percentiles})
-    values, needs = {}, {}
+    values, needs, below = {}, {}, {}
     for one in percentiles:
         found = statistics.percentile(times_ns, one / 100)
         values[name(one)] = None if found.value is None else found.value / _MS
         if found.value is None:
             needs[name(one)] = found.needed
+        else:
+            below[name(one)] = found.upper / _MS
     return result.Latency(int(times_ns.size), float(times_ns.mean()) / _MS, int(times_ns.min()) / _MS, int(times_ns.max()) / _MS, values,
-                          needs, curve(times_ns) if cdf else ())
+                          needs, curve(times_ns) if cdf else (), below)
 
 
 def curve(times_ns, points=160):
@@ -96,13 +99,13 @@ def series(records):
     # A last interval that is not full would look like a fall of the rate.
     count = max(1, min(_INTERVALS, int(end // _SHORTEST_NS)))
     length = max(1, math.ceil(end / count))
-    place = records.done_ns // length
+    place, earlier = records.done_ns // length, records.earlier_ns // length
     times = records.done_ns - records.scheduled_ns
     answered, failed, p50, highest = [], [], [], []
     for number in range(count):
         inside = place == number
         mine = times[inside & records.ok]
-        answered.append(round(mine.size / length * 1e9, 3))
+        answered.append(round((mine.size + int((earlier == number).sum())) / length * 1e9, 3))
         failed.append(round(int((inside & ~records.ok).sum()) / length * 1e9, 3))
         p50.append(round(float(np.median(mine)) / _MS, 6) if mine.size else None)
         highest.append(round(int(mine.max()) / _MS, 6) if mine.size else None)
@@ -117,9 +120,21 @@ def shortfall(checked, row):
     return value if checked.kept is False else f"{value}, which {row.answered} requests do not settle: measure longer"
 
 
+def _errors_kept(bound, failed, count):
+    if not count:
+        return None
+    if not 0 < bound.limit < 1:
+        return bound.kept(failed / count)
+    return statistics.decided(failed, count, 1 - bound.limit)
+
+
 def judged(records, goal):
-    """[result.Checked] of a goal. A failed request, and one never answered, counts as slower than every bound. A percentile is kept, or
-    not, only where statistics.decided says so with its confidence."""
+    """[result.Checked] of a goal.
+
+    A percentile and a share of errors are kept, or not, only where statistics.decided says so with its confidence, a mean where
+    statistics.mean_decided does. To a percentile a failed request, and one never answered, is slower than every bound; mean and max are of
+    the answers. max, and errors<=0%, say what was seen: beyond that nothing can be shown of either.
+    """
     times = records.latency_ns
     count = int(records.sent_ns.size) + records.unfinished
     failed = count - times.size
@@ -133,10 +148,14 @@ def judged(records, goal):
             found.append(result.Checked(bound.text, None if value is None else value / 1e9, statistics.decided(over, count, share)))
             continue
         if bound.what == "errors":
-            value = failed / count if count else None
+            found.append(result.Checked(bound.text, failed / count if count else None, _errors_kept(bound, failed, count)))
+            continue
+        value = float(times.mean() if bound.what == "mean" else times.max()) / 1e9 if times.size else None
+        if bound.what == "mean":
+            kept = statistics.mean_decided(times, limit)
         else:
-            value = float(times.mean() if bound.what == "mean" else times.max()) / 1e9 if times.size else None
-        found.append(result.Checked(bound.text, value, bound.kept(value) if value is not None else None))
+            kept = None if value is None else bound.kept(value)
+        found.append(result.Checked(bound.text, value, kept))
     if all(bound.what != "errors" for bound in goal.bounds):
         found.append(result.Checked("errors<=0%", failed / count if count else None, not failed if count else None))
     return tuple(found)

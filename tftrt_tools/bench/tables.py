@@ -1,9 +1,10 @@
-"""The CSV files of a benchmark: a row for each point, and a row for each request."""
+"""The tables of a benchmark: a CSV row for each point and for each request, and the log of histograms."""
 
 import csv
 import io
 import os
 import pathlib
+import time
 
 from tftrt_tools import whole_file
 
@@ -23,8 +24,8 @@ def write_points(bench, path):
 
 def _flat(bench, row):
     flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
-    for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "throughput", "rows_per_second", "offered", "sent_rate",
-                 "late", "limited"):
+    for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "unjudged", "throughput", "rows_per_second", "offered",
+                 "sent_rate", "late", "limited"):
         flat[name] = _cell(getattr(row, name))
     for kind, latency in (("response", row.response), ("service", row.service)):
         flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}
@@ -93,3 +94,30 @@ class RequestsFile:
         except OSError as error:
             self.failed = f"{self.partial}: {error.strerror}; the points before are in it"
             self._file.truncate(self._good)
+
+
+class HistogramLog:
+    """The response times of each row, as HdrHistogram's log (format 1.2): a line each, tagged with the row's number from 1."""
+
+    def __init__(self):
+        from hdrh import log
+
+        self._text = io.StringIO()
+        self._log = log.HistogramLogWriter(self._text)
+        self._log.output_log_format_version()
+        self._log.output_comment("response times in ns, 1 us to 1 h, three digits")
+        self._log.output_legend()
+        self._rows = 0
+
+    def add(self, target, point, records):
+        """As RequestsFile.add."""
+        self._rows += 1
+        # Readers know the wall clock alone.
+        begun = time.time() - (time.perf_counter_ns() - records.started_monotonic_ns) / 1e9
+        self._log.output_comment(f"row {self._rows}: {target}, {point.text()}")
+        self._text.write(f"Tag={self._rows},")
+        self._log.output_interval_histogram(records.histogram(), begun, begun + records.seconds)
+
+    def write(self, path):
+        """Whole or not at all. Raises: OSError."""
+        whole_file.write_text(path, self._text.getvalue())

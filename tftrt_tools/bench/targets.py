@@ -66,13 +66,13 @@ class Server:
                                 lambda index, answer: first.setdefault(index, answer) and "")
         # One after the other: a server with batching fails a whole batch for one bad request in it.
         plan = generator.Plan("offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
-                              max_seconds=len(requests) * options.timeout)
+                              judge_all=True, max_seconds=len(requests) * options.timeout)
         records = generator.run(self._target, asked, plan)
         if records.partial:
             raise KeyboardInterrupt if records.partial == "interrupted" else errors.TftrtError(records.partial)
         if not records.ok.any():
             failed = next(iter(records.errors.values()))
-            why = " ".join([f"{failed.name}:", *failed.messages[0].split()])
+            why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
             raise errors.TftrtError(f"{self._target.address} answered none of {len(requests)} requests: {why}",
                                     "mend the requests (--shapes, --data, --signature_name) or the server")
         known = {index: read(answer) for index, answer in first.items()}
@@ -97,7 +97,8 @@ class InProcess:
         self._judge_of, self._prepared = None, 0
 
     def prepare(self, load, judge_of):
-        """As Server.prepare. The first answers are judged with the first point, as the model is loaded then."""
+        """As Server.prepare. The first answers are judged before the load of the first point, as the model is loaded then; later ones are
+        not compared."""
         self._prepared += 1
         self._judge_of = judge_of
         saved = run.save_calls(load.calls, self._folder / f"calls-{self._prepared}")
@@ -106,16 +107,18 @@ class InProcess:
         return Sent([path for _, path in saved], rows, size)
 
     def run(self, sent, plan, on_progress):
-        """record.Records of a generator.Plan. Raises: TftrtError, child.ChildDied."""
+        """record.Records of a generator.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
         request = {"model": str(self._options.in_process), "signature": self._signature, "calls": sent.payload,
                    "answers": str(folder) if self._judge_of else ""}
-        records = in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress)
+        return in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress,
+                              on_ready=lambda: self._judge(folder))
+
+    def _judge(self, folder):
         if self._judge_of:
             judge_of, self._judge_of = self._judge_of, None
             judge_of({int(path.stem): npz.load(path) for path in folder.glob("*.npz")})
-        return records
 
 
 def read(answer):

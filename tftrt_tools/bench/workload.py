@@ -86,15 +86,19 @@ def _from_data(signature, specs, batch_size, options):
             raise errors.UsageError("--batch_size does not cut what a function yields", "let it yield calls of that size")
         with tempfile.TemporaryDirectory(prefix="tftrt-bench-") as folder:
             found = data.calls_of_function(options.data, {signature: specs}, pathlib.Path(folder))
-        calls = found.get(signature, [])
+        calls, dropped = found.get(signature, []), 0
     else:
-        calls = data.calls_of_arrays(array_reader.load(options.data), {signature: specs}, (batch_size or 1,))[0][signature]
+        found, dropped = data.calls_of_arrays(array_reader.load(options.data), {signature: specs}, (batch_size or 1,))
+        calls = found[signature]
     if not calls:
         raise errors.UsageError(f"the data has fewer rows than a batch of {batch_size or 1}" if batch_size else "the data is empty",
                                 "give more rows, or a smaller --batch_size")
-    kept = calls[:options.distinct]
-    return Workload(tuple(kept), batch_size, options.data if len(kept) == len(calls) else
-                    f"{options.data}, the first {len(kept)} of {len(calls)} requests (--distinct)")
+    kept, source = calls[:options.distinct], options.data
+    if len(kept) < len(calls):
+        source += f", the first {len(kept)} of {len(calls)} requests (--distinct)"
+    if dropped:
+        source += f", without the last {'row, which fills' if dropped == 1 else f'{dropped} rows, which fill'} no batch of {batch_size}"
+    return Workload(tuple(kept), batch_size, source)
 
 
 def _with_batch(signature, specs, shapes, batch_size):

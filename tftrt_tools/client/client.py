@@ -106,7 +106,14 @@ class _Methods:
                                        f"read: {error}", "is that a TensorFlow Serving?") from None
 
     def _failure(self, error, seconds):
+        if self._closed and error.code() == grpc.StatusCode.CANCELLED:
+            return self._closed_meanwhile()
         return failure.of(error.code().name, error.details() or "", self.address, seconds)
+
+
+    def _closed_meanwhile(self):
+        return failure.ServingError("CANCELLED", "the client was closed", f"the client of {self.address} was closed during the call",
+                                    "close it when its calls have ended")
 
 
 class Client(_Methods):
@@ -163,10 +170,24 @@ class AsyncClient(_Methods):
         arguments = self._arguments(call)
         self._open()
         try:
-            raw = await self._calls[call.path](call.request, **arguments)
+            raw = await self._ended(self._calls[call.path](call.request, **arguments))
         except grpc.RpcError as error:
             raise self._failure(error, arguments["timeout"]) from None
         return self._answer(call, raw)
+
+    async def _ended(self, running):
+        """The answer of a grpc.aio call. `close` cancels the call, which is no cancellation of the task that awaits it: the call has a task
+        of its own, so that the two can be told apart."""
+        own = asyncio.ensure_future(_awaited(running))
+        try:
+            await asyncio.wait([own])
+        except asyncio.CancelledError:
+            own.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks for it
+            own.cancel()
+            raise
+        if own.cancelled() and self._closed:
+            raise self._closed_meanwhile()
+        return own.result()
 
     def _open(self):
         running = asyncio.get_running_loop()
@@ -177,6 +198,10 @@ class AsyncClient(_Methods):
             self._calls = _calls(self._channel)
         elif running is not self._loop:
             raise errors.UsageError("an AsyncClient was used from two event loops", "make one for each loop")
+
+
+async def _awaited(running):
+    return await running
 
 
 def _opened(module, client):

@@ -50,8 +50,8 @@ def define(values):
     flags.DEFINE_enum("distribution", "constant", ["constant", "poisson"], "gaps between arrivals, open", **text)
     flags.DEFINE_string("schedule_file", "", "arrivals of the open loop: seconds from the start, one a line", **text)
     flags.DEFINE_float("duration_seconds", 10.0, "measured seconds of a row", lower_bound=0.001, **text)
-    flags.DEFINE_integer("min_queries", 0, "a row lasts until so many requests are answered, if that takes longer; offline sends exactly "
-                         "so many", lower_bound=0, **text)
+    flags.DEFINE_integer("min_queries", 0, "a row lasts until so many requests have ended, well or not, if that takes longer; offline "
+                         "sends exactly so many", lower_bound=0, **text)
     flags.DEFINE_float("warmup_seconds", 10.0, "seconds of warm-up before each row at most, not counted; it ends when three half seconds "
                        "agree within 10 %", lower_bound=0, **text)
     flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
@@ -80,6 +80,7 @@ def define(values):
     flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
     flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
     flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
+    flags.DEFINE_string("hdr", None, "write the response times of each row to this file, as an HdrHistogram log", **text)
     flags.DEFINE_string("html", None, "write a report with plots to this file", **text)
 
 
@@ -96,9 +97,9 @@ def run(values, positional):
     from tftrt_tools.bench import bench, live, options, outputs
 
     chosen = options.from_flags(address, values)
-    files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html)
+    files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
     with files, live.view() as view:
-        done = bench.bench(chosen, view, files.requests)
+        done = bench.bench(chosen, view, files)
     _print(done, values.json)
     lost = files.write(done, chosen.goal)
     for problem in lost:
@@ -122,7 +123,7 @@ def _print(done, json_path):
     for one in done.searched:
         batch = f", batch {one.batch_size}" if one.batch_size is not None else ""
         say("highest", f"{one.target}{batch}: " + (f"{one.rate:.5g} requests a second keep {done.goal}" if one.rate is not None else
-                                                  f"no rate keeps {done.goal}") + f"; {one.ended}")
+                                                  f"no rate was shown to keep {done.goal}") + f"; {one.ended}")
     for one in done.prices:
         if one.added_ms is not None:
             say("price", f"{one.point.text()}: serving adds {one.added_ms:.3f} ms to a median of {one.in_process_ms:.3f} ms")
@@ -155,6 +156,7 @@ def _points(done):
 def _say_what_was_seen(say, done):
     for row in done.rows:
         lines = [f"{one.count} x {one.code}: {one.message}" for one in row.errors] + [one for one in (row.limited, *row.notes) if one]
+        lines += [f"each with 99 % confidence: {row.response.bounds()}"] if row.response.below else []
         lines += [f"the server counted {row.server.text()}"] if row.server else []
         lines += [use.text() for use in row.gpus]
         for number, line in enumerate(lines):

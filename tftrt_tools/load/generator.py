@@ -7,6 +7,7 @@ Before an open loop and before an offline run a closed loop warms up and is drai
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -18,7 +19,6 @@ _START_AHEAD_NS = 50_000_000
 _GIVE_UP_SECONDS = 2.0
 # How long a worker may take to tell of a request that has ended.
 _REPORT_LAG_NS = 500_000_000
-_FIRST_LOOK_GROWTH = 1.5
 _WRONG_SHOWN = 5
 KINDS = ("closed", "open", "offline")
 
@@ -57,27 +57,17 @@ class WarmUpRule:
 
 
 @dataclasses.dataclass(frozen=True)
-class Goal:
-    """End a run as soon as it is known, with `confidence`, whether the percentile `share` of the latencies is below `latency_ns`. A request
-    that fails is over it. It is looked at when there are enough requests to decide, and then each time that there are half as many more;
-    the looks share the permitted error (statistics.look_confidence)."""
-
-    share: float
-    latency_ns: int
-    confidence: float = statistics.CONFIDENCE
-
-
-@dataclasses.dataclass(frozen=True)
 class Plan:
     """What to send, and for how long.
 
     kind: "closed": `concurrency` requests are always under way; "open": at the instants of `schedule` (int64 ns from the start); "offline":
-    all are due at the start, `concurrency` are under way. seconds and min_queries: a closed or offline run lasts for both (offline: so
-    many requests are sent, and answers awaited). max_queries: no more than that, or None. max_seconds: a closed run ends then even with
-    fewer than min_queries (None: 10 times `seconds`), and an open one even with requests to send (None: never). processes: workers.
-    warm_up: WarmUpRule or None. warm_up_concurrency: before an open run. max_outstanding: of an open run, over all processes.
-    check_every: every how many-th answer is compared, 0 for none.
-    goal: Goal or None.
+    all are due at the start, `concurrency` are under way. seconds and min_queries: a closed or offline run lasts for both; requests that
+    failed count too, so that a server that is gone does not hold it up (offline: so many are sent, and answers awaited). max_queries: no
+    more than that, or None. max_seconds: a closed run ends then even with fewer than min_queries (None: 10 times `seconds`), and an open
+    one even with requests to send (None: never). processes: workers. warm_up: WarmUpRule or None. warm_up_concurrency: before an open run.
+    max_outstanding: of an open run, over all processes. check_every: every how many-th answer is compared, 0 for none. judge_all: judge
+    every compared answer that is not byte for byte the expected one; otherwise the first 256 (64 MiB) of each process, and the rest is
+    counted (Records.unjudged).
     """
 
     kind: str = "closed"
@@ -92,7 +82,7 @@ class Plan:
     warm_up_concurrency: int = 4
     max_outstanding: int = 1000
     check_every: int = 16
-    goal: Goal | None = None
+    judge_all: bool = False
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -112,8 +102,8 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a run is. phase: "warm-up", "measure" or "drain". seconds: in this phase. sent_ended: requests that ended in it; failed: of
-    those. latency_ns: int64 [n], latencies of the answers that came since the last call."""
+    """Where a run is. phase: "warm-up", "start" (once, directly before the measurement), or "measure". seconds: in this phase. ended:
+    requests that ended in it; failed: of those. latency_ns: int64 [n], latencies of the answers that came since the last call."""
 
     phase: str
     seconds: float
@@ -126,7 +116,7 @@ def run(target, payload, plan, on_progress=None):
     """Drive `target` with `payload` as `plan` says.
 
     Args: target: Target. payload: payload.Payload. plan: Plan. on_progress: function of a Progress, called about twenty times a second;
-      where it returns something true, the run ends.
+      where it returns something true in the warm-up or the measurement, the run ends.
 
     Returns: record.Records. A stop, Ctrl-C, SIGTERM and a worker that dies end the run early; what was measured is returned then, and
     `Records.partial` says so. A server that fails, goes away or comes back does not end it: the requests are counted by their status.
@@ -136,10 +126,14 @@ def run(target, payload, plan, on_progress=None):
     return driven(jobs(target, payload, plan), target.address, target.connect_s, target.timeout_s, payload, plan, on_progress)
 
 
-def driven(jobs, name, connect_s, timeout_s, payload, plan, on_progress, env=None, in_process=False):
-    """Run `plan` with a worker for each of `jobs`. name: of the target, for messages. in_process: the workers do the inferences."""
+def driven(jobs, name, connect_s, timeout_s, payload, plan, on_progress, env=None, in_process=False, on_ready=None):
+    """Run `plan` with a worker for each of `jobs`. name: of the target, for messages. in_process: the workers do the inferences. on_ready:
+    function, called before the first request; what it raises ends the run."""
     with workers.started(jobs, env) as team:
-        return _Run(name, connect_s, timeout_s, payload, plan, team, on_progress, in_process).whole()
+        team.connected(name, connect_s)
+        if on_ready:
+            on_ready()
+        return _Run(name, timeout_s, payload, plan, team, on_progress, in_process).whole()
 
 
 def offsets(plan):
@@ -160,7 +154,7 @@ def jobs(target, payload, plan):
     for number in range(processes):
         head = {"address": target.address, "timeout_s": target.timeout_s, "channels": channels, "connect_s": target.connect_s,
                 "server_name": tls.server_name if tls else "", "method": payload.method, "check_every": plan.check_every,
-                "process": number, "processes": processes}
+                "judge_all": plan.judge_all, "process": number, "processes": processes}
         yield job.Job(head, payload.requests, payload.expected, instants[number::processes],
                       (tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None)
 
@@ -171,20 +165,18 @@ def _processes(plan):
 
 
 class _Run:
-    def __init__(self, name, connect_s, timeout_s, payload, plan, team, on_progress, in_process):
-        self._name, self._connect_s, self._in_process = name, connect_s, in_process
+    def __init__(self, name, timeout_s, payload, plan, team, on_progress, in_process):
+        self._name, self._in_process = name, in_process
         self._payload, self._plan, self._team = payload, plan, team
         self._drain_s = timeout_s + _GIVE_UP_SECONDS
         self._say = on_progress or (lambda progress: False)
         self._start = self._end = None
         self._warm_up = record.WarmUp(0.0, 0, None)
         self._partial = ""
-        self._look, self._goal_met = 1, None
-        self._ended = self._failed = self._over = 0
+        self._ended = self._failed = 0
         self._given_up_before = self._unsent_before = 0
 
     def whole(self):
-        self._team.connected(self._name, self._connect_s)
         try:
             if self._plan.warm_up is not None:
                 self._warm()
@@ -214,14 +206,19 @@ class _Run:
         if plan.kind != "closed" or plan.max_queries:
             self._drain("stop", self._drain_s)
         else:
+            self._say_start()
             self._start = drive.clock()
         rows = np.concatenate(self._team.rows) if self._team.rows else np.zeros((0, 6), np.int64)
         self._warm_up = record.WarmUp((drive.clock() - begun) / 1e9, len(rows), stable)
         if rows.size and not (rows[:, 3] == 0).any():
-            name, messages = self._team.messages[int(rows[-1, 3])]
-            raise errors.TftrtError(f"{self._name} answered none of {len(rows)} requests: {name}: {messages[0]}",
-                                    "mend the request or the server")
-        self._ended = self._failed = self._over = 0
+            name, messages = self._message(int(rows[-1, 3]))
+            why = ": ".join([name, *messages[:1]])
+            raise errors.TftrtError(f"{self._name} answered none of {len(rows)} requests: {why}", "mend the request or the server")
+        self._ended = self._failed = 0
+
+    def _message(self, code):
+        """(name, [messages]) of a code. A worker sends its entries before its messages, and may have died in between."""
+        return self._team.messages.get(code, (f"code {code}", []))
 
     def _windows(self, begun, rule):
         """The last whole windows, ended a report's time ago so that all of their requests are known."""
@@ -240,6 +237,7 @@ class _Run:
         self._given_up_before, self._unsent_before = team.given_up, team.unsent
         begin = self._start
         if begin is None:
+            self._say_start()
             begin = drive.clock() + _START_AHEAD_NS
             team.tell(self._commands(begin))
         self._start = begin
@@ -248,6 +246,9 @@ class _Run:
             if self._stopped():
                 break
         self._end = self._length_end()
+
+    def _say_start(self):
+        self._say(Progress("start", 0.0, 0, 0, np.zeros(0, np.int64)))
 
     def _commands(self, start):
         plan, size = self._plan, self._team.size
@@ -262,8 +263,6 @@ class _Run:
         """Whether the measurement has all it wants."""
         plan, now = self._plan, drive.clock()
         if self._team.idle() and now > self._start:
-            return True
-        if plan.goal is not None and self._decided(now):
             return True
         seconds = (now - self._start) / 1e9
         if plan.kind == "open":
@@ -287,42 +286,15 @@ class _Run:
         last = int(plan.schedule[-1])
         return self._start + last + (last // (len(plan.schedule) - 1) if len(plan.schedule) > 1 else 0)
 
-    def _decided(self, now):
-        """Whether the goal is. Judged are the requests that are older than the bound: each is either done or over it. Those that are
-        still under way are not in the rows; all that may be are counted against whichever side is about to win."""
-        goal, plan = self._plan.goal, self._plan
-        first = statistics.min_samples(goal.share, goal.confidence)
-        if self._ended < first * _FIRST_LOOK_GROWTH ** (self._look - 1):
-            return False
-        horizon = now - goal.latency_ns - _REPORT_LAG_NS
-        over, count = self._over_and_count(horizon)
-        if plan.kind == "open":
-            scheduled = int(np.searchsorted(plan.schedule, horizon - self._start))
-            unknown = max(0, scheduled - count)
-            over, count, unknown = over + unknown, count + unknown, 0
-        else:
-            unknown = plan.concurrency
-        if count < first * _FIRST_LOOK_GROWTH ** (self._look - 1):
-            return False
-        confidence = statistics.look_confidence(self._look, goal.confidence)
-        self._look += 1
-        if statistics.decided(over + unknown, count + unknown, goal.share, confidence):
-            self._goal_met = True
-        elif statistics.decided(over, count + unknown, goal.share, confidence) is False:
-            self._goal_met = False
-        return self._goal_met is not None
-
-    def _over_and_count(self, horizon=None):
-        rows = self._rows()
-        if horizon is not None:
-            rows = rows[rows[:, 0] < horizon]
-        over = (rows[:, 3] != 0) | (rows[:, 2] - rows[:, 0] > self._plan.goal.latency_ns)
-        return int(over.sum()), len(rows)
-
     def _rows(self):
         """Entries of the measurement so far."""
         rows = [part[part[:, 1] >= self._start] for part in self._team.rows if len(part) and part[-1, 2] >= self._start]
         return np.concatenate(rows) if rows else np.zeros((0, 6), np.int64)
+
+    def _earlier(self, start, end):
+        """When the requests that were under way at the start were answered, as far as that was inside the measurement."""
+        done = [part[(part[:, 1] < start) & (part[:, 2] >= start) & (part[:, 2] < end) & (part[:, 3] == 0), 2] for part in self._team.rows]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *done])) - start
 
     def _tick(self, phase, begun):
         """Listen for a while, count, tell."""
@@ -356,9 +328,6 @@ class _Run:
         if plan.max_queries is not None and plan.kind != "open" and len(rows) >= plan.max_queries:
             rows = rows[:plan.max_queries]
             end = min(end, int(rows[:, 2].max()) + 1)
-        if plan.goal is not None and self._goal_met is None and not self._partial:
-            self._goal_met = statistics.decided(*self._over_and_count(), plan.goal.share,
-                                                statistics.look_confidence(self._look, plan.goal.confidence))
         return self._made(rows, start, end)
 
     def _made(self, rows, start, end):
@@ -367,27 +336,29 @@ class _Run:
         held = (flags & record.HELD) != 0
         late = int(((sent - scheduled > record.LATE_NS) & ~held).sum()) if plan.kind == "open" else 0
         compared = (flags & record.CHECKED) != 0
-        wrong = self._wrong(start)
+        unjudged = ((flags & record.DIFFERS) != 0) & ~compared
+        wrong = self._wrong(start, max(end, start) if plan.kind == "closed" else math.inf)
         cpu_s, wall_s, lags = _effort(team.beats, start, end)
         service = (done - sent)[code == 0]
         if self._in_process:
             cpu_s, lags = 0.0, lags[:0]
         found = limits.found(cpu_s, wall_s, team.size, team.cores, late, len(rows), lags, service)
         codes, counts = np.unique(code[code != 0], return_counts=True)
-        failures = {one: record.Failures(one, team.messages[one][0], count, tuple(team.messages[one][1][:3]))
+        failures = {one: record.Failures(one, self._message(one)[0], count, tuple(self._message(one)[1][:3]))
                     for one, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         return record.Records(scheduled - start, sent - start, done - start, code, payload, flags, plan.kind, max(0, end - start),
                               failures, late, int(held.sum()), team.given_up - self._given_up_before, team.unsent - self._unsent_before,
                               int(compared.sum()), len(wrong), tuple(wrong[:_WRONG_SHOWN]), bool(found), found, self._warm_up,
-                              self._partial, self._goal_met, start, cpu_s / wall_s if wall_s else 0.0)
+                              self._partial, start, cpu_s / wall_s if wall_s else 0.0,
+                              self._earlier(start, end) if plan.kind == "closed" else rows[:0, 2], int(unjudged.sum()))
 
-    def _wrong(self, start):
-        """The wrong ones of the answers that differ, in the order of their sends. Equal answers are judged once."""
+    def _wrong(self, start, end):
+        """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""
         known, wrong = {}, []
         for index, sent, answer in self._team.answers:
             if (index, answer) not in known:
                 known[index, answer] = self._payload.wrong(index, answer)
-            if known[index, answer] and sent >= start:
+            if known[index, answer] and start <= sent < end:
                 wrong.append(record.WrongAnswer(index, sent - start, known[index, answer]))
         return sorted(wrong, key=lambda one: one.sent_ns)
 

@@ -18,11 +18,12 @@ _LOAD_SECONDS = 1800.0
 _UNKNOWN = 2
 
 
-def run(factory, request, plan, env=None, on_progress=None):
+def run(factory, request, plan, env=None, on_progress=None, on_ready=None):
     """Drive a function as `plan` says; in one process, and answers are not compared: `factory` can wrap the function for that.
 
     Args: factory: "package.module:function". request: its argument, a JSON value. plan: generator.Plan. env: environment variables of the
-      worker, {name: text}. on_progress: as for generator.run.
+      worker, {name: text}. on_progress: as for generator.run. on_ready: function without arguments, called when `factory` has returned and
+      before the first request; what it raises ends the run.
 
     Returns: record.Records, as generator.run does. What the function raises is counted with the code UNKNOWN. Processor time and lag say
     nothing here, since the function's own work is in them: only late sends can show that the generator was the limit.
@@ -32,7 +33,8 @@ def run(factory, request, plan, env=None, on_progress=None):
     plan = dataclasses.replace(plan, processes=1)
     under_way = max(plan.concurrency, plan.warm_up_concurrency, plan.max_outstanding if plan.kind == "open" else 1)
     work = job_of(factory, request, under_way, generator.offsets(plan))
-    return generator.driven([work], factory, _LOAD_SECONDS, _LOAD_SECONDS, None, plan, on_progress, env, in_process=True)
+    return generator.driven([work], factory, _LOAD_SECONDS, _LOAD_SECONDS, None, plan, on_progress, env, in_process=True,
+                            on_ready=on_ready)
 
 
 def job_of(factory, request, threads, offsets=()):

@@ -9,6 +9,7 @@ LATE_NS = 1_000_000
 # One entry as the workers write it: six int64.
 FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
 CHECKED, DIFFERS, HELD = 1, 2, 4  # bits of flags
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +52,10 @@ class Records:
     their instant although nothing held them (open). held: sends that had to wait because as many were outstanding as may be.
     unfinished: sent and given up by the generator when it ended. unsent: in the schedule and never sent. checked, wrong: answers compared,
     and wrong ones; wrong_answers: the first. limited_by_generator: the generator, not the server, set what was measured; limits: why, a
-    line each. warm_up: WarmUp. partial: "" for a whole run, else why it ended early. goal_met: True, False, or None where there was none
-    or it stayed undecided. started_monotonic_ns: the start on CLOCK_MONOTONIC; cpu_share: processor time of the workers, of one core.
+    line each. warm_up: WarmUp. partial: "" for a whole run, else why it ended early. started_monotonic_ns: the start on
+    CLOCK_MONOTONIC; cpu_share: processor time of the workers, of one core.
+    earlier_ns: int64 [k], when requests that were sent before the start of a closed loop's stretch were answered inside it. unjudged:
+    answers that are not byte for byte the expected ones and that nobody judged, as there were too many (Plan.judge_all).
     """
 
     scheduled_ns: np.ndarray
@@ -75,9 +78,10 @@ class Records:
     limits: tuple = ()
     warm_up: WarmUp = WarmUp(0.0, 0, None)
     partial: str = ""
-    goal_met: bool | None = None
     started_monotonic_ns: int = 0
     cpu_share: float = 0.0
+    earlier_ns: np.ndarray = _NONE
+    unjudged: int = 0
 
     @functools.cached_property
     def ok(self):
@@ -105,14 +109,29 @@ class Records:
         """Length of the measured stretch."""
         return self.length_ns / 1e9
 
+    @functools.cached_property
+    def falling_behind(self):
+        """statistics.falling_behind of an open loop: seconds by which the latencies grew for each second of its schedule; else 0."""
+        from tftrt_tools.load import statistics
+
+        return statistics.falling_behind(self.scheduled_ns, self.done_ns - self.scheduled_ns) if self.kind == "open" else 0.0
+
     def rate(self):
-        """Requests answered a second. Offline until the last answer, else those that came inside the measured stretch."""
+        """Requests answered a second.
+
+        Closed loop: the answers that came inside the stretch, those to requests that were under way when it began included: as many are
+        under way at its end. Open loop: the answers to the whole schedule, over its length and the time that the latencies grew by, so
+        that the last latency does not count against a server that keeps up. Offline, and for a schedule without length: until the last
+        answer.
+        """
         from tftrt_tools.load import statistics
 
         done = self.done_ns[self.ok]
-        if self.kind == "offline" and done.size:
+        if done.size and (self.kind == "offline" or (self.kind == "open" and not self.length_ns)):
             return statistics.rate(done, int(self.done_ns.max()) + 1)
-        return statistics.rate(done, self.length_ns)
+        if self.kind == "open" and not self.partial:
+            return done.size / (self.seconds * (1 + self.falling_behind)) if self.length_ns else 0.0
+        return statistics.rate(np.concatenate([self.earlier_ns, done]), self.length_ns)
 
     def percentile(self, share, confidence=0.99):
         """statistics.percentile of `latency_ns`."""
@@ -128,7 +147,7 @@ class Records:
 
     def to_dict(self):
         """The run without its entries: JSON values."""
-        kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "limited_by_generator", "partial", "goal_met",
+        kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "unjudged", "limited_by_generator", "partial",
                 "cpu_share")
         return {"requests": int(self.sent_ns.size), "answered": int(self.ok.sum()), "seconds": self.seconds, "rate": self.rate(),
                 **{name: getattr(self, name) for name in kept}, "limits": list(self.limits),

@@ -11,7 +11,7 @@ import numpy as np
 from tftrt_tools import errors
 
 _SECOND = 1_000_000_000
-# 40 bytes of record for each: what one machine can hold and a person can wait for.
+# 48 bytes of record for each: what one machine can hold and a person can wait for.
 LONGEST = 50_000_000
 
 

@@ -19,7 +19,7 @@ import numpy as np
 CONFIDENCE = 0.99
 # Nanoseconds: 1 us to one hour, three significant decimal digits.
 _LOWEST, _HIGHEST, _DIGITS = 1_000, 3_600_000_000_000, 3
-HISTOGRAM_ERROR = 10.0 ** -_DIGITS
+_FEWEST_OF_A_THIRD = 4
 
 
 @functools.lru_cache(4096)
@@ -99,10 +99,25 @@ def decided(over, count, share, confidence=CONFIDENCE):
     return None
 
 
-def look_confidence(look, confidence=CONFIDENCE):
-    """The confidence to ask for at the `look`-th time (from 1) that a running count is judged, so that all looks together are wrong with
-    a probability of at most 1 - confidence: look k may spend (1 - confidence) / 2^k of it, and these add up to no more (Boole)."""
-    return 1 - (1 - confidence) / 2**look
+def mean_decided(samples, limit, confidence=CONFIDENCE):
+    """Whether the mean of what the samples are drawn from is below `limit`: True, False, or None for "not known yet".
+
+    By the one-sided confidence bounds of Student's t on the plain values, mean ± t * s / sqrt(n): True where the upper one is below the
+    limit, False where the lower one is above it. Latencies are skewed to the right, for which these bounds are too narrow with few
+    samples: with fewer than 64, as many as a p90 needs, it stays None. Samples without any spread are decided by their value.
+
+    Args: samples: 1-D array of numbers. limit: in their unit.
+    """
+    from scipy import special
+
+    samples = np.asarray(samples, float)
+    count = samples.size
+    if count < min_samples(0.9, confidence):
+        return None
+    reach = float(special.stdtrit(count - 1, confidence)) * samples.std(ddof=1) / math.sqrt(count)
+    if samples.mean() + reach < limit:
+        return True
+    return False if samples.mean() - reach > limit else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +161,24 @@ def rate(done_ns, length_ns):
     return float(((done_ns >= 0) & (done_ns < length_ns)).sum() / length_ns * 1e9)
 
 
+def falling_behind(scheduled_ns, latency_ns):
+    """Does a backlog grow? Seconds by which the latencies grow for each second of the schedule: the median of its last third of requests
+    against that of the first. A server that does 1 / (1 + x) of what is offered makes it x.
+
+    Args: two int64 arrays [n], in any order. Returns: float; 0 where the quartiles of the two thirds meet, which noise makes them do, and
+    for fewer than 12 requests.
+    """
+    third = len(scheduled_ns) // 3
+    if third < _FEWEST_OF_A_THIRD:
+        return 0.0
+    order = np.argsort(scheduled_ns, kind="stable")
+    first, last = order[:third], order[-third:]
+    apart = np.median(scheduled_ns[last]) - np.median(scheduled_ns[first])
+    if not apart or np.quantile(latency_ns[last], 0.25) <= np.quantile(latency_ns[first], 0.75):
+        return 0.0
+    return float((np.median(latency_ns[last]) - np.median(latency_ns[first])) / apart)
+
+
 def histogram(latency_ns):
     """An HdrHistogram of nanoseconds (1 us to 1 h, 3 significant digits; values outside are set to the nearest end). It can be encoded,
     and merged with those of other processes, in HdrHistogram's own format."""
@@ -156,14 +189,6 @@ def histogram(latency_ns):
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         made.record_value(value, count)
     return made
-
-
-def merged(encoded):
-    """One HdrHistogram of several, each as `histogram(…).encode()` gave it."""
-    whole = histogram([])
-    for one in encoded:
-        whole.decode_and_add(one)
-    return whole
 
 
 def _most_over(count, share, confidence):
