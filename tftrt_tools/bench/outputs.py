@@ -1,8 +1,6 @@
 """The files of a benchmark. One that cannot be written does not take the others with it: measuring took longer than writing."""
 
-import pathlib
-
-from tftrt_tools import errors
+from tftrt_tools import errors, whole_file
 from tftrt_tools.bench import tables
 
 
@@ -13,10 +11,7 @@ class Outputs:
         """Raises: UsageError where a file cannot be made there: that is known before anything is measured."""
         self._json, self._csv, self._html, self._hdr = json, csv, html, hdr
         for path in filter(None, (json if json != "-" else None, csv, html, requests_csv, hdr)):
-            parent = pathlib.Path(path).resolve().parent
-            if not parent.is_dir() or pathlib.Path(path).is_dir():
-                why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
-                raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+            whole_file.check_place(path)
         self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
         self._histograms = tables.HistogramLog() if hdr else None
 
