@@ -72,3 +72,18 @@ def test_errors_cross_the_process_border_whole():
     for kind in (errors.TftrtError, errors.UsageError, errors.CheckFailed):
         back = errors.from_dict(kind("cause", "mend").to_dict())
         assert (type(back), back.cause, back.mend, back.exit_code) == (kind, "cause", "mend", kind.exit_code)
+
+
+@pytest.mark.parametrize("argv", [("regress", "--min_effect=nan"), ("bench", "x:1", "--duration_seconds=nan"), ("history", "--min_effect=nan")])
+def test_nan_is_no_number_for_any_flag(argv, capsys):
+    assert cli.main(list(argv)) == 2
+    assert "=nan is no number" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_an_error_of_one_line(monkeypatch, capsys):
+    def full(*_):
+        raise MemoryError("Unable to allocate 47.7 GiB")
+
+    monkeypatch.setattr(cli, "_run", full)
+    assert cli.main(["bench"]) == 1
+    assert "not enough memory: Unable to allocate 47.7 GiB" in capsys.readouterr().err

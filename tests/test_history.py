@@ -128,6 +128,16 @@ def test_a_file_that_is_no_result_is_left_out_and_named(tmp_path, capsys):
     assert "left out" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("wrong", ["x", -1, 0])
+def test_a_damaged_figure_takes_only_its_own_result_out_of_the_list(tmp_path, wrong):
+    folder = baseline.place(tmp_path, MACHINE, "net", WORKLOAD)
+    good, bad = regression().to_dict(), regression().to_dict()
+    bad["verdict"]["judgements"][0]["candidate"] = wrong
+    baseline.save(good, folder), baseline.save(bad, folder)
+    found, = history.read(tmp_path).series
+    assert [one.number for one in found.entries] == [1] and found.skipped[0].endswith("0002.json")
+
+
 @pytest.mark.parametrize("arguments, text", [(["--name=other"], "no history of other"), (["--machine=ffff"], "no history"), (["--plot=x.jpg"], "no known kind"), (["net"], "flags only")])
 def test_mistakes(kept, arguments, text):
     with pytest.raises(errors.UsageError, match=text):

@@ -139,6 +139,16 @@ def test_files_that_are_no_baseline(tmp_path, text, cause):
         baseline.read(tmp_path / "y.json")
 
 
+@pytest.mark.parametrize("figures", [["x"] * 30, [0.1], [0.0] * 30, [-1.0] * 30, [float("nan")] * 30, None])
+def test_a_baseline_with_damaged_rounds_is_refused_before_anything_is_measured(tmp_path, figures):
+    path = saved(tmp_path)
+    document = json.loads(path.read_text())
+    document["rounds"]["native_p50"] = figures
+    path.write_text(json.dumps(document))
+    with pytest.raises(errors.UsageError, match="is no result"):
+        baseline.read(path)
+
+
 def test_a_run_that_ended_early_is_no_baseline(tmp_path):
     with pytest.raises(errors.UsageError, match="ended early"):
         baseline.read(saved(tmp_path, ended="interrupted"))

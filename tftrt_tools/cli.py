@@ -57,6 +57,8 @@ def main(argv=None):
         return errors.EXIT_FAILED
     except OSError as error:
         return _report(errors.from_os_error(error))
+    except MemoryError as error:
+        return _report(errors.TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests"))
 
 
 def _on_sigterm(_signal, _frame):

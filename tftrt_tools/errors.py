@@ -66,6 +66,7 @@ def from_os_error(error):
         errno.EPERM: "check the permissions of that path, or choose another",
         errno.EROFS: "that file system is read-only: choose another",
         errno.ENOENT: "check the path",
+        errno.EISDIR: "give the path of a file",
         errno.ENAMETOOLONG: "choose a shorter path",
     }
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)

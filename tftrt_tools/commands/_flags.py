@@ -1,5 +1,6 @@
 """absl flags for one command at a time, each with a FlagValues of its own, so that `--help` lists that command's flags only."""
 
+import math
 import textwrap
 
 from absl import flags
@@ -23,6 +24,9 @@ def parse(name, command, argv):
         positional = values([name, *argv])[1:]
     except flags.Error as error:
         raise errors.UsageError(" ".join(str(error).split()), f"`tftrt {name} --help` lists the flags") from None
+    for flag in values:
+        if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
+            raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
     if values.help:
         print(help_text(name, command, values))
         return None, None

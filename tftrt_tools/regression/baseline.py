@@ -86,7 +86,8 @@ def read(path):
         document = json.loads(pathlib.Path(path).read_text())
         whole = document["kind"] == "regression" and document["schema_version"] == 1
         Fingerprint.from_dict(document["machine"])
-        PerRound.from_dict(document["rounds"])
+        figures = [np.asarray(one, float) for one in dataclasses.astuple(PerRound.from_dict(document["rounds"]))]
+        whole &= all(one.shape == figures[0].shape and bool(np.all((one > 0) & np.isfinite(one))) for one in figures)
         document["tool"], document["created"], document["outcome"]
         document["native"]["digest"], document["candidate"]["digest"], document["workload"]["digest"]
     except FileNotFoundError:

@@ -116,9 +116,14 @@ def _series(folder, shown, min_effect):
         except errors.UsageError:
             skipped.append(str(path))
             continue
+        try:
+            entry = _entry(number, path, kept.document)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            skipped.append(str(path))
+            continue
         machine = machine or Fingerprint.from_dict(kept.document["machine"])
         asked = asked or baseline.asked_text(kept.document)
-        entries.append(_entry(number, path, kept.document))
+        entries.append(entry)
     if machine is None:
         return None
     logs = [math.log(one.values[shown]) for one in entries if shown in one.values]
@@ -133,5 +138,7 @@ def _entry(number, path, document):
               if judged.get(name, {}).get("candidate") is not None}
     if judged.get("p50", {}).get("ratio"):
         values["speed_up"] = 1 / judged["p50"]["ratio"]
+    if not all(math.isfinite(value) and value > 0 for value in values.values()):
+        raise ValueError(f"{path} has values that no measurement gives")
     return Entry(number, str(pathlib.Path(path)), document["created"], document["candidate"]["digest"], document["native"]["digest"],
                  document["outcome"], values)

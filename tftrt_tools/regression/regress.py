@@ -127,6 +127,8 @@ def check(options):
         raise errors.UsageError("--labels needs --data: drawn inputs have no right class", "add --data with the rows the labels speak of")
     if options.goals.accuracy and not options.compare:
         raise errors.UsageError("a goal on accuracy and --nocompare exclude each other", "leave one of them out")
+    if options.labels and not options.goals.accuracy:
+        raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
     if options.in_process and (options.server or options.backend != "local"):
         flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")

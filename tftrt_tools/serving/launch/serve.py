@@ -37,7 +37,7 @@ def prepare(backend, values, host=""):
     address = host or (_ANY if backend.name == "binary" else "127.0.0.1")
     for port, flag in ((wanted.port, "--port"), (wanted.rest_port, "--rest_api_port")):
         # The development server finds a free one for 0, and for a REST port below 0.
-        if port > 0 or port and backend.name != "local":
+        if port > 0 or port and (backend.name != "local" or flag == "--port"):
             ports.check(address, port, flag)
     return wanted
 
