@@ -17,7 +17,7 @@ from tftrt_tools.calibration import file, toolkit
 from tftrt_tools.conversion import graph_pass, int8
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import run as runs
+from tftrt_tools.execution import npz
 from tftrt_tools.savedmodel import graph, inline, loading, rounding, rounding_sites, segments
 
 MOST_KEPT = 8
@@ -81,7 +81,7 @@ def _tables(name, frozen, graph_def, settings, tables_from, paths):
     if not (tables_from.options or tables_from.given):
         engines = [engine.name for engine in graph.engine_ops(graph_def) if engine.precision == "INT8"]
         digests = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items() if engine in engines}
-        made = toolkit.tables(frozen, graph_def, list(digests), map(runs.load, paths), settings, tf_private.tensorrt_versions()[1])
+        made = toolkit.tables(frozen, graph_def, list(digests), map(npz.load, paths), settings, tf_private.tensorrt_versions()[1])
         own = [file.EngineTable(digest, name, engine, *made[engine]) for engine, digest in digests.items()]
         tables_from = int8.Source(None, measurement.calibration(own, settings.calibration_method))
     with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
@@ -140,7 +140,7 @@ class _Simulation:
         compared = {key: self._accumulators() for key in runs_wanted}
         own, rows, done = self._accumulators(), 0, 0
         for path in self._paths:
-            feed = {name: tf.constant(value) for name, value in runs.load(path).items()}
+            feed = {name: tf.constant(value) for name, value in npz.load(path).items()}
             original, plain = self._called(self._original, feed), None
             for key, gates in {None: np.zeros_like(next(iter(runs_wanted.values()))), **runs_wanted}.items():
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
