@@ -3,10 +3,9 @@
 import difflib
 import importlib
 import os
-import signal
 import sys
 
-from tftrt_tools import errors
+from tftrt_tools import errors, signals
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
@@ -45,8 +44,7 @@ def main(argv=None):
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE
     try:
-        # SIGTERM ends a command as Ctrl-C does: through its clean-up.
-        signal.signal(signal.SIGTERM, _on_sigterm)
+        signals.install()
         return _run(argv[0], argv[1:])
     except errors.TftrtError as error:
         return _report(error)
@@ -59,11 +57,6 @@ def main(argv=None):
         return _report(errors.from_os_error(error))
     except MemoryError as error:
         return _report(errors.TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests"))
-
-
-def _on_sigterm(_signal, _frame):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise errors.Interrupted("ended by SIGTERM")
 
 
 def _run(name, argv):
