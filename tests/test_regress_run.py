@@ -25,22 +25,19 @@ SLOWER = """
 import sys
 import tensorflow as tf
 
+from tensorflow.python.data.experimental.ops.testing import sleep
+
 inner = tf.saved_model.load(sys.argv[1])
-work = tf.Variable(tf.random.stateless_uniform((700, 700), (1, 2)) / 350)
 
 
 class Slower(tf.Module):
     def __init__(self):
-        self.inner, self.work = inner, work
+        self.inner = inner
 
     @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float32, name="image")])
     def serve(self, image):
-        value = self.work + tf.reduce_sum(image)
-        for _ in range(6):
-            value = tf.matmul(value, self.work)
-        # Never more than nothing, which the optimizer cannot know.
-        nothing = tf.minimum(tf.reduce_sum(tf.abs(value)), 0.0)
-        return {"probabilities": self.inner.signatures["serving_default"](image=image)["probabilities"] + nothing}
+        zero = tf.data.Dataset.range(1).apply(sleep(8_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
+        return {"probabilities": self.inner.signatures["serving_default"](image=image)["probabilities"] + tf.cast(zero, tf.float32)}
 
 
 module = Slower()
@@ -60,7 +57,7 @@ def native(zoo_model):
 
 @pytest.fixture(scope="module")
 def slower(native, tmp_path_factory):
-    """The same model with work beside it that takes several times as long."""
+    """The same model after 8 ms of sleep: slower on every machine, and it takes no processor from the tests beside it."""
     path = tmp_path_factory.mktemp("slower") / "model"
     subprocess.run([sys.executable, "-c", SLOWER, native, path], check=True, timeout=120, capture_output=True)
     return path
@@ -102,7 +99,7 @@ def test_a_slower_candidate_fails_and_against_its_baseline_it_is_no_worse(server
     assert run(*both, f"--save_baseline={path}", f"--junit={tmp_path / 'r.xml'}", f"--json={tmp_path / 'r.json'}") == errors.EXIT_CHECK
     assert not path.exists() and "not kept as a baseline" in capsys.readouterr().out
     judged, = json.loads((tmp_path / "r.json").read_text())["verdict"]["judgements"]
-    assert (judged["verdict"], judged["direction"]) == ("worse", "slower") and judged["low"] > 1.5
+    assert (judged["verdict"], judged["direction"]) == ("worse", "slower") and judged["low"] > 1
     failed = ElementTree.parse(tmp_path / "r.xml").getroot().find(".//failure")
     assert "times as slow" in failed.get("message")
     exchanged = (f"--server={server}", "--native=slower", "--candidate=native", f"--native_dir={slower}", f"--candidate_dir={native}", *QUICK)
@@ -122,7 +119,7 @@ def test_without_a_server_the_slower_candidate_fails_too(native, slower, images,
                "--no_engine_fallback", f"--json={tmp_path / 'r.json'}")
     document = json.loads((tmp_path / "r.json").read_text())
     judged, = document["verdict"]["judgements"]
-    assert code == errors.EXIT_CHECK and judged["verdict"] == "worse" and judged["low"] > 1.5
+    assert code == errors.EXIT_CHECK and judged["verdict"] == "worse" and judged["low"] > 1
     assert document["server"]["backend"] == document["workload"]["through"] == "in process"
     assert document["answers"]["problems"] == [] and document["answers"]["requests"] == 50 and document["failed"] == {"native": 0, "candidate": 0}
     assert (document["engines"]["answer"], document["engines"]["reason"]) == ("no", "it has no engine op")
