@@ -258,6 +258,26 @@ def test_a_server_that_goes_away_leaves_what_was_measured(proxy, bench):
         bench(proxy.address, "--model_name=digits")
 
 
+def test_a_server_that_dies_in_the_last_row_makes_it_incomplete(proxy, bench, capsys):
+    def dies(number, answer):
+        if number == 60:
+            threading.Thread(target=proxy.stop).start()
+        return answer
+
+    proxy.answer = dies
+    code, found = bench(proxy.address, "--model_name=digits", "--concurrency=2", "--min_queries=120", "--slo=p50<60s")
+    assert code == errors.EXIT_FAILED and not found["complete"] and found["rows"][0]["answered"] >= 40
+    assert "the server answered no more for the last" in found["ended"] and "no server at" in found["ended"]
+    assert "NOT COMPLETE: the server answered no more" in capsys.readouterr().out
+
+
+def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):
+    _, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=16", "--min_queries=4")
+    assert "no more than 4 requests were under way at once: the concurrency was not reached" in found["rows"][0]["notes"]
+    _, found = bench(proxy.address, "--model_name=digits", "--concurrency=4", "--min_queries=20")
+    assert not any("under way" in note for note in found["rows"][0]["notes"])
+
+
 @pytest.mark.parametrize("flags, says", [
     (("--model_name=nope",), "command line names|does not list"), (("--model_name=digits", "--model_version=9"), "version 1 AVAILABLE"),
     (("--model_name=digits", "--version_label=x"), "version 1 AVAILABLE")])

@@ -234,3 +234,19 @@ def test_a_mean_is_decided_as_often_wrongly_as_its_confidence_says_at_most():
     # 5 % each way; over 6.5 % has a probability of 0.02 %.
     assert found.count(True) < 195 and found.count(False) < 195
     assert statistics.mean_decided(np.full(64, 5), 6) is True and statistics.mean_decided(np.full(63, 5), 6) is None
+
+
+@pytest.mark.parametrize(("codes", "milliseconds"), [
+    ([0, 0, 14, 14, 14], 500), ([14, 14, 14, 14, 14], 900), ([0, 0, 0, 14, 14], 0), ([14, 14, 14, 14, 0], 0), ([0, 4, 14, 14, 14], 500)])
+def test_how_long_a_run_was_refused_at_its_end(codes, milliseconds):
+    """Requests of 100 ms, every 200 ms of a second; from the first refusal that no other answer follows to the end."""
+    sent = np.arange(5) * 200_000_000
+    found = _records("closed", sent, sent, sent + 100_000_000, np.array(codes))
+    assert found.refused_ns == milliseconds * 1_000_000
+    assert _records("closed", *(np.zeros(0, np.int64),) * 3).refused_ns == 0
+
+
+def test_how_many_requests_were_under_way():
+    sent, done = np.array([0, 10, 10, 30]), np.array([10, 40, 50, 35])
+    assert _records("closed", sent, sent, done).under_way == 3, "one that ends as another begins makes room for it"
+    assert _records("closed", *(np.zeros(0, np.int64),) * 3).under_way == 0

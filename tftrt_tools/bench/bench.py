@@ -36,7 +36,7 @@ def bench(options, view, files=None):
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
         run = _Run(options, view, files, watch, wanted)
-        ended = run.everything(targets.opened(options, client, signature, folder), loads)
+        ended = run.everything(targets.opened(options, client, signature, folder), loads) or run.gone(client)
     asked = result.Subject(
         address, options.model_name, model.version, options.model_dir or options.in_process, *digests, signature,
         {spec.name: spec.text() for spec in specs}, "; ".join(dict.fromkeys(load.source for load in loads)),
@@ -70,6 +70,16 @@ class _Run:
             if isinstance(error, errors.CheckFailed):
                 self.refused = error.cause
             return measure.INTERRUPTED if isinstance(error, (KeyboardInterrupt, errors.Interrupted)) else str(error)
+        return ""
+
+    def gone(self, client):
+        """"", or that the server did not survive its last row: a row after it would have found that out."""
+        if not client or not self._measure.refused_seconds:
+            return ""
+        try:
+            client.status(self._options.model_name)
+        except errors.TftrtError as error:
+            return f"the server answered no more for the last {self._measure.refused_seconds:.1f} s: {error.cause}"
         return ""
 
     def _of_target(self, target, load, originals, total):

@@ -14,6 +14,8 @@ _CHECK_EVERY = 16
 _KEPT_UP = 0.95
 # How many times the requests that a percentile needs at least a probe of a search sends: with fewer it is seldom decided.
 _PROBE_REQUESTS = 2
+# Fewer under way than this share of the concurrency that was asked for is said.
+_REACHED = 0.9
 _WINDOW_SECONDS = 0.5
 _LIVE_SAMPLES = 1000
 
@@ -24,6 +26,7 @@ class Measure:
     def __init__(self, options, view, watch, files):
         self._options, self._view, self._watch, self._files = options, view, watch, files
         self.interrupted = False
+        self.refused_seconds = 0.0  # of the server's last row: record.Records.refused_ns
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
 
     def point(self, target, sent, point, probe=False):
@@ -33,6 +36,8 @@ class Measure:
         meanwhile = _Meanwhile(self._view, self._watch, self._options.metrics_url if counted else "", _seconds(plan))
         records = target.run(sent, plan, meanwhile.progress)
         self.interrupted = records.partial == INTERRUPTED
+        if target.name == result.SERVER:
+            self.refused_seconds = records.refused_ns / 1e9
         server, notes = meanwhile.server(self._options.model_name)
         if self._files:
             self._files.add(target.name, point, records)
@@ -152,6 +157,9 @@ def _notes(row, records):
             yield f"{row.offered:.1f}/s were to be sent, and {row.sent_rate:.1f}/s were{held}"
         if records.falling_behind > 1 / _KEPT_UP - 1 and row.throughput:
             yield f"the server answered {row.throughput:.1f}/s of {row.offered:.1f}/s, and the backlog grew"
+    reached = records.under_way + records.unfinished
+    if row.point.concurrency and not records.partial and reached < _REACHED * row.point.concurrency:
+        yield f"no more than {reached} requests were under way at once: the concurrency was not reached"
     if records.unsent and not records.partial:
         yield f"{records.unsent} requests were never sent"
     if records.unfinished:

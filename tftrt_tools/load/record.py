@@ -9,6 +9,7 @@ LATE_NS = 1_000_000
 # One entry as the workers write it: six int64.
 FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
 CHECKED, DIFFERS, HELD = 1, 2, 4  # bits of flags
+_UNAVAILABLE, _FEW = 14, 3
 _NONE = np.zeros(0, np.int64)
 
 
@@ -115,6 +116,26 @@ class Records:
         from tftrt_tools.load import statistics
 
         return statistics.falling_behind(self.scheduled_ns, self.done_ns - self.scheduled_ns) if self.kind == "open" else 0.0
+
+    @functools.cached_property
+    def refused_ns(self):
+        """For how long at the end of the run nothing but UNAVAILABLE came back, 0 where that were fewer than three requests: the server may
+        be gone, or refuse because it has too much to do."""
+        ended = np.argsort(self.done_ns, kind="stable")
+        others = np.flatnonzero(self.code[ended] != _UNAVAILABLE)
+        first = int(others[-1]) + 1 if others.size else 0
+        if ended.size - first < _FEW:
+            return 0
+        return max(self.length_ns, int(self.done_ns.max())) - int(self.done_ns[ended[first]])
+
+    @functools.cached_property
+    def under_way(self):
+        """The most requests that were under way at one time, of those that came to an end."""
+        if not self.sent_ns.size:
+            return 0
+        instants = np.concatenate([self.sent_ns, self.done_ns])
+        steps = np.repeat([1, -1], self.sent_ns.size)
+        return int(np.cumsum(steps[np.lexsort((steps, instants))]).max())
 
     def rate(self):
         """Requests answered a second.
