@@ -202,11 +202,11 @@ def test_custom_layers_are_named_by_custom_objects(tftrt, tmp_path):
 
 
 def test_tags_are_kept(tftrt, zoo_model, tmp_path):
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import protos
 
     source = tmp_path / "source"
     shutil.copytree(zoo_model("digits_cnn"), source)
-    proto = loading.read_proto(source)
+    proto = protos.read(source)
     proto.meta_graphs[0].meta_info_def.tags.append("gpu")
     (source / "saved_model.pb").write_bytes(proto.SerializeToString())
     assert convert(tftrt, source, tmp_path / "out", "--tags=serve,gpu").returncode == 0

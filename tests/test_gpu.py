@@ -19,7 +19,7 @@ from tests.conftest import ROOT, run_tftrt
 from tests.test_convert import FLAGS, assert_clear
 from tests.test_verify import saved_inputs
 from tests.zoo import zoo_inputs
-from tftrt_tools.savedmodel import describe, loading, passport
+from tftrt_tools.savedmodel import describe, passport, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -50,7 +50,7 @@ def change_engines(path, **attributes):
     """Set attributes on every engine op of a saved model."""
     from tftrt_tools.savedmodel import graph
 
-    proto = loading.read_proto(path)
+    proto = protos.read(path)
     graph.set_on_engines(proto.meta_graphs[0].graph_def, **attributes)
     (path / "saved_model.pb").write_bytes(proto.SerializeToString())
 
@@ -165,7 +165,7 @@ def test_an_engine_left_in_profile_generation_mode_is_caught(zoo_model, digits, 
 
 def test_inputs_that_the_engine_op_refuses_are_caught(zoo_model, digits, tmp_path):
     target = shutil.copytree(digits(**WITHOUT_GPU), tmp_path / "copy")
-    proto = loading.read_proto(target)
+    proto = protos.read(target)
     from tftrt_tools.savedmodel import graph
 
     for node in graph.engine_nodes(proto.meta_graphs[0].graph_def):

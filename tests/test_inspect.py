@@ -282,9 +282,9 @@ def found(path):
 
 def edit(path, change):
     """Apply change(GraphDef) to saved_model.pb. Returns: `path`."""
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import protos
 
-    proto = loading.read_proto(path)
+    proto = protos.read(path)
     change(proto.meta_graphs[0].graph_def)
     (path / "saved_model.pb").write_bytes(proto.SerializeToString())
     return path
@@ -469,9 +469,9 @@ def test_one_name_for_two_segments_is_found(converted, tmp_path):
 
 
 def test_an_engine_that_no_signature_reaches_is_found(digits):
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import protos
 
-    proto = loading.read_proto(digits)
+    proto = protos.read(digits)
     functions = proto.meta_graphs[0].graph_def.library.function
     extra = functions.add()
     extra.CopyFrom(next(one for one in functions if any(node.op == "TRTEngineOp" for node in one.node_def)))

@@ -20,7 +20,7 @@ from tests.zoo import zoo_inputs
 from tftrt_tools.calibration import file, fitting, table
 from tftrt_tools.conversion import int8
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import engine_order, graph, loading, passport, segments
+from tftrt_tools.savedmodel import engine_order, graph, passport, protos, segments
 
 INT8 = "--precision_mode=INT8"
 
@@ -46,7 +46,7 @@ def refused(done, code, *says):
 
 def tables(model):
     """{engine: table.Table} of the engine ops themselves."""
-    nodes = graph.engine_nodes(loading.meta_graph(loading.read_proto(model)).graph_def)
+    nodes = graph.engine_nodes(protos.meta_graph(protos.read(model)).graph_def)
     return {graph.engine_name(node.name): table.parse(node.attr["calibration_data"].s.decode()) for node in nodes}
 
 
@@ -323,7 +323,7 @@ def test_the_order_in_which_tf_trt_lists_inputs_does_not_matter(zoo_model):
 def test_a_quantization_aware_model_needs_no_data(weights, flags, explicit, tmp_path):
     quantized.build(tmp_path / "model", "QuantizeAndDequantizeV2" if explicit else "FakeQuantWithMinMaxVars", weights)
     ok(convert(tmp_path / "model", tmp_path / "out", *flags))
-    engine, = graph.engine_ops(loading.meta_graph(loading.read_proto(tmp_path / "out")).graph_def)
+    engine, = graph.engine_ops(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
     assert engine.precision == "INT8" and engine.explicit_precision == explicit and not engine.calibrated
     assert not (passport.folder(tmp_path / "out") / passport.CALIBRATION).exists()
     done = ok(convert(tmp_path / "model", tmp_path / "out2", *flags, "--calibrate_on_random_data"))

@@ -306,10 +306,10 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
 def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import protos
 
     model = shutil.copytree(verified_once, tmp_path / "m")
-    proto = loading.read_proto(model)
+    proto = protos.read(model)
     image = np.full((2, 8, 8, 1), 0.5, np.float32)
     proto.meta_graphs[0].signature_def["serving_default"].defaults["image"].CopyFrom(tf.make_tensor_proto(image))
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
@@ -323,11 +323,11 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
 
 
 def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_none(verified_once, zoo_model, tmp_path):
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel import protos
 
     assert model_facts.read(str(zoo_model("ranker"))).unknown_ops == model_facts.read(str(verified_once)).unknown_ops == ()
     model = shutil.copytree(verified_once, tmp_path / "m")
-    proto = loading.read_proto(model)
+    proto = protos.read(model)
     proto.meta_graphs[0].graph_def.node.add(name="n", op="SentencepieceOp")
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
     assert model_facts.read(str(model)).unknown_ops == ("SentencepieceOp",)

@@ -91,13 +91,13 @@ def give_engines(model, batches, profiles):
     """Engine files as TF-TRT writes them, with engines that are no engines: nothing here loads them."""
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import engine_assets, graph, loading
+    from tftrt_tools.savedmodel import engine_assets, graph, protos
 
-    proto = loading.read_proto(model)
+    proto = protos.read(model)
     graph_def = proto.meta_graphs[0].graph_def
     if profiles:
         graph.set_on_engines(graph_def, _use_implicit_batch=False)
-        (model / loading.FILE).write_bytes(proto.SerializeToString())
+        (model / protos.FILE).write_bytes(proto.SerializeToString())
     (model / "assets").mkdir(exist_ok=True)
     for engine in graph.engine_ops(graph_def):
         with tf.io.TFRecordWriter(str(model / "assets" / (engine_assets.PREFIX + engine.name))) as file:

@@ -11,7 +11,7 @@ import pytest
 import saved_models
 from tests.test_convert import FLAGS, assert_clear
 from tests.zoo import zoo_inputs
-from tftrt_tools.savedmodel import files, loading, passport
+from tftrt_tools.savedmodel import files, passport, protos
 
 
 def saved_inputs(path, name, batch=6):
@@ -79,7 +79,7 @@ def _scale_weights(path, factor):
     """Damage a converted model: multiply the weights of its last layer, a constant inside a native segment."""
     from tensorflow.python.framework import tensor_util
 
-    proto = loading.read_proto(path)
+    proto = protos.read(path)
     segments = [one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name]
     matrices = [node for segment in segments for node in segment.node_def
                 if node.op == "Const" and [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim][1:] == [10]]
@@ -115,7 +115,7 @@ def test_bounds_can_be_set_per_output(tftrt, zoo_model, converted, copy):
 
 def test_a_lost_signature_fails(tftrt, zoo_model, converted, copy):
     target = copy(converted("ranker", "--precision_mode=FP16"))
-    proto = loading.read_proto(target)
+    proto = protos.read(target)
     del proto.meta_graphs[0].signature_def["item_embedding"]
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
     done = tftrt("verify", zoo_model("ranker"), target)
@@ -124,7 +124,7 @@ def test_a_lost_signature_fails(tftrt, zoo_model, converted, copy):
 
 def test_a_model_without_its_native_segments_cannot_be_run_here(tftrt, zoo_model, converted, copy):
     target = copy(converted("digits_cnn", "--precision_mode=FP16"))
-    proto = loading.read_proto(target)
+    proto = protos.read(target)
     library = proto.meta_graphs[0].graph_def.library
     kept = [function for function in library.function if "native_segment" not in function.signature.name]
     del library.function[:]
@@ -201,7 +201,7 @@ def test_models_that_do_not_go_together(tftrt, zoo_model, converted):
 
 def test_an_output_of_another_type_fails(tftrt, zoo_model, converted, copy):
     target = copy(converted("digits_cnn", "--precision_mode=FP16"))
-    proto = loading.read_proto(target)
+    proto = protos.read(target)
     proto.meta_graphs[0].signature_def["serving_default"].outputs["probabilities"].dtype = 2
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
     done = tftrt("verify", zoo_model("digits_cnn"), target)

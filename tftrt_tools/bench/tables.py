@@ -108,12 +108,14 @@ class HistogramLog:
         self._log.output_comment("response times in ns, 1 us to 1 h, three digits")
         self._log.output_legend()
         self._rows = 0
+        # Readers know the wall clock alone, and skip a row that begins before the first one: one offset for all, so that a clock that is
+        # set meanwhile, or read a microsecond later, does not do that.
+        self._wall_ns = time.time_ns() - time.perf_counter_ns()
 
     def add(self, target, point, records):
         """As RequestsFile.add."""
         self._rows += 1
-        # Readers know the wall clock alone.
-        begun = time.time() - (time.perf_counter_ns() - records.started_monotonic_ns) / 1e9
+        begun = (self._wall_ns + records.started_monotonic_ns) / 1e9
         self._log.output_comment(f"row {self._rows}: {target}, {point.text()}")
         self._text.write(f"Tag={self._rows},")
         self._log.output_interval_histogram(records.histogram(), begun, begun + records.seconds)

@@ -7,7 +7,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.conversion import finishing, graph_pass, int8
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inline, loading, signatures
+from tftrt_tools.savedmodel import detach, graph, inline, loading, protos, signatures
 
 
 def job(request):
@@ -38,8 +38,8 @@ def job(request):
 
 def _load(path, settings, folder):
     """Returns: (loading.Model, whether TF-TRT was there already). Engines that a model carries are left behind unread."""
-    proto = loading.read_proto(path)
-    if not any(True for _ in graph.engine_nodes(loading.meta_graph(proto, settings.tags).graph_def)):
+    proto = protos.read(path)
+    if not any(True for _ in graph.engine_nodes(protos.meta_graph(proto, settings.tags).graph_def)):
         return loading.load(path, settings.tags), False
     _refuse_pass_settings(settings)
     detach.write(proto, path, folder + "/model")

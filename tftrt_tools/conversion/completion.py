@@ -10,7 +10,7 @@ from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, segments
+from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, protos, segments
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -36,8 +36,8 @@ def job(request):
     known = {one["name"]: SignatureResult.from_dict(one) for one in request["signatures"]}
     with tempfile.TemporaryDirectory(prefix="tftrt-build-") as folder:
         progress.say("loading the model")
-        proto = loading.read_proto(source)
-        seen = inspector.signature_graphs(loading.meta_graph(proto, settings.tags))
+        proto = protos.read(source)
+        seen = inspector.signature_graphs(protos.meta_graph(proto, settings.tags))
         if not any(one.engines for one in seen):
             raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
         detach.write(proto, source, folder + "/model")

@@ -5,7 +5,7 @@ import dataclasses
 from tftrt_tools import progress
 from tftrt_tools.calibration import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import findings, graph, inspector, loading, signatures
+from tftrt_tools.savedmodel import findings, graph, inspector, protos, signatures
 
 
 def job(request):
@@ -15,7 +15,7 @@ def job(request):
     """
     settings = Settings.from_dict(request["settings"])
     progress.say("reading the model")
-    meta_graph = loading.meta_graph(loading.read_proto(request["model"]), settings.tags)
+    meta_graph = protos.meta_graph(protos.read(request["model"]), settings.tags)
     if inspector.is_converted(request["model"], meta_graph):
         return _converted(request["model"], meta_graph, settings).to_dict()
     from tftrt_tools.conversion import planner

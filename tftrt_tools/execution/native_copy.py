@@ -4,7 +4,7 @@ It shows what the graph rewrite did to the answers, not what FP16 arithmetic doe
 """
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import detach, graph, loading
+from tftrt_tools.savedmodel import detach, graph, protos
 
 
 def write(model, folder):
@@ -12,7 +12,7 @@ def write(model, folder):
 
     Raises: TftrtError where a native segment was removed from the model.
     """
-    proto = loading.read_proto(model)
+    proto = protos.read(model)
     replaced = []
     for meta in proto.meta_graphs:
         try:

@@ -32,11 +32,11 @@ def describe(*models):
 
 def job(request):
     """Args: request: {"models": directories}. Returns: a Description's fields for each, in JSON values."""
-    from tftrt_tools.savedmodel import graph, loading
+    from tftrt_tools.savedmodel import graph, protos
 
     found = []
     for model in request["models"]:
-        meta = loading.meta_graph(loading.read_proto(model))
+        meta = protos.meta_graph(protos.read(model))
         known = signatures.definitions(meta)
         found.append({"inputs": {name: [spec.to_dict() for spec in graph.specs(one.inputs)] for name, one in known.items()},
                       "outputs": {name: [spec.to_dict() for spec in graph.specs(one.outputs)] for name, one in known.items()},

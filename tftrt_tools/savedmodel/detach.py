@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from tftrt_tools.savedmodel import loading
+from tftrt_tools.savedmodel import protos
 
 # The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
 RESOURCES = "trt_engine_resources"
@@ -12,13 +12,13 @@ RESOURCES = "trt_engine_resources"
 def write(proto, model, folder):
     """Write a copy of SavedModel `model` with its engine resources turned into plain objects; variables and assets are linked.
 
-    Args: proto: its SavedModel proto (loading.read_proto), which is changed. model: its directory. folder: to make.
+    Args: proto: its SavedModel proto (protos.read), which is changed. model: its directory. folder: to make.
     """
     model, folder = pathlib.Path(model).absolute(), pathlib.Path(folder)
     for meta in proto.meta_graphs:
         _detach(meta.object_graph_def)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / loading.FILE).write_bytes(proto.SerializeToString())
+    (folder / protos.FILE).write_bytes(proto.SerializeToString())
     for child in ("variables", "assets"):
         if (model / child).is_dir():
             os.symlink(model / child, folder / child)

@@ -3,9 +3,8 @@
 import collections
 import dataclasses
 
-from tensorflow.core.framework import types_pb2
-
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS, EngineOp, Tensor
+from tftrt_tools.savedmodel.protos import types_pb2
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 # A SavedModel drops attributes that have their default value: what a missing one means (TF 2.14's op definition).

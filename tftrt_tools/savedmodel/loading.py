@@ -5,13 +5,10 @@ import pathlib
 import shutil
 
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import files, graph
+from tftrt_tools.savedmodel import files, graph, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
-
-FILE = "saved_model.pb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,40 +23,9 @@ class Model:
     output_shapes: dict
 
 
-def read_proto(path):
-    """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
-    proto = saved_model_pb2.SavedModel()
-    file = pathlib.Path(path) / FILE
-    if not file.is_file():
-        raise errors.TftrtError(f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)")
-    try:
-        proto.ParseFromString(file.read_bytes())
-    except Exception as error:  # protobuf's DecodeError class differs between its implementations
-        text = " ".join(str(error).split())
-        raise errors.TftrtError(f"{file} is truncated or damaged ({text})", "export or copy the model again") from None
-    if not proto.meta_graphs:
-        raise errors.TftrtError(f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again")
-    return proto
-
-
-def meta_graph(proto, tags=()):
-    """The MetaGraphDef with `tags`; without tags the only one, else the one tagged "serve". Raises: UsageError."""
-    known = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
-    for meta in proto.meta_graphs:
-        if tags and set(meta.meta_info_def.tags) == set(tags):
-            return meta
-    if not tags:
-        if len(known) == 1:
-            return proto.meta_graphs[0]
-        for meta in proto.meta_graphs:
-            if list(meta.meta_info_def.tags) == ["serve"]:
-                return meta
-    raise errors.UsageError(f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known))
-
-
 def load(path, tags=()):
     """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
-    meta = meta_graph(read_proto(path), tags)
+    meta = protos.meta_graph(protos.read(path), tags)
     chosen = tuple(meta.meta_info_def.tags)
     shapes = {name: {output: graph.shape_of(info.tensor_shape) for output, info in signature.outputs.items()}
               for name, signature in meta.signature_def.items()}
@@ -114,7 +80,7 @@ def restore_declarations(path, model):
 
     TensorFlow's save knows the tag "serve" only, and infers shapes anew: of lookups and loops it knows less than the export did.
     """
-    proto = read_proto(path)
+    proto = protos.read(path)
     meta = proto.meta_graphs[0]
     before = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
     del meta.meta_info_def.tags[:]
@@ -128,7 +94,7 @@ def restore_declarations(path, model):
                     info.dim.add(size=-1 if dim is None else dim)
     after = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
     if after != before:
-        (pathlib.Path(path) / FILE).write_bytes(proto.SerializeToString(deterministic=True))
+        (pathlib.Path(path) / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def copy_extras(source, output):

@@ -39,9 +39,9 @@ _TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRT
 
 def read(model):
     """The Facts of SavedModel directory `model`; runs in a child process. Raises: TftrtError, UsageError."""
-    from tftrt_tools.savedmodel import findings, inspector, loading, signatures
+    from tftrt_tools.savedmodel import findings, inspector, protos, signatures
 
-    meta_graph = loading.meta_graph(loading.read_proto(model))
+    meta_graph = protos.meta_graph(protos.read(model))
     seen = inspector.inspect(model, meta_graph)
     # A wrong or stale verification has an answer of its own.
     found = findings.find(dataclasses.replace(seen, verification=None))

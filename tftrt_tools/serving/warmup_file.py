@@ -9,7 +9,7 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from tftrt_tools import errors
 from tftrt_tools.execution import npz
-from tftrt_tools.savedmodel import graph, loading
+from tftrt_tools.savedmodel import graph, protos
 from tftrt_tools.savedmodel import signatures as known
 from tftrt_tools.serving import warmup
 
@@ -47,7 +47,7 @@ def read(path, model, folder):
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    definitions = known.definitions(loading.meta_graph(loading.read_proto(model)))
+    definitions = known.definitions(protos.meta_graph(protos.read(model)))
     signatures = {name: graph.specs(one.inputs) for name, one in definitions.items()}
     found = []
     for number, record in enumerate(_records(path), 1):

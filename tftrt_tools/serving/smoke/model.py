@@ -150,9 +150,9 @@ def check_same(model, served):
 
 def read(path):
     """What `from_step` takes, of a version directory; in a child process. Raises: TftrtError, UsageError."""
-    from tftrt_tools.savedmodel import graph, inspector, loading, signatures
+    from tftrt_tools.savedmodel import graph, inspector, protos, signatures
 
-    meta = loading.meta_graph(loading.read_proto(path), ())
+    meta = protos.meta_graph(protos.read(path), ())
     known = signatures.definitions(meta)
     generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
     ops = {one.name: dataclasses.asdict(Engine(one.name, one.precision, *_hole(one, one.name in generating)))

@@ -1,0 +1,69 @@
+"""SavedModel protos: read in a tenth of a second, as TensorFlow itself is not imported for them.
+
+TensorFlow's generated proto modules need protobuf alone, but `import tensorflow.core…` runs the whole package first, which takes seconds.
+Where nobody has imported it yet, an empty package of its name, with its path, stands in while they are.
+"""
+
+import contextlib
+import importlib.util
+import pathlib
+import sys
+import types
+
+from tftrt_tools import errors
+
+FILE = "saved_model.pb"
+
+
+@contextlib.contextmanager
+def _stand_in():
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    found = importlib.util.find_spec("tensorflow")
+    if found is None:
+        raise ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
+    package = types.ModuleType("tensorflow")
+    package.__path__ = list(found.submodule_search_locations)
+    sys.modules["tensorflow"] = package
+    try:
+        yield
+    finally:
+        # Whoever imports TensorFlow later gets the real one, and it finds the proto modules loaded.
+        del sys.modules["tensorflow"]
+
+
+with _stand_in():
+    from tensorflow.core.framework import types_pb2  # noqa: F401, for graph
+    from tensorflow.core.protobuf import saved_model_pb2
+
+
+def read(path):
+    """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
+    proto = saved_model_pb2.SavedModel()
+    file = pathlib.Path(path) / FILE
+    if not file.is_file():
+        raise errors.TftrtError(f"{path} holds a text-form saved_model.pbtxt only", "save it in binary form (saved_model.pb)")
+    try:
+        proto.ParseFromString(file.read_bytes())
+    except Exception as error:  # protobuf's DecodeError class differs between its implementations
+        text = " ".join(str(error).split())
+        raise errors.TftrtError(f"{file} is truncated or damaged ({text})", "export or copy the model again") from None
+    if not proto.meta_graphs:
+        raise errors.TftrtError(f"{file} is truncated or damaged (no MetaGraph in it)", "export or copy the model again")
+    return proto
+
+
+def meta_graph(proto, tags=()):
+    """The MetaGraphDef with `tags`; without tags the only one, else the one tagged "serve". Raises: UsageError."""
+    known = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
+    for meta in proto.meta_graphs:
+        if tags and set(meta.meta_info_def.tags) == set(tags):
+            return meta
+    if not tags:
+        if len(known) == 1:
+            return proto.meta_graphs[0]
+        for meta in proto.meta_graphs:
+            if list(meta.meta_info_def.tags) == ["serve"]:
+                return meta
+    raise errors.UsageError(f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known))
