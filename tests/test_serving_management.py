@@ -343,6 +343,31 @@ def test_the_file_of_another_server_is_refused(house):
     assert house.services.reloads == []
 
 
+def test_a_model_that_the_server_does_not_know_is_refused_unless_it_is_to_be_loaded(house):
+    """The file lists digits, as this server's does, and another one: of another server, or edited by hand."""
+    house.publish(1, model="another")
+    text = house.file.read_text()
+    house.file.write_text(text.replace("ranker", "another"))
+    with pytest.raises(errors.TftrtError, match="does not know: is it the file of that server.*unloads every model that it does not list"):
+        house.promote(2)
+    assert house.services.reloads == [] and house.available("ranker") == [1] and house.file.read_text() == text.replace("ranker", "another")
+    done = house.promote(2, options=dataclasses.replace(QUICK, load_new_models=True))
+    assert any("did not know model 'another'" in note for note in done.notes)
+    assert "the server was told to serve digits, another, and nothing else" in done.notes
+    assert house.available("another") == [1]
+
+
+def test_a_base_path_that_is_not_the_server_s_is_noticed_when_the_old_version_goes(house):
+    text = house.file.read_text()
+    moved = text.replace(f"{house.base}/digits", f"{house.base}/elsewhere")
+    assert moved != text
+    (house.base / "elsewhere").mkdir()
+    house.file.write_text(moved)
+    with pytest.raises(errors.TftrtError, match="gave up version 1 of 'digits', which it was told to keep: it is not in .*elsewhere"):
+        house.promote(2, options=dataclasses.replace(QUICK, wait_seconds=60))
+    assert house.file.read_text() == moved
+
+
 def test_two_promotions_at_a_time_are_one_too_many(house):
     with management_file.locked(house.file), pytest.raises(errors.TftrtError, match="another promotion or rollback is at work"):
         house.promote(2)

@@ -38,6 +38,8 @@ def define_common(values):
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "the model", **text)
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
+    flags.DEFINE_boolean("load_new_models", False, "let the server load models that the file lists and it does not know; by default "
+                         "that is refused, as it is the sign of another server's file", **text)
     flags.DEFINE_float("wait_seconds", 600, "seconds that a version may take to load; a server tries a load that fails again five times, a "
                        "minute apart, unless its --max_num_load_retries says otherwise", lower_bound=0.1, **text)
     flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
@@ -49,7 +51,8 @@ def run(values, positional):
     require(values, "model_name", "label", "version", "model_config_file")
     from tftrt_tools.serving import management
 
-    options = management.Options(values.wait_seconds, values.deadline_seconds, values.unload_previous)
+    options = management.Options(values.wait_seconds, values.deadline_seconds, values.unload_previous,
+                                 load_new_models=values.load_new_models)
     with progress.on_terminal():
         done = management.promote(address, values.model_config_file, values.model_name, values.label, values.version, options)
     print_change(done, values.json)

@@ -24,7 +24,7 @@ def run(values, positional):
     promote.require(values, "model_name", "model_config_file")
     from tftrt_tools.serving import management
 
-    options = management.Options(values.wait_seconds, values.deadline_seconds)
+    options = management.Options(values.wait_seconds, values.deadline_seconds, load_new_models=values.load_new_models)
     with progress.on_terminal():
         done = management.rollback(address, values.model_config_file, values.model_name, options)
     promote.print_change(done, values.json)

@@ -19,12 +19,13 @@ PROMOTE, ROLLBACK = "promote", "rollback"
 @dataclasses.dataclass(frozen=True)
 class Options:
     """wait_seconds: for a version to load; deadline_seconds: of any other call; unload_previous: a version whose last label leaves goes;
-    stale_seconds: see management_transition.Waiting."""
+    stale_seconds: see management_transition.Waiting. load_new_models: the file may list models that the server does not know."""
 
     wait_seconds: float = 600
     deadline_seconds: float = 10
     unload_previous: bool = False
     stale_seconds: float = 10
+    load_new_models: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,13 +94,15 @@ def _change(action, address, path, name, wanted, options):
         notes = [note for note in [management_transition.recover(client, path)] if note]
         file = ConfigFile.read(path)
         old = file.model(name)
-        notes += _differences(client, file)
+        notes += _differences(client, file, options.load_new_models)
         new, needed = wanted(file, states)
         differ, sent = bool(notes), new != old or bool(notes)
         if sent:
             management_transition.Transition(client, file, waiting).run(new, needed, resend=differ)
         answers = {label: client.version_of(name, label) for label in new.labels}
         notes += _notes(old, new)
+        if sent:
+            notes.append(f"the server was told to serve {', '.join(file.models())}, and nothing else")
         return Change(action, client.address, str(file.path), old, new, answers, sent, tuple(notes), time.monotonic() - start)
 
 
@@ -113,14 +116,22 @@ def _states(client, path, name):
                                 f"is {path} the file of that server?") from None
 
 
-def _differences(client, file):
-    """Lines about labels that the server has elsewhere, and models that it does not know: another's file, or edited by hand."""
+def _differences(client, file, load_new_models):
+    """Lines about labels that the server has elsewhere, and models that it does not know: another's file, or edited by hand.
+
+    Raises: TftrtError for such a model where it is not to be loaded: the server would lose all those that another's file does not list.
+    """
     for name, model in file.models().items():
         try:
             client.status(name)
         except management_client.ServerError as error:
             if error.code != "NOT_FOUND":
                 raise
+            if not load_new_models:
+                raise errors.TftrtError(
+                    f"{file.path} lists model {name!r}, which the server at {client.address} does not know: is it the file of that server? "
+                    "Sent to another one it unloads every model that it does not list",
+                    "name that server's file, or let it load the new model with --load_new_models") from None
             yield f"the server did not know model {name!r}, which {file.path} lists: it was told to load it"
             continue
         for label, version in model.labels.items():

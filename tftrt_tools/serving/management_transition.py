@@ -55,7 +55,7 @@ class Transition:
         try:
             if resend or set(both.versions) != set(old.versions) or old.policy != model_config.SPECIFIC:
                 self._give(self._file.with_model(both), resend)
-            self._wait(new.name, set(needed), {one.version: one for one in before if one.failed})
+            self._wait(new.name, set(needed), {one.version: one for one in before if one.failed}, available & set(both.versions))
             moved = dataclasses.replace(both, labels=new.labels)
             self._give(self._file.with_model(moved))
             self._verify(moved)
@@ -78,14 +78,20 @@ class Transition:
         progress.say("giving the server its configuration")
         self._client.reload(file.config, self._waiting.seconds)
 
-    def _wait(self, name, needed, stale):
-        """Until all of `needed` are AVAILABLE. Args: stale: {version: VersionStatus} of errors that were there before."""
+    def _wait(self, name, needed, stale, serving):
+        """Until all of `needed` are AVAILABLE. Args: stale: {version: VersionStatus} of errors that were there before. serving: versions
+        that were AVAILABLE and stay in the policy."""
         start, pause, states = time.monotonic(), _POLL_SECONDS, {}
         while True:
             states = self._states(name, needed) or states
             waiting = sorted(version for version in needed if version not in states or states[version].state != AVAILABLE)
             if not waiting:
                 return
+            lost = sorted(version for version in serving if version in states and states[version].state != AVAILABLE)
+            if lost:
+                base = self._file.model(name).base_path
+                raise errors.TftrtError(f"the server gave up version {lost[0]} of {name!r}, which it was told to keep: it is not in {base}",
+                                        "is this the file of that server, with its own paths?")
             passed = time.monotonic() - start
             for version in waiting:
                 state = states.get(version)
