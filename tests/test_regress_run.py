@@ -40,8 +40,19 @@ class Slower(tf.Module):
         return {"probabilities": self.inner.signatures["serving_default"](image=image)["probabilities"] + tf.cast(zero, tf.float32)}
 
 
-module = Slower()
-tf.saved_model.save(module, sys.argv[2], signatures={"serving_default": module.serve})
+class Strict(tf.Module):
+    def __init__(self):
+        self.inner = inner
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float32, name="image")])
+    def serve(self, image):
+        with tf.control_dependencies([tf.debugging.assert_less(tf.shape(image)[0], 3, "one or two images, please")]):
+            return {"probabilities": self.inner.signatures["serving_default"](image=tf.identity(image))["probabilities"]}
+
+
+for kind, path in ((Slower, sys.argv[2]), (Strict, sys.argv[3])):
+    module = kind()
+    tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
 """
 
 
@@ -56,19 +67,31 @@ def native(zoo_model):
 
 
 @pytest.fixture(scope="module")
-def slower(native, tmp_path_factory):
-    """The same model after 8 ms of sleep: slower on every machine, and it takes no processor from the tests beside it."""
-    path = tmp_path_factory.mktemp("slower") / "model"
-    subprocess.run([sys.executable, "-c", SLOWER, native, path], check=True, timeout=120, capture_output=True)
-    return path
+def made(native, tmp_path_factory):
+    """Folder of two models that were made of the native one, `slower` and `strict`."""
+    folder = tmp_path_factory.mktemp("made")
+    subprocess.run([sys.executable, "-c", SLOWER, native, folder / "slower", folder / "strict"], check=True, timeout=120, capture_output=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def server(native, slower, tmp_path_factory):
-    """A server that has the model as `native` and `copy`, and the slower one as `slower`."""
+def slower(made):
+    """The same model after 8 ms of sleep: slower on every machine, and it takes no processor from the tests beside it."""
+    return made / "slower"
+
+
+@pytest.fixture(scope="module")
+def strict(made):
+    """The same model, which refuses more than two images."""
+    return made / "strict"
+
+
+@pytest.fixture(scope="module")
+def server(native, slower, strict, tmp_path_factory):
+    """A server that has the model as `native` and `copy`, the slower one as `slower`, and the one that refuses as `strict`."""
     base = tmp_path_factory.mktemp("served")
     text = ""
-    for name, model in (("native", native), ("copy", native), ("slower", slower)):
+    for name, model in (("native", native), ("copy", native), ("slower", slower), ("strict", strict)):
         shutil.copytree(model, base / name / "1")
         text += f'config {{ name: "{name}" base_path: "{base / name}" model_platform: "tensorflow" }}\n'
     (base / "models.config").write_text(f"model_config_list {{ {text} }}")
@@ -131,6 +154,26 @@ def test_in_process_a_request_that_the_model_refuses_is_told(native, tmp_path):
     np.savez(tmp_path / "x.npz", image=np.zeros((4, 9, 9, 1), np.float32))
     with pytest.raises(errors.TftrtError):
         run(f"--native={native}", f"--candidate={native}", "--in_process", f"--data={tmp_path / 'x.npz'}", *QUICK)
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_candidate_that_refuses_a_request_fails_with_every_file(server, native, strict, tmp_path, capsys, in_process):
+    both = (f"--native={native}", f"--candidate={strict}", "--in_process") if in_process else \
+        (f"--server={server}", "--native=native", "--candidate=strict")
+    files = (f"--json={tmp_path / 'r.json'}", f"--junit={tmp_path / 'r.xml'}", f"--html={tmp_path / 'r.html'}")
+    code = run(*both, *QUICK, *files, "--batch_size=4", "--speed_up_at_least=1.1", f"--save_baseline={tmp_path / 'kept.json'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert code == document["exit_code"] == errors.EXIT_CHECK and document["complete"] and document["verdict"] is None
+    failed, = (one for one in document["checks"] if one["verdict"] == "fail")
+    assert failed["name"] == "requests/candidate" and "one or two images, please" in failed["reason"] and "[[{{" not in failed["reason"]
+    assert ElementTree.parse(tmp_path / "r.xml").getroot().get("failures") == "1" and "one or two images" in (tmp_path / "r.html").read_text()
+    said = capsys.readouterr().out
+    assert "nothing was timed" in said and not (tmp_path / "kept.json").exists()
+    exchanged = (f"--native={strict}", f"--candidate={native}", "--in_process") if in_process else \
+        (f"--server={server}", "--native=strict", "--candidate=native")
+    with pytest.raises(errors.TftrtError, match="one or two images, please") as told:
+        run(*exchanged, *QUICK, "--batch_size=4")
+    assert told.value.exit_code == errors.EXIT_FAILED, "without the native model's answers there is nothing to compare with"
 
 
 def test_goals_are_judged_with_the_run(server, tmp_path):

@@ -28,6 +28,10 @@ class UsageError(TftrtError):
     exit_code = EXIT_USAGE
 
 
+class CallFailed(TftrtError):
+    """A model that was loaded does not answer a call (exit code 1)."""
+
+
 class CheckFailed(TftrtError):
     """The work was done and what was checked does not hold (exit code 3)."""
 
@@ -47,7 +51,7 @@ class Interrupted(TftrtError):
         super().__init__(cause, mend)
 
 
-_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CheckFailed, Unsure, Interrupted)}
+_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CallFailed, CheckFailed, Unsure, Interrupted)}
 
 
 def from_dict(data):

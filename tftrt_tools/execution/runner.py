@@ -76,4 +76,4 @@ def _one_call(function, feed, traced, signature):
         gate = os.environ.get("TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "")
         mend = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION forbids native segments here" if gate.lower() in ("0", "false") else \
             "check the inputs: values and shapes must be what the model expects"
-        raise errors.TftrtError(f"signature {signature!r} fails for {shapes}: {loading.first_line(error)}", mend) from None
+        raise errors.CallFailed(f"signature {signature!r} fails for {shapes}: {loading.first_line(error)}", mend) from None

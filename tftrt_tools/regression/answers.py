@@ -6,10 +6,18 @@ import math
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answers as comparing
 from tftrt_tools.serving.smoke import gate
 from tftrt_tools.tuning import goal as accuracy_goal
 from tftrt_tools.tuning import score
+
+# Nobody answered; whatever else a server says is the model's answer to the request.
+_NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+
+
+class Refused(errors.CheckFailed):
+    """The candidate refuses a request that the native model answers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +91,17 @@ def parse_thresholds(text):
 
 
 def read_failure(error, name, model):
-    """A TftrtError for a model that refuses a request. Args: error: client.ServingError."""
+    """A TftrtError for a model that refuses a request: Refused for the candidate's. Args: error: client.ServingError."""
+    said = first_line(error.message)
     if gate.REFUSAL in error.message:
-        return errors.CheckFailed(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
-                                  f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {error.message}")
-    return errors.TftrtError(f"the {name} model {model} refuses a request: {error.code}: {error.message}",
-                             "mend the requests (--shapes, --data, --signature_name), or the model")
+        return Refused(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
+                       f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}")
+    kind = Refused if name == rounds.CANDIDATE and error.code not in _NO_ANSWER else errors.TftrtError
+    return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
+                "mend the requests (--shapes, --data, --signature_name), or the model")
+
+
+def first_line(text):
+    """The first line of TensorFlow's words, without the nodes that it appends."""
+    lines = [line.strip() for line in text.split("[[{{")[0].splitlines() if line.strip()]
+    return lines[0] if lines else " ".join(text.split())

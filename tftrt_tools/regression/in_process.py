@@ -6,10 +6,11 @@ their own before it, since watching the engines costs time.
 
 import pathlib
 
+from tftrt_tools import errors
 from tftrt_tools.bench import in_process_model, subject
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.load import in_process
-from tftrt_tools.regression import models, rounds
+from tftrt_tools.regression import answers, models, rounds
 from tftrt_tools.serving.smoke import evidence, gate
 from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, YES, Evidence
 
@@ -70,8 +71,13 @@ class InProcess:
     def _run(self, name, calls):
         folder = self._folder / name
         watched = name == rounds.CANDIDATE and self._options.goals.no_engine_fallback
-        done = run.run(self.models[name].path, run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
-                       log_file=self._options.log_file)
+        try:
+            done = run.run(self.models[name].path, run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
+                           log_file=self._options.log_file)
+        except errors.CallFailed as error:
+            if name != rounds.CANDIDATE:
+                raise
+            raise answers.Refused(f"the candidate model refuses a request: {error.cause}", error.mend) from None
         if watched:
             self._ran = done
         return done

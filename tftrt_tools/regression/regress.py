@@ -158,6 +158,11 @@ class _Run:
             if options.goals.no_engine_fallback:
                 self._engines = self._both.engines(self._signature, timed)
             self._measure(timed)
+        except answers.Refused as refused:
+            # Nothing can be timed, and that is a result.
+            failed, said = {rounds.NATIVE: 0, rounds.CANDIDATE: 1}, {rounds.CANDIDATE: [f"{refused.cause}; {refused.mend}"]}
+            self._notes.append("nothing was timed: the candidate does not answer all requests that are sent")
+            return dataclasses.replace(self._result(), failed=failed, errors=said)
         except (KeyboardInterrupt, errors.Interrupted):
             if not self._measured.usable:
                 raise
