@@ -1,6 +1,7 @@
 """The parts of `tftrt bench` that need no server."""
 
 import csv
+import dataclasses
 import json
 import resource
 import signal
@@ -90,6 +91,22 @@ def test_a_bound_on_errors_is_kept_only_where_that_is_sure():
         row = judged(fast[:sent], "errors<=0.1%", failed=failed)
         assert row.goal[0].kept is kept, (sent, failed)
     assert judged(fast[:3], "errors<=0%").goal[0].kept is True and judged(fast[:3], "errors<=100%").goal[0].kept is True
+
+
+def test_a_percentile_that_is_not_known_can_still_be_missed():
+    """30 slow ones of 600 are too many for a p99, whatever it is exactly."""
+    row = judged(np.concatenate([np.full(570, 1.0), np.full(30, 50.0)]), "p99<20ms")
+    one = row.goal[0]
+    assert one.kept is False and one.value is None
+    assert summary.shortfall(one, row) == "not kept: too many of 600 requests were slower or failed"
+
+
+def test_an_open_row_that_was_cut_short_says_the_rate_that_was_asked_for():
+    whole = records([1.0] * 50, kind="open", seconds=5.0)
+    cut = dataclasses.replace(whole, partial="interrupted", unsent=150)
+    point = points.Point(points.OPEN, rate=40.0)
+    assert summary.row("server", point, cut, np.ones(1)).offered == 40.0
+    assert summary.row("server", point, whole, np.ones(1)).offered == 10.0
 
 
 def test_a_probe_is_long_enough_for_a_bound_on_errors():
@@ -396,11 +413,6 @@ def test_the_bound_of_a_percentile_is_shown_beside_it():
     found = summary.latency(np.arange(1, 801) * MS)
     assert set(found.to_dict()["below"]) == {"p50", "p90", "p95", "p99"} and found.below["p99"] > found.percentiles["p99"] == 792
     assert found.bounds().endswith(f"p99 below {found.below['p99']:.3f} ms") and summary.latency(np.arange(5)).bounds() == ""
-
-
-def test_a_file_that_cannot_be_is_refused_before_the_work(tmp_path):
-    refused(outputs.Outputs, None, str(tmp_path / "none" / "b.csv"))
-    refused(outputs.Outputs, str(tmp_path))
 
 
 def test_nothing_is_left_where_nothing_was_measured(tmp_path):

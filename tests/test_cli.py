@@ -59,7 +59,21 @@ def test_json_on_stdout_is_json_alone(tftrt, zoo_model):
 
 def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
     done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", f"--json={tmp_path}/no/such/file.json")
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "No such file" in done.stderr
+    assert done.returncode == 2 and done.stderr.startswith(f"tftrt: error: {tmp_path}/no/such/file.json cannot be written: no directory")
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("history", "--json=FOLDER"), "it is a directory"), (("history", "--plot=FOLDER/no/p.svg"), "no directory"),
+    (("bench", "localhost:1", "--model_name=m", "--csv=FOLDER/one", "--html=FOLDER/../FOLDER_NAME/one"), "two results would be written"),
+    (("bench", "localhost:1", "--model_name=m", "--hdr=FOLDER/no/b.hdr"), "no directory"),
+    (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--html=FOLDER/x"), "two results would be written"),
+    (("regress", "--native=a", "--candidate=b", "--junit=FOLDER/x", "--save_baseline=FOLDER/x"), "two results would be written"),
+    (("verify", "a", "b", "--html=FOLDER"), "it is a directory"), (("sensitivity", "a", "--plot=FOLDER"), "it is a directory"),
+    (("calibrate", "a", "--output_table=FOLDER/no/table"), "no directory")])
+def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tmp_path, arguments, says):
+    arguments = [one.replace("FOLDER_NAME", tmp_path.name).replace("FOLDER", str(tmp_path)) for one in arguments]
+    done = tftrt(*arguments)
+    assert done.returncode == 2 and says in done.stderr and list(tmp_path.iterdir()) == []
 
 
 def test_flags_from_a_file(tftrt, zoo_model, tmp_path):

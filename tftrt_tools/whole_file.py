@@ -7,12 +7,41 @@ import tempfile
 from tftrt_tools import errors
 
 
+def check_places(paths):
+    """`check_place` of each of `paths`, and no two of them may be the same file. Raises: UsageError."""
+    seen = set()
+    for path in paths:
+        check_place(path)
+        place = pathlib.Path(path).resolve()
+        if place in seen:
+            raise errors.UsageError(f"two results would be written to {path}", "give each a file of its own")
+        seen.add(place)
+
+
 def check_place(path):
     """Refuse a place where no file can be made, before the work whose result it is for. Raises: UsageError."""
     parent = pathlib.Path(path).resolve().parent
     if not parent.is_dir() or pathlib.Path(path).is_dir():
         why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
         raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+
+
+def write_each(jobs):
+    """Write several files; one that cannot be written does not keep the others from it.
+
+    Args: jobs: (path, function that writes it) each; a path that is None or "" is left out. Returns: a line for each file that is lost.
+    """
+    lost = []
+    for path, job in jobs:
+        if not path:
+            continue
+        try:
+            job()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            lost.append(errors.from_os_error(error).cause)
+    return lost
 
 
 def write_text(path, text):

@@ -30,6 +30,8 @@ def bench(options, view, files=None):
         digests = subject.digests(options.model_dir or options.in_process)
         if options.metrics_url:
             server_metrics.fetch(options.metrics_url)  # a wrong address is told before the work
+        if options.search:
+            view.note(f"note: {measure.of_probes(options)}")
         for point in options.points:
             short = measure.too_short(options, point)
             if short:

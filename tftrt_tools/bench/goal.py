@@ -78,6 +78,8 @@ def _bound(text):
         raise errors.UsageError(f"--slo: {text!r} has the wrong unit", "errors are given in %, times in us, ms or s")
     if what.startswith("p") and not 0 < float(what[1:]) < 100:
         raise errors.UsageError(f"--slo: there is no {what}", "a percentile lies between 0 and 100")
+    if what == "errors" and value > 100:
+        raise errors.UsageError(f"--slo: {text!r} bounds nothing", "a share of errors lies between 0 and 100 %")
     if value <= 0 and what != "errors":
         raise errors.UsageError(f"--slo: nothing answers within {match['value']}{unit}", _EXAMPLE)
     limit = value / 100 if unit == "%" else value * _SECONDS[unit]

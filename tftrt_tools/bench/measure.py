@@ -5,7 +5,7 @@ import math
 import os
 
 from tftrt_tools import errors
-from tftrt_tools.bench import live, points, result, server_metrics, summary
+from tftrt_tools.bench import live, points, result, search, server_metrics, summary
 from tftrt_tools.load import generator, schedule, statistics
 
 INTERRUPTED = "interrupted"
@@ -122,6 +122,14 @@ def length(options, rate, probe=False):
     if probe:
         needed = max([needed, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in options.goal.shares.values())])
     return max(options.seconds, needed / rate)
+
+
+def of_probes(options):
+    """How long a search may take, a line for people."""
+    needed = _PROBE_REQUESTS * max([statistics.min_samples(share) for share in options.goal.shares.values()], default=0)
+    longer = f", or until {needed} requests were sent, which {options.goal.text} needs" if needed else ""
+    return (f"each probe of the search lasts {options.seconds:g} s{longer}, and its warm-up {options.warmup_seconds:g} s at most; "
+            f"there may be {search.MOST_PROBES} of them")
 
 
 def too_short(options, point):

@@ -1,6 +1,6 @@
 """The files of a benchmark. One that cannot be written does not take the others with it: measuring took longer than writing."""
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import whole_file
 from tftrt_tools.bench import tables
 
 
@@ -8,10 +8,7 @@ class Outputs:
     """Args: json, csv, requests_csv, html, hdr: paths, None or "" for none. A context manager; `add` takes the records of each point."""
 
     def __init__(self, json=None, csv=None, requests_csv=None, html=None, hdr=None):
-        """Raises: UsageError where a file cannot be made there: that is known before anything is measured."""
         self._json, self._csv, self._html, self._hdr = json, csv, html, hdr
-        for path in filter(None, (json if json != "-" else None, csv, html, requests_csv, hdr)):
-            whole_file.check_place(path)
         self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
         self._histograms = tables.HistogramLog() if hdr else None
 
@@ -37,15 +34,7 @@ class Outputs:
                 (self._csv, lambda: tables.write_points(done, self._csv)),
                 (self._hdr, lambda: self._histograms.write(self._hdr)),
                 (self._html, lambda: report.write_page(done, goal, self._html)))
-        for path, job in jobs:
-            if not path:
-                continue
-            try:
-                job()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                lost.append(errors.from_os_error(error).cause)
+        lost += whole_file.write_each(jobs)
         if self.requests and done.complete:
             self.requests.finish()
         return lost

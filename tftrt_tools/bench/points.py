@@ -9,6 +9,7 @@ SCENARIOS = (CLOSED, OPEN, OFFLINE)
 SCHEDULE = "schedule file"
 # Requests under way where nothing is said. Offline asks for all that the server can do.
 _DEFAULT = {CLOSED: 1, OFFLINE: 16}
+_TOO_MUCH = 1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,8 @@ def _number(flag, text, kind, lowest):
         value = kind(text)
     except ValueError:
         value = None
-    if value is None or not (0 < value < 1e9) or (lowest is not None and value < lowest):
+    if value is not None and value >= _TOO_MUCH:
+        raise errors.UsageError(f"--{flag}: {text} is more than any server sees", f"it has to be below {_TOO_MUCH:g}")
+    if value is None or not value > 0 or (lowest is not None and value < lowest):
         raise errors.UsageError(f"--{flag}: {text!r} is no number above 0", f"such as --{flag}=1,2,4")
     return value

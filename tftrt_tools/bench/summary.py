@@ -36,12 +36,19 @@ def row(target, point, records, rows_of_request, goal=None, **more):
         target=target, point=point, seconds=seconds, warmup_seconds=records.warm_up.seconds, requests=requests, answered=answered,
         errors=tuple(result.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split())) for one in records.errors.values()),
         checked=records.checked, wrong=records.wrong, throughput=throughput, rows_per_second=throughput * mean_rows,
-        offered=(requests + records.unsent) / seconds if open_loop and records.length_ns else None,
+        offered=_offered(point, records) if open_loop and records.length_ns else None,
         sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None, late=records.late,
         limited=f"limited by the load generator: {records.why}" if records.limited_by_generator else "",
         response=latency(records.latency_ns, wanted), service=latency(records.service_ns, wanted, cdf=False), series=series(records),
         goal=judged(records, goal) if goal else (), complete=not records.partial,
         unjudged=records.unjudged, **more)
+
+
+def _offered(point, records):
+    """Requests a second that the schedule asks for. A run that was cut short says by its length only how far it came."""
+    if records.partial and point.rate:
+        return point.rate
+    return (records.sent_ns.size + records.unsent) / (records.length_ns / 1e9)
 
 
 def _sent_rate(records):
@@ -115,7 +122,9 @@ def series(records):
 def shortfall(checked, row):
     """What a result.Checked that is not kept came to, for people."""
     if checked.value is None:
-        return f"not known: {row.answered} requests were answered"
+        # Too few answers for the percentile itself can be enough to say on which side of the bound it lies.
+        return f"not kept: too many of {row.requests} requests were slower or failed" if checked.kept is False else \
+            f"not known: {row.answered} requests were answered"
     value = f"{100 * checked.value:.3g} %" if checked.bound.startswith("errors") else f"{1e3 * checked.value:.3f} ms"
     return value if checked.kept is False else f"{value}, which {row.answered} requests do not settle: measure longer"
 

@@ -5,15 +5,16 @@ import textwrap
 
 from absl import flags
 
-from tftrt_tools import errors
+from tftrt_tools import errors, whole_file
 
 
 def parse(name, command, argv):
-    """Parse `argv` with the flags of module `command`.
+    """Parse `argv` with the flags of module `command`. The files that its OUTPUTS (names of flags) and --json name must be such that can be
+    made: that is told before the work.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
-    Raises: UsageError for unknown flags and values that a flag refuses.
+    Raises: UsageError for unknown flags, values that a flag refuses, and places where no file can be made.
     """
     values = flags.FlagValues()
     values.set_gnu_getopt(True)
@@ -30,6 +31,8 @@ def parse(name, command, argv):
     if values.help:
         print(help_text(name, command, values))
         return None, None
+    outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
+    whole_file.check_places(path for path in outputs if path and path != "-")
     return values, positional
 
 

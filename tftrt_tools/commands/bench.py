@@ -28,6 +28,8 @@ from absl import flags
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags, _output
 
+OUTPUTS = ("csv", "requests_csv", "hdr", "html")
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""
@@ -58,7 +60,8 @@ def define(values):
     flags.DEFINE_float("lowest_rate", 0.0, "where the search for --slo begins, and gives up; by default it begins at half of what one "
                        "request after the other reaches, and gives up at a 64th of that", lower_bound=0, **text)
     flags.DEFINE_float("highest_rate", 0.0, "where the search for --slo ends at the latest; 0 for nowhere", lower_bound=0, **text)
-    flags.DEFINE_float("resolution", 0.05, "how close the search for --slo comes, as a share of the rate", lower_bound=0.001, **text)
+    flags.DEFINE_float("resolution", 0.05, "how close the search for --slo comes, as a share of the rate", lower_bound=0.001,
+                       upper_bound=1, **text)
     flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "
                       "same request, or nothing", **text)
     flags.DEFINE_string("original", "", "SavedModel that was converted: the first answers have to be like its own, by the metrics and "

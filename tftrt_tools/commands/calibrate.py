@@ -21,6 +21,8 @@ from tftrt_tools import errors, progress
 from tftrt_tools.commands import _calibration_flags, _flags, _output
 from tftrt_tools.commands import convert as convert_command
 
+OUTPUTS = ("output_table",)
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""

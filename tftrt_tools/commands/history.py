@@ -13,6 +13,8 @@ from absl import flags
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
 
+OUTPUTS = ("plot",)
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""

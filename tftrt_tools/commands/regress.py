@@ -36,6 +36,8 @@ _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many 
             "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
             "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says"}
 
+OUTPUTS = ("junit", "html")
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""
@@ -103,9 +105,8 @@ def run(values, positional):
             raise errors.UsageError(f"--{name} is missing", "give a SavedModel directory, or with --server the name of a model")
     from tftrt_tools.regression import baseline, regress
 
-    kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
-    for path in filter(None, (values.json if values.json != "-" else "", values.junit, values.html, kept)):
-        whole_file.check_place(path)
+    if values.save_baseline and values.save_baseline != baseline.AUTO:
+        whole_file.check_places(path for path in (values.save_baseline, values.json, values.junit, values.html) if path and path != "-")
     stored = baseline.AUTO == values.save_baseline or baseline.LATEST == values.baseline
     history = baseline.directory(values.history_dir) if stored else None
     name = values.history_name or baseline.series_name(values.candidate)
@@ -156,21 +157,11 @@ def _write(done, values, history, name):
     from tftrt_tools.regression import junit
     from tftrt_tools.report import regress as report
 
-    lost = []
     jobs = ((values.json, lambda: _output.write_json(done, values.json)),
             (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
             (values.html, lambda: report.write_page(done, values.html)),
             (values.save_baseline, lambda: _save(done, values, history, name)))
-    for path, job in jobs:
-        if not path:
-            continue
-        try:
-            job()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            lost.append(errors.from_os_error(error).cause)
-    return lost
+    return whole_file.write_each(jobs)
 
 
 def _save(done, values, history, name):

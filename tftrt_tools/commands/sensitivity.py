@@ -25,6 +25,8 @@ from tftrt_tools.commands import convert as convert_command
 
 _ROWS = 20
 
+OUTPUTS = ("html", "plot")
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""

@@ -30,6 +30,8 @@ from tftrt_tools.conversion.settings import PRECISIONS, Settings, checked
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
                   "keep_native_nodes", "calibrator", "calibration_method", "calibration_percentile")
 
+OUTPUTS = ("plot", "html", "output_flagfile")
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""

@@ -21,6 +21,8 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags, _output
 
+OUTPUTS = ("html",)
+
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""

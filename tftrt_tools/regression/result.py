@@ -112,6 +112,8 @@ class Regression:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             return f"{self.outcome}: {wrong[0].what}: {wrong[0].found}{more}"
         one = self.verdict.of("p50") if self.verdict else None
+        if one and one.verdict == verdicts.UNSURE:
+            return f"{PASS}: whether it is slower or faster was not to be decided here, and cannot be told: {speed_text(one)}"
         return f"{PASS}: the candidate is {speed_text(one)}" if one else PASS
 
     def to_dict(self):
