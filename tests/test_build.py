@@ -24,7 +24,7 @@ def carries_engines(model, engine):
     passport.write(model, passport.MANIFEST, said)
 
 
-@pytest.mark.parametrize("name", ["digits_cnn", "ranker", "lstm_tagger", "tf1_export"])
+@pytest.mark.parametrize("name", ["ranker", "tf1_export"])
 def test_a_stripped_model_answers_as_before_and_keeps_its_passport(name, converted, zoo_model, tftrt, tmp_path):
     model = shutil.copytree(converted(name, "--precision_mode=FP16", *FLAGS[name]), tmp_path / "model")
     carries_engines(model, describe.describe(model)[0].engines[0].name)

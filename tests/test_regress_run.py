@@ -36,7 +36,7 @@ class Slower(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float32, name="image")])
     def serve(self, image):
-        zero = tf.data.Dataset.range(1).apply(sleep(8_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
+        zero = tf.data.Dataset.range(1).apply(sleep(5_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
         return {"probabilities": self.inner.signatures["serving_default"](image=image)["probabilities"] + tf.cast(zero, tf.float32)}
 
 
@@ -76,7 +76,7 @@ def made(native, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def slower(made):
-    """The same model after 8 ms of sleep: slower on every machine, and it takes no processor from the tests beside it."""
+    """The same model after 5 ms of sleep: slower on every machine, and it takes no processor from the tests beside it."""
     return made / "slower"
 
 
