@@ -80,16 +80,19 @@ def random_calls(signature, specs, shapes, seed, ranges):
 
 def default_shapes(signature, specs):
     """Shapes to draw where none are declared: two batch sizes. Raises: UsageError where more than the batch is unknown."""
-    calls = []
-    for batch in _RANDOM_BATCHES:
-        call = {}
-        for spec in specs:
-            if spec.shape is None or None in spec.shape[1:]:
-                raise errors.UsageError(f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
-                                        f"give --data, or --shapes='{signature}/{spec.name}:…'")
-            call[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
-        calls.append(call)
+    calls = [shapes_of_batch(signature, specs, batch) for batch in _RANDOM_BATCHES]
     return calls if calls[0] != calls[1] else calls[:1]
+
+
+def shapes_of_batch(signature, specs, batch):
+    """{input: shape} of InputSpecs with that batch size. Raises: UsageError where more than the batch is unknown."""
+    call = {}
+    for spec in specs:
+        if spec.shape is None or None in spec.shape[1:]:
+            raise errors.UsageError(f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
+                                    f"give --data, or --shapes='{signature}/{spec.name}:…'")
+        call[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
+    return call
 
 
 def from_function(reference, folder):

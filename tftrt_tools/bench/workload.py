@@ -112,12 +112,7 @@ def _with_batch(signature, specs, shapes, batch_size):
 
 
 def _by_signature(signature, specs, batch_size):
-    call = {}
-    for spec in specs:
-        if spec.shape is None or None in spec.shape[1:]:
-            raise errors.UsageError(f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
-                                    f"give --shapes='{spec.name}:…' or --data")
-        call[spec.name] = tuple(batch_size if dim is None else dim for dim in spec.shape)
+    call = data.shapes_of_batch(signature, specs, batch_size)
     if batch_size > 1:
         _check_batch(signature, specs, batch_size)
     return call

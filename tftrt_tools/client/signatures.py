@@ -61,15 +61,7 @@ def _tensor(raw):
             number = fields.signed(value, 32)
         elif field == 3 and wire_type == fields.DELIMITED:
             shapes.append(value)
-    return TensorSpec(_dtype(number), _shape(shapes), name)
-
-
-def _dtype(number):
-    try:
-        dtype = tensor.dtype_of(number)
-    except ValueError:
-        return f"DataType {number}"
-    return "string" if dtype.kind == "O" else dtype.name
+    return TensorSpec(tensor.dtype_text(number), _shape(shapes), name)
 
 
 def _shape(parts):

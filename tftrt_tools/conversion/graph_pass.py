@@ -1,14 +1,12 @@
 """The TF-TRT graph pass on one frozen signature: which nodes go to which engine, and what stays out. Needs no GPU."""
 
-import contextlib
 import dataclasses
 import difflib
-import os
 import re
 
 import tensorflow as tf
 
-from tftrt_tools import errors, native_log, tf_private
+from tftrt_tools import environment, errors, native_log, tf_private
 from tftrt_tools.conversion import pass_log, quantization_aware
 from tftrt_tools.savedmodel import engine_order, graph
 
@@ -147,7 +145,7 @@ def _once(frozen, graph_def, settings, precision, preserved):
         use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
     meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
     variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
-    with _environment(variables), native_log.captured() as text:
+    with environment.variables(variables), native_log.captured() as text:
         converted = converter.run(meta)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
@@ -156,20 +154,6 @@ def _once(frozen, graph_def, settings, precision, preserved):
         if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
     return converted, pass_log.parse(text[0])
-
-
-@contextlib.contextmanager
-def _environment(values):
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _result(graph_def, log, native, settings):

@@ -9,12 +9,11 @@ make the other wait: only one is asked at a time. Both names have equally many l
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import socket
 import tempfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import environment, errors, progress
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import flags as server_flags
 from tftrt_tools.serving.launch import choose, ending, preflight, process, readiness, serve
@@ -65,7 +64,8 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
         values |= {"model_config_file": _config(base, {NATIVE: native, CANDIDATE: candidate}), "max_num_load_retries": 0,
                    "port": 0 if chosen.name == "local" else _free_port()}
         plan = serve.prepare(chosen, values)
-        with _set(env or {}):
+        # Variables of this process, which is where every backend looks for what it hands on.
+        with environment.variables(env or {}):
             command = chosen.command(plan)
             watch = readiness.Watch(command.ready_probe)
             child = process.Child(command, watch.note, log_file)
@@ -82,21 +82,6 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
         finally:
             watch.close()
             child.end(_GRACE_SECONDS)
-
-
-@contextlib.contextmanager
-def _set(env):
-    """Variables of this process, which is where every backend looks for what it hands on."""
-    before = {name: os.environ.get(name) for name in env}
-    os.environ.update(env)
-    try:
-        yield
-    finally:
-        for name, text in before.items():
-            if text is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = text
 
 
 def _config(base, models):

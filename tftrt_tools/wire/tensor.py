@@ -30,6 +30,15 @@ def dtype_of(number):
     return kind(number)[0]
 
 
+def dtype_text(number):
+    """Such as "float32" or "string", for people; "DataType 20" for one that no tensor of a request has."""
+    try:
+        dtype = dtype_of(number)
+    except ValueError:
+        return f"DataType {number}"
+    return "string" if dtype.kind == "O" else dtype.name
+
+
 def decode(message):
     """The array of a parsed TensorProto.
 

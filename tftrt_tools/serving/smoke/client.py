@@ -111,16 +111,8 @@ def _signature(proto):
 
 
 def _specs(listed):
-    found = (InputSpec(one.key, _dtype(one.value.dtype), _shape(one.value.tensor_shape)) for one in listed)
+    found = (InputSpec(one.key, tensor.dtype_text(one.value.dtype), _shape(one.value.tensor_shape)) for one in listed)
     return tuple(sorted(found, key=lambda spec: spec.name))
-
-
-def _dtype(number):
-    try:
-        dtype = tensor.dtype_of(number)
-    except ValueError:
-        return f"DataType {number}"
-    return "string" if dtype.kind == "O" else dtype.name
 
 
 def _shape(proto):
