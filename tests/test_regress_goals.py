@@ -53,10 +53,10 @@ def test_flags_go_before_the_file(tmp_path):
     ('speed_up_at_least = "1.5"', "is no number", "without quotes"),
     ("speed_up_at_least = true", "is no number", "without quotes"),
     ("speed_up_at_least = [1.5]", "is no number", "without quotes"),
-    ("speed_up_at_least = 0", "is not above 0", "write"),
-    ("p99_ms_at_most = -3", "is not above 0", "write"),
-    ("p99_ms_at_most = nan", "is not above 0", "write"),
-    ("p99_ms_at_most = inf", "is not above 0", "write"),
+    ("speed_up_at_least = 0", "is no number above 0", "write"),
+    ("p99_ms_at_most = -3", "is no number above 0", "write"),
+    ("p99_ms_at_most = nan", "is no number above 0", "write"),
+    ("p99_ms_at_most = inf", "is no number above 0", "write"),
     ("accuracy = 0.99", "is no text", "write accuracy"),
     ('accuracy = "top1"', "is no goal", "max-degradation"),
     ('accuracy = "top1:max-degradtion=0.01"', "is no kind of goal", "max-degradation"),
@@ -72,11 +72,14 @@ def test_mistakes_in_the_file_are_named_with_their_mend(tmp_path, text, cause, m
     with pytest.raises(errors.UsageError) as caught:
         read(tmp_path, text)
     assert cause in caught.value.cause and mend in caught.value.mend, (caught.value.cause, caught.value.mend)
+    assert "--accuracy" not in caught.value.cause, "the file is to be mended"
 
 
 def test_files_that_are_none(tmp_path):
     with pytest.raises(errors.UsageError, match="no such file"):
         goals.read(str(tmp_path / "none.toml"), {})
+    with pytest.raises(errors.UsageError, match="is a directory"):
+        goals.read(str(tmp_path), {})
     (tmp_path / "latin").write_bytes(b"# \xe9\xff")
     with pytest.raises(errors.UsageError, match="UTF-8"):
         goals.read(str(tmp_path / "latin"), {})

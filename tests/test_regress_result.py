@@ -86,10 +86,15 @@ def test_a_run_against_its_baseline(tmp_path, ratio, verdict, code):
     assert done.exit_code == code and json.loads(json.dumps(done.to_dict()))["baseline"]["source"] == str(tmp_path / "baseline.json")
 
 
+def test_a_directory_is_no_baseline(tmp_path):
+    with pytest.raises(errors.UsageError, match="cannot be read: Is a directory"):
+        baseline.read(tmp_path)
+
+
 @pytest.mark.parametrize("part, changed, text", [
     ("machine", {"cpu": "Another"}, "machine: cpu: Another, now A CPU"), ("machine", {"tensorflow": "2.13.0"}, "machine: tensorflow: 2.13.0, now 2.14.1"),
     ("machine", {"gpus": ["H100"]}, "machine: gpus: H100, now none"), ("native", {"digest": "sha256:ccc"}, "native model: sha256:ccc, now sha256:aaaa"),
-    ("workload", {"digest": "fff"}, "digest: fff"), ("workload", {"concurrency": 4}, "concurrency: 4, now 1"), (None, {"tool": "tftrt-tools 0.0.1"}, "tftrt-tools: 0.0.1, now")])
+    ("workload", {"digest": "fff"}, "the values that are sent"), ("workload", {"concurrency": 4}, "concurrency: 4, now 1"), (None, {"tool": "tftrt-tools 0.0.1"}, "tftrt-tools: 0.0.1, now")])
 def test_a_baseline_of_something_else_is_refused_with_what_differs(tmp_path, part, changed, text):
     path = saved(tmp_path)
     document = json.loads(path.read_text())

@@ -58,8 +58,11 @@ class Baseline:
             found.append(f"tftrt-tools: {then['tool'].rpartition(' ')[2]}, now {__version__}")
         if not native.digest or then["native"]["digest"] != native.digest:
             found.append(f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}")
-        found += [f"{key}: {then['workload'].get(key)}, now {workload[key]}" for key in (*_KIND, "digest")
+        others = [f"{key.replace('_', ' ')}: {then['workload'].get(key)}, now {workload[key]}" for key in _KIND
                   if then["workload"].get(key) != workload[key]]
+        found += others
+        if not others and then["workload"]["digest"] != workload["digest"]:
+            found.append(f"the values that are sent: {then['workload'].get('values')}, now {workload.get('values')}, and they are others")
         if found:
             raise errors.UsageError(f"the baseline {self.source} is of something else: {'; '.join(found)}",
                                     "measure a new one here with --save_baseline, or repeat the run as it was made" +
@@ -92,6 +95,8 @@ def read(path):
         document["native"]["digest"], document["candidate"]["digest"], document["workload"]["digest"]
     except FileNotFoundError:
         raise errors.UsageError(f"no such baseline: {path}", "--save_baseline=FILE writes one") from None
+    except OSError as error:
+        raise errors.UsageError(f"the baseline {path} cannot be read: {error.strerror}", "--save_baseline=FILE writes one") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
@@ -182,8 +187,8 @@ class Latest:
         mend = "measure one here with --save_baseline=auto"
         here = sorted(folder.name for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*") if listing(folder))
         if here:
-            return errors.UsageError(f"no baseline of {self.name} that passed was asked in this way; there are {', '.join(here)} in "
-                                    f"{self.history_dir / machine.digest}", mend)
+            return errors.UsageError(f"no baseline of {self.name} passed with this signature, these shapes, this concurrency and this way "
+                                    f"of serving; others are in {self.history_dir / machine.digest}: {', '.join(here)}", mend)
         paths = [path for folder in self.history_dir.glob(f"*/{_clean(self.name)}@*") for _, path in listing(folder)]
         elsewhere = next(filter(None, map(_readable, sorted(paths, key=lambda path: -path.stat().st_mtime))), None)
         if elsewhere:

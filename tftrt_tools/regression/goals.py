@@ -72,12 +72,17 @@ def read(path, flags):
     """Goals of a TOML file and of flags, which go before it.
 
     Args: path: of the file, or "" for none. flags: {name: value}, of those that were given.
-    Returns: Goals. Raises: UsageError with what is wrong in the file; OSError.
+    Returns: Goals. Raises: UsageError with what is wrong in the file.
     """
     found = _from_file(path) if path else {}
     goals = Goals(**{**{name: _checked(name, value, path) for name, value in found.items()},
                      **{name: _checked(name, value, "") for name, value in flags.items()}})
-    answers.parse_goals(goals.accuracy)
+    try:
+        answers.parse_goals(goals.accuracy)
+    except errors.UsageError as error:
+        if "accuracy" in flags or not path:
+            raise
+        raise errors.UsageError(f"{path}, accuracy: {error.cause.removeprefix('--accuracy').lstrip(':= ')}", error.mend) from None
     return goals
 
 
@@ -87,8 +92,8 @@ def _from_file(path):
     try:
         with open(path, "rb") as file:
             table = tomli.load(file)
-    except FileNotFoundError:
-        raise errors.UsageError(f"--goals={path}: no such file", _EXAMPLE) from None
+    except OSError as error:
+        raise errors.UsageError(f"--goals={path}: {(error.strerror or str(error)).lower()}", _EXAMPLE) from None
     except UnicodeDecodeError:
         raise errors.UsageError(f"--goals={path} is no text in UTF-8", _EXAMPLE) from None
     except tomli.TOMLDecodeError as error:
@@ -121,7 +126,7 @@ def _checked(name, value, path):
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise errors.UsageError(f"{where} is no number", f"write {name} = 1.5, without quotes or units")
     if not math.isfinite(value) or value <= 0:
-        raise errors.UsageError(f"{where} is not above 0", f"write {name} = 1.5")
+        raise errors.UsageError(f"{where} is no number above 0", f"write {name} = 1.5")
     return float(value)
 
 

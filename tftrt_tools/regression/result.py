@@ -138,7 +138,9 @@ def _checks(done):
         yield _of_speed(one, done)
     if done.answers:
         found = "; ".join(done.answers.problems[:3])
-        yield Check("answers", "the answers are like the native model's", found or f"{done.answers.requests} requests compared",
+        kept = "".join(f"; {one['goal']}: {one['candidate']:.6g}" for one in done.answers.goals if one["kept"])
+        wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
+        yield Check("answers", wanted, found or f"{done.answers.requests} requests compared{kept}",
                     FAIL if found else PASS, found)
     for one in done.kept:
         if one.name != "accuracy":  # in the check of the answers
