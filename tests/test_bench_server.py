@@ -300,6 +300,8 @@ def test_bad_flags_are_refused_before_anything_is_sent(server, bench, flags):
 def test_a_page_without_metrics_is_told_before_the_work(server, bench):
     with pytest.raises(errors.TftrtError, match="does not answer|no metrics"):
         bench(server.grpc_address, "--model_name=digits", f"--metrics_url=http://{server.rest_address}/none")
+    with pytest.raises(errors.TftrtError, match="it speaks no HTTP/1.1$"):
+        bench(server.grpc_address, "--model_name=digits", f"--rest={server.grpc_address}")
 
 
 def test_an_interrupt_writes_what_was_measured_and_says_so(server, tmp_path):

@@ -151,12 +151,14 @@ def test_data_from_a_function(tftrt, zoo_model, converted, tmp_path):
         "import numpy as np\n"
         "def calls():\n  yield {'image': np.full((1, 8, 8, 1), 0.5, np.float32)}\n"
         "  yield 'serving_default', {'image': np.ones((3, 8, 8, 1), np.float32)}\n"
-        "def nothing():\n  return iter(())\n")
+        "def nothing():\n  return iter(())\n"
+        "def ends():\n  raise SystemExit('no data here')\n")
     pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     done = tftrt("verify", *pair, "--data=my_data:calls", "--json=-", "--nowrite", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["shapes"] == ["serving_default(image 1x8x8x1)", "serving_default(image 3x8x8x1)"]
     assert_clear(tftrt("verify", *pair, "--data=my_data:nothing", cwd=tmp_path), 2, "yields nothing")
     assert_clear(tftrt("verify", *pair, "--data=my_data:absent", cwd=tmp_path), 2, "absent")
+    assert_clear(tftrt("verify", *pair, "--data=my_data:ends", cwd=tmp_path), 2, "SystemExit: no data here (my_data.py:8)")
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,8 @@ def fetch(address):
         mend = "start the server with --monitoring_config_file" if error.code == 404 else ""
         raise errors.TftrtError(f"{address} has no metrics: HTTP {error.code}", mend) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
+        # A gRPC port answers with the frames of HTTP/2.
+        why = "it speaks no HTTP/1.1" if isinstance(error, http.client.BadStatusLine) else getattr(error, "reason", None) or error
         raise errors.TftrtError(f"{address} does not answer: {why}", "check --rest: it is the port of --rest_api_port") from None
     return parse(text)
 

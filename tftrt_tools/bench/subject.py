@@ -39,6 +39,24 @@ def of_files(path):
                         if not name.startswith("__saved_model_")})
 
 
+def check_files(flag, path, name, signatures):
+    """Refuse a directory that cannot be the model that a server has.
+
+    Args: flag: that names the directory. name, signatures: of the served model, as in Model. Raises: UsageError, TftrtError.
+    """
+    there = of_files(path).signatures
+    for signature, served in signatures.items():
+        if signature not in there:
+            raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: it has no signature {signature!r}",
+                                    f"give the directory that {name!r} was published from")
+        for kind, mine, theirs in zip(("inputs", "outputs"), there[signature], served, strict=True):
+            texts = [", ".join(sorted(f"{spec.name} {spec.dtype}" for spec in specs)) for specs in (mine, theirs)]
+            # A type that no request can have is told by number alone.
+            if texts[0] != texts[1] and "DataType" not in texts[1]:
+                raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: the {kind} of {signature!r} are "
+                                        f"{texts[0]}, and not {texts[1]}", f"give the directory that {name!r} was published from")
+
+
 def digests(path):
     """(digest of the model's files, digest of what its passport's manifest was made from): "" for a part that is not there."""
     if not path:

@@ -30,7 +30,7 @@ def of(code, message, address, seconds):
         return _unavailable(message, line, low, address)
     if code == "DEADLINE_EXCEEDED":
         return ServingError(code, message, f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
-                            "give more time by timeout=, or ask for fewer rows at once")
+                            "give more time (timeout), or ask for fewer rows at once")
     if code == "UNIMPLEMENTED":
         return ServingError(code, message, f"{address} says UNIMPLEMENTED: {line}", "is that the gRPC port of a TensorFlow Serving?")
     return ServingError(code, message, f"{address} says {code}: {line}")
@@ -42,12 +42,12 @@ def _unavailable(message, line, low, address):
     closed = any(sign in low for sign in _LOST)
     if any(sign in low for sign in _NO_TLS):
         cause = f"no TLS with {address}: {reason}"
-        mend = "the server's certificate must be signed by Tls(root=…) and name this host; does the server speak TLS there?"
+        mend = "the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; does the server speak TLS there?"
     elif any(sign in low for sign in _HTTP):
         cause, mend = f"{address} speaks HTTP, not gRPC", "give the gRPC port, 8500 by default, not the REST port"
     elif closed and not connected:
         cause = f"{address} closes the connection at once: {reason}"
-        mend = "does it ask for TLS, or for a client certificate? give tls=Tls(…)"
+        mend = "does it ask for TLS, or for a client certificate? give them (Tls(…), the flags --tls…)"
     elif not connected:
         cause = f"no server at {address}: {reason}"
         mend = "start it, or mend the address; its ports open when its first models are loaded"

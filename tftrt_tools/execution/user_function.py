@@ -19,7 +19,7 @@ def items(reference, flag):
         yield from function()
     except (errors.TftrtError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the function takes no arguments and yields its data") from None
 
 
@@ -33,7 +33,7 @@ def find(reference, flag, kind):
         sys.path.insert(0, "")
     try:
         function = getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the module must be importable from here") from None
     if not callable(function):
         raise errors.UsageError(f"{flag}={reference} is no function", f"name {kind}")

@@ -155,7 +155,9 @@ class Team:
         code = member.process.wait()
         if code:
             name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            self.problems.append(f"a worker process ended by itself ({name}){self._last_words()}")
+            # Nobody who is killed has last words of his own about it.
+            why = ": often the system ran out of memory" if code == -signal.SIGKILL else self._last_words()
+            self.problems.append(f"a worker process ended by itself ({name}){why}")
 
 
 @contextlib.contextmanager

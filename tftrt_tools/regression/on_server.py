@@ -31,6 +31,8 @@ class OnServer:
         paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
         for (name, model), path in zip(served.items(), paths, strict=True):
             told = subject.of_server(self._client, _Asked(model))
+            if options.server and path:
+                subject.check_files(f"{name}_dir", path, model, told.signatures)
             progress.say(f"reading the {name} model")
             self.models[name] = models.read(path, model, told.version)
             found[name] = told.signatures

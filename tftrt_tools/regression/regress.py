@@ -257,6 +257,8 @@ class _Run:
 
 def _about_engines(candidate, gpus, watched):
     """What has to be said of what was measured, a line each."""
+    if candidate.engine_ops is None and gpus is None:
+        return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
     if not candidate.engine_ops:
         return []
     if gpus is False:
