@@ -9,7 +9,14 @@ import tempfile
 
 import pytest
 
-from tests.zoo import zoo_model  # noqa: F401
+from tftrt_tools import collection
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Nearly every test module imports it.
+    with collection.paused():
+        import tensorflow  # noqa: F401
+
+from tests.zoo import zoo_model  # noqa: E402, F401
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

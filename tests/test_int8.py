@@ -223,7 +223,7 @@ def test_calibrate_replaces_a_file_only_if_asked(digits_table, work, zoo_model):
     refused(calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/training.npz"), 2, "--overwrite")
     refused(calibrate(zoo_model("digits_cnn"), digits_table, f"--calibration_data={work}/no.npz", "--overwrite"), 2, "no.npz")
     assert digits_table.read_bytes() == before
-    refused(calibrate(zoo_model("digits_cnn"), work / "no" / "x.json", f"--calibration_data={work}/training.npz"), 2, "no such directory")
+    refused(calibrate(zoo_model("digits_cnn"), work / "no" / "x.json", f"--calibration_data={work}/training.npz"), 2, "no directory")
     refused(calibrate(zoo_model("digits_cnn"), work / "x.json"), 2, "--calibration_data is missing")
 
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import traceback
 
-from tftrt_tools import errors, progress
+from tftrt_tools import collection, errors, progress
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -248,7 +248,7 @@ def _serve(fd, target):
             pipe.write(json.dumps(message) + "\n")
 
         # A child that waits for its first call has loaded what it needs by then; what fails here fails again in the call, and is told.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), collection.paused():
             importlib.import_module(target.partition(":")[0])
         for line in requests:
             _answer(target, json.loads(line), send)

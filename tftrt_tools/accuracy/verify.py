@@ -70,6 +70,7 @@ class Verification:
     seed: int
     accuracy: dict | None
     calibration: object = None
+    stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
     def problems(self):
@@ -87,11 +88,11 @@ class Verification:
         return not self.problems
 
     def to_dict(self):
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "stamp"}
         plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
                   "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
                   "shapes": list(self.shapes), "calibration": self.calibration.to_dict() if self.calibration else None}
-        return {"kind": "verification", **passport.stamp(), "passed": self.passed,
+        return {"kind": "verification", **self.stamp, "passed": self.passed,
                 "problems": list(self.problems), "warnings": list(self.warnings), **plain}
 
 
@@ -120,9 +121,7 @@ def verify(original, converted, options):
         calls = _calls(first, names, manifest, options, folder)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
-        # TF32 is off for the original: the reference should be the best float32 answer, not another approximation.
-        reference = run.run(original, saved, folder + "/original", "the original", tf32=False)
-        answers = _run_converted(converted, saved, folder, options)
+        reference, answers = _run_both(original, converted, saved, folder, options)
         progress.say("comparing")
         pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
         comparisons, broken = metrics.compare(pairs, options.epsilon)
@@ -214,9 +213,20 @@ def _ranges(options, specs):
     return ranges
 
 
-def _run_converted(converted, saved, folder, options):
+def _run_both(original, converted, saved, folder, options):
+    """(Run of the original, Run of the converted model): on a GPU in a process each, since the first would keep its memory there."""
+    with run.worker(log_file=options.log_file) as first:
+        # TF32 is off for the original: the reference should be the best float32 answer, not another approximation.
+        reference = run.run(original, saved, folder + "/original", "the original", tf32=False, started=first)
+        if not reference.gpu:
+            return reference, _run_converted(converted, saved, folder, options, first)
+    return reference, _run_converted(converted, saved, folder, options)
+
+
+def _run_converted(converted, saved, folder, options, started=None):
     try:
-        return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file)
+        return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file,
+                       started=started)
     except child.ChildDied as death:
         raise errors.TftrtError(f"the converted model aborts: {death.cause}",
                                 "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None

@@ -40,7 +40,8 @@ class Tls:
         import grpc
 
         if bool(self.certificate) != bool(self.key):
-            raise errors.UsageError("a client certificate needs its key, and a key its certificate", "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
+            raise errors.UsageError("a client certificate needs its key, and a key its certificate",
+                                    "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
         return grpc.ssl_channel_credentials(_pem(self.root), _pem(self.key), _pem(self.certificate))
 
 

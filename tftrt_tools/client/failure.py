@@ -42,7 +42,8 @@ def _unavailable(message, line, low, address):
     closed = any(sign in low for sign in _LOST)
     if any(sign in low for sign in _NO_TLS):
         cause = f"no TLS with {address}: {reason}"
-        mend = "the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; does the server speak TLS there?"
+        mend = ("the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; "
+                "does the server speak TLS there?")
     elif any(sign in low for sign in _HTTP):
         cause, mend = f"{address} speaks HTTP, not gRPC", "give the gRPC port, 8500 by default, not the REST port"
     elif closed and not connected:

@@ -45,6 +45,7 @@ class Build:
     shapes_served: tuple
     cache_problem: str
     seconds: float
+    stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
     def built(self):
@@ -52,7 +53,7 @@ class Build:
         return [engine for signature in self.signatures for engine in signature.built]
 
     def to_dict(self):
-        return {"kind": "build", **passport.stamp(), "model": self.model, "output": self.output, "model_digest": self.model_digest,
+        return {"kind": "build", **self.stamp, "model": self.model, "output": self.output, "model_digest": self.model_digest,
                 "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
                 "versions": self.versions, "gpu": self.gpu, "signatures": [one.to_dict() for one in self.signatures],
                 "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2)}

@@ -39,6 +39,7 @@ class Conversion:
     seconds: float
     calibration: Calibration | None = None
     cache_problem: str = ""
+    stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
     def engines(self):
@@ -51,7 +52,7 @@ class Conversion:
         return coverage(self.signatures)
 
     def to_dict(self):
-        return {"kind": "conversion", **passport.stamp(), "source": self.source,
+        return {"kind": "conversion", **self.stamp, "source": self.source,
                 "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
                 "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,

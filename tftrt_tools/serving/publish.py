@@ -74,9 +74,10 @@ class Publication:
     notes: tuple
     command: str
     seconds: float
+    stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     def to_dict(self):
-        return {"kind": "publication", **passport.stamp(), "model": self.model, "model_name": self.model_name, "version": self.version,
+        return {"kind": "publication", **self.stamp, "model": self.model, "model_name": self.model_name, "version": self.version,
                 "base_path": self.base_path, "path": self.path, "digest": self.digest, "target": self.target.to_dict(),
                 "tftrt": self.tftrt, "engine_ops": self.engines, "engines": self.engine_files, "verified": self.evidence.valid,
                 "evidence": self.evidence.to_dict(),

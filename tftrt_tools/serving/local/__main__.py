@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from tftrt_tools import errors
+from tftrt_tools import collection, errors
 from tftrt_tools.serving import flags
 from tftrt_tools.serving.local import failure
 
@@ -37,7 +37,8 @@ def _serve(options):
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     logging.info("development server of tftrt-tools, not for production")
-    from tftrt_tools.serving.local.server import Server
+    with collection.paused():
+        from tftrt_tools.serving.local.server import Server
 
     server, outcome = Server(options), []
 
