@@ -35,8 +35,9 @@ $(STAMP): setup.cfg constraints.txt pyproject.toml
 	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[test,bench]'
 	@echo '$(CURDIR)' > $@
 
+# worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
-	$(PY) -m pytest -n 2 -m "not gpu" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
