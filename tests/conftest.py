@@ -9,14 +9,8 @@ import tempfile
 
 import pytest
 
+from tests.zoo import zoo_model  # noqa: F401
 from tftrt_tools import collection
-
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # Nearly every test module imports it.
-    with collection.paused():
-        import tensorflow  # noqa: F401
-
-from tests.zoo import zoo_model  # noqa: E402, F401
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -55,11 +49,16 @@ def _no_gpu():
 
 
 def pytest_configure(config):
-    """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours."""
+    """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours. A worker
+    of `pytest -n` imports TensorFlow, before it collects the tests."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="tftrt-test-cache-")
         os.environ["XDG_CACHE_HOME"] = folder.name
         config.add_cleanup(folder.cleanup)
+    if hasattr(config, "workerinput"):
+        # Nearly every test module imports it. Not where this file is imported: processes that a test starts do that too.
+        with collection.paused():
+            import tensorflow  # noqa: F401
 
 
 def pytest_runtest_logreport(report):

@@ -22,7 +22,7 @@ from tests.mock_server import MODEL, MockServer
 from tests.pages import quoted, unprinted
 from tftrt_tools import errors
 from tftrt_tools.bench import answers, measure, server_metrics
-from tftrt_tools.client import PREDICT
+from tftrt_tools.client import PREDICT, request_bytes
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
 
@@ -105,6 +105,8 @@ def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, c
                         f"--html={tmp_path / 'b.html'}", f"--hdr={tmp_path / 'b.hdr'}")
     assert code == 0 and found["complete"] and found["subject"]["model_version"] == 1
     assert found["subject"]["model_digest"].startswith("sha256:") and found["machine"]["digest"] and found["versions"]["grpcio"]
+    sizes = [len(request_bytes("digits", {"image": np.zeros((batch, 8, 8, 1), np.float32)}, "serving_default")) for batch in (1, 3)]
+    assert found["subject"]["request_bytes"] == sum(sizes) / 2
     rows = found["rows"]
     assert [(row["point"]["batch_size"], row["point"]["concurrency"]) for row in rows] == [(1, 1), (1, 2), (3, 1), (3, 2)]
     for row in rows:

@@ -556,16 +556,17 @@ def test_where_the_file_system_has_no_locks_the_cache_works_without(cache, engin
     assert cache.get(KEY, target).hit and cache.clear() == (KEY.name,) and cache.problem == ""
 
 
-def put_and_evict(folder, source, until):
-    cache = Store(folder)
-    while time.time() < until:
+def put_and_evict(folder, source, enough):
+    cache, last = Store(folder), time.monotonic() + 60
+    while not enough.is_set() and time.monotonic() < last:
         cache.put(KEY, source)
         cache.clear()
 
 
 def test_a_reader_beside_eviction_gets_the_whole_engine_or_a_plain_miss(tmp_path, engine, target):
     content = os.urandom(3 << 20)
-    processes = [FRESH.Process(target=put_and_evict, args=(tmp_path / "cache", engine(content), time.time() + 6)) for _ in range(2)]
+    enough = FRESH.Event()
+    processes = [FRESH.Process(target=put_and_evict, args=(tmp_path / "cache", engine(content), enough)) for _ in range(2)]
     for process in processes:
         process.start()
     cache, seen = Store(tmp_path / "cache"), {True: 0, False: 0}
@@ -574,6 +575,8 @@ def test_a_reader_beside_eviction_gets_the_whole_engine_or_a_plain_miss(tmp_path
         seen[found.hit] += 1
         assert target.read_bytes() == content if found.hit else found.reason == store.NOT_THERE, found
         target.unlink(missing_ok=True)
+        if min(seen.values()) >= 20:
+            enough.set()
     assert [process.exitcode for process in processes] == [0, 0] and cache.problem == "" and seen[True] and seen[False]
 
 

@@ -177,8 +177,11 @@ def test_a_candidate_that_refuses_a_request_fails_with_every_file(server, native
 
 def test_goals_are_judged_with_the_run(server, tmp_path):
     (tmp_path / "goals.toml").write_text('p50_ms_at_most = 60000\nspeed_up_at_least = 50\nengine_mib_at_most = 1\naccuracy = "snr_db:threshold=30"\n')
-    code = run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, f"--goals={tmp_path / 'goals.toml'}", f"--json={tmp_path / 'r.json'}")
-    found = {one["name"]: one for one in json.loads((tmp_path / "r.json").read_text())["checks"]}
+    code = run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, "--metrics=p50,p99", f"--goals={tmp_path / 'goals.toml'}",
+               f"--json={tmp_path / 'r.json'}")
+    document = json.loads((tmp_path / "r.json").read_text())
+    found = {one["name"]: one for one in document["checks"]}
+    assert "p99 needs 662 requests to each model, and 12 rounds of 16 are 192" in document["notes"]
     assert code == errors.EXIT_CHECK and found["goal/speed_up_at_least"]["verdict"] == "fail"
     assert found["goal/engine_mib_at_most"]["verdict"] == "cannot tell" and "passport" in found["goal/engine_mib_at_most"]["reason"]
     assert found["answers"]["verdict"] == "pass"
@@ -215,6 +218,13 @@ def test_an_interrupted_run_keeps_what_was_measured_and_says_so(server, tmp_path
     assert (document["complete"], document["ended"], len(document["rounds"]["native_p50"])) == (False, "interrupted", 8)
     assert ElementTree.parse(paths["junit"]).getroot().find(".//testcase[@name='complete']/error") is not None
     assert "ENDED EARLY" in paths["html"].read_text() and not (tmp_path / "kept.json").exists()
+
+
+def test_a_percentile_that_can_never_be_decided_is_told_before_the_rounds(server):
+    said = []
+    with progress.listening(lambda text, *_: said.append(text)), pytest.raises(errors.UsageError, match="p99 needs 662 requests") as caught:
+        run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, "--metrics=p50,p99", "--must_decide=p99")
+    assert "--requests=56" in caught.value.mend and not any(one.startswith("round") for one in said)
 
 
 def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path):

@@ -58,7 +58,7 @@ class _Run:
     def __init__(self, options, view, files, watch, wanted):
         self._options, self._view, self._wanted = options, view, wanted
         self._measure = measure.Measure(options, view, watch, files)
-        self.rows, self.searched, self.mean_bytes = [], [], 0
+        self.rows, self.searched, self._bytes = [], [], {}
         self.refused, self.unanswered = "", 0
 
     def everything(self, opened, loads):
@@ -89,12 +89,19 @@ class _Run:
 
     def _of_target(self, target, load, originals, total):
         sent = target.prepare(load, lambda first: self._judge(load, first, originals))
-        self.mean_bytes = self.mean_bytes or sent.mean_bytes
+        # As the first target gets them: on the wire, where there is a server.
+        self._bytes.setdefault(load.batch_size, (len(load.calls), sent.mean_bytes))
         if self._options.search:
             self._search(target, load, sent)
         for point in self._options.points:
             if point.batch_size == load.batch_size:
                 self._add(target, sent, point, total)
+
+    @property
+    def mean_bytes(self):
+        """Of a request, over all batch sizes."""
+        count = sum(number for number, _ in self._bytes.values())
+        return round(sum(number * size for number, size in self._bytes.values()) / count) if count else 0
 
     def _judge(self, load, first, originals):
         """The answers.Judge of later answers, or None. Raises: CheckFailed where the first ones are wrong."""

@@ -119,7 +119,7 @@ def _print(done, json_path):
     asked = done.subject
     where = f"{asked.address}, model {asked.model_name}, version {asked.model_version}" if asked.address else asked.model_dir
     say("asked", f"{where}, signature {asked.signature}; {_output.counted(asked.requests, 'request')} in turn ({asked.values}), "
-        f"{asked.request_bytes} bytes each; {'; '.join(asked.shapes)}")
+        f"{asked.request_bytes} bytes each{' on average' if len(asked.shapes) > 1 else ''}; {'; '.join(asked.shapes)}")
     say("answers", asked.compared)
     say("machine", done.fingerprint.text())
     console.print(_points(done))

@@ -216,6 +216,7 @@ class _Run:
             if options.requests:
                 # Fewer than are under way at a time would be another load than the one that is asked for.
                 self._per_block = max(-(-options.requests // rounds.BLOCKS), options.concurrency)
+            self._check_requests()
             for look in range(options.looks):
                 for number in range(look * options.rounds, min((look + 1) * options.rounds, options.max_rounds)):
                     progress.say(f"round {number + 1}", number, options.max_rounds)
@@ -228,6 +229,17 @@ class _Run:
                 progress.say("judging")
                 if not self._result().rounds_help:
                     return
+
+    def _check_requests(self):
+        """Refuse a run that will not have the requests for a metric that decides it; note it for another. Raises: UsageError."""
+        options, each = self._options, self._per_block * rounds.BLOCKS
+        for metric in options.metrics:
+            wanted, most = verdicts.requests_needed(metric), each * options.max_rounds
+            if most < wanted:
+                cause = f"{metric} needs {wanted} requests to each model, and {options.max_rounds} rounds of {each} are {most}"
+                if metric in options.must_decide:
+                    raise errors.UsageError(cause, f"--requests={-(-wanted // options.max_rounds)}, or more --max_rounds")
+                self._notes.append(cause)
 
     def _result(self, ended=""):
         options, measured = self._options, self._measured

@@ -154,6 +154,11 @@ def rounds_needed(metrics, looks, alpha=ALPHA):
     return 1 + math.ceil(math.log2(len(metrics) * looks / alpha))
 
 
+def requests_needed(metric):
+    """The fewest requests to each model, over all rounds, that a metric of METRICS is judged by."""
+    return TAIL_SAMPLES.get(_NAMES.get(metric), 0)
+
+
 def judge_change(metric, before, after, min_effect=MIN_EFFECT, alpha=ALPHA, looks=1, seed=0):
     """Judge whether the candidate's lead over the native model has changed since another run.
 
@@ -204,7 +209,7 @@ def _judge(metric, native, candidate, min_effect, levels, seed):
     gaps = np.log(values[1]) - np.log(values[0])
     stretch = statistics.inflation(gaps)
     blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
-    if tail := _too_few_requests(metric, share, native, candidate):
+    if tail := _too_few_requests(metric, native, candidate):
         return dataclasses.replace(blank, native=None, candidate=None, reason=tail)
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
@@ -238,8 +243,8 @@ def _whole(metric, series, values):
     return statistics.nearest_rank(np.concatenate(series.latencies), _NAMES[metric])
 
 
-def _too_few_requests(metric, share, native, candidate):
-    wanted = TAIL_SAMPLES.get(share, 0)
+def _too_few_requests(metric, native, candidate):
+    wanted = requests_needed(metric)
     least = min(sum(map(len, series.latencies)) for series in (native, candidate))
     return f"{metric} needs {wanted} requests, and there are {least}" if least < wanted else ""
 
