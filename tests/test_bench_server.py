@@ -299,6 +299,13 @@ def test_bad_flags_are_refused_before_anything_is_sent(server, bench, flags):
     assert raised.value.mend
 
 
+@pytest.mark.parametrize("flag", ["in_process", "model_dir", "original"])
+def test_a_directory_of_another_model_is_refused_before_anything_is_sent(server, bench, zoo_model, flag):
+    with pytest.raises(errors.UsageError, match=f"--{flag}=.* is another model than 'digits', which is served: ") as raised:
+        bench(server.grpc_address, "--model_name=digits", f"--{flag}={zoo_model('ranker')}")
+    assert "published from" in raised.value.mend
+
+
 def test_a_page_without_metrics_is_told_before_the_work(server, bench):
     with pytest.raises(errors.TftrtError, match="does not answer|no metrics"):
         bench(server.grpc_address, "--model_name=digits", f"--metrics_url=http://{server.rest_address}/none")

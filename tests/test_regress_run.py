@@ -249,6 +249,19 @@ def test_mistakes_are_told_before_a_server_starts(arguments, text):
         run(*arguments)
 
 
+def test_a_directory_of_another_model_is_refused(server, native, tmp_path):
+    import tensorflow as tf
+
+    class Other(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), tf.float16, name="image")])
+        def serve(self, image):
+            return {"probabilities": image}
+
+    tf.saved_model.save(other := Other(), str(tmp_path / "other"), signatures={"serving_default": other.serve})
+    with pytest.raises(errors.UsageError, match="--candidate_dir=.* is another model than 'copy'.*the inputs of .* are image float16, and not image"):
+        run(f"--server={server}", "--native=native", "--candidate=copy", f"--native_dir={native}", f"--candidate_dir={tmp_path / 'other'}", *QUICK)
+
+
 def test_names_that_a_server_does_not_have(server):
     with pytest.raises(errors.UsageError, match="serves no model 'other'"):
         run(f"--server={server}", "--native=native", "--candidate=other", *QUICK)

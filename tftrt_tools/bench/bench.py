@@ -24,9 +24,9 @@ def bench(options, view, files=None):
         client = stack.enter_context(targets.client(options)) if options.address else None
         address = client.address if client else ""
         model = subject.of_server(client, options) if client else subject.of_files(options.in_process)
-        for flag in ("in_process", "model_dir", "original") if client else ():
-            if getattr(options, flag):
-                subject.check_files(flag, getattr(options, flag), options.model_name, model.signatures)
+        if client:
+            named = {flag: getattr(options, flag) for flag in ("in_process", "model_dir", "original") if getattr(options, flag)}
+            subject.check_files(named, options.model_name, model.signatures)
         signature = workload.choose_signature(model.signatures, options.signature_name)
         specs = model.signatures[signature][0]
         loads = workload.workloads(signature, specs, options.batch_sizes, options)

@@ -118,16 +118,19 @@ class _Meanwhile:
 
 def length(options, rate, probe=False):
     """Seconds of an open-loop row. A probe of a search lasts longer where its percentiles would lack requests."""
-    needed = options.min_queries
-    if probe:
-        needed = max([needed, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in options.goal.shares.values())])
-    return max(options.seconds, needed / rate)
+    return max(options.seconds, _least_requests(options, probe) / rate)
+
+
+def _least_requests(options, probe):
+    """How many requests an open-loop row lasts for at least."""
+    shares = options.goal.shares.values() if probe else ()
+    return max([options.min_queries, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in shares)])
 
 
 def of_probes(options):
     """How long a search may take, a line for people."""
-    needed = _PROBE_REQUESTS * max([statistics.min_samples(share) for share in options.goal.shares.values()], default=0)
-    longer = f", or until {needed} requests were sent, which {options.goal.text} needs" if needed else ""
+    needed = _least_requests(options, True)
+    longer = f", or until {needed} requests were sent" if needed else ""
     return (f"each probe of the search lasts {options.seconds:g} s{longer}, and its warm-up {options.warmup_seconds:g} s at most; "
             f"there may be {search.MOST_PROBES} of them")
 

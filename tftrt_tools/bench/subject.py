@@ -33,28 +33,40 @@ def of_server(client, options):
 
 def of_files(path):
     """The Model of a SavedModel directory. Raises: TftrtError, UsageError."""
-    files.check(path)
-    found, = describe.describe(path)
-    return Model(None, {name: (inputs, found.outputs[name]) for name, inputs in found.inputs.items()
-                        if not name.startswith("__saved_model_")})
+    return _of_directories([path])[0]
 
 
-def check_files(flag, path, name, signatures):
-    """Refuse a directory that cannot be the model that a server has.
+def _of_directories(paths):
+    """The Model of each directory; one process reads them all."""
+    for path in paths:
+        files.check(path)
+    return [Model(None, {name: (inputs, one.outputs[name]) for name, inputs in one.inputs.items() if not name.startswith("__saved_model_")})
+            for one in describe.describe(*paths)]
 
-    Args: flag: that names the directory. name, signatures: of the served model, as in Model. Raises: UsageError, TftrtError.
+
+def check_files(named, name, signatures):
+    """Refuse directories that cannot be the model that a server has.
+
+    Args: named: {flag: directory that it names}. name, signatures: of the served model, as in Model. Raises: UsageError, TftrtError.
     """
-    there = of_files(path).signatures
-    for signature, served in signatures.items():
-        if signature not in there:
-            raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: it has no signature {signature!r}",
+    for (flag, path), there in zip(named.items(), _of_directories(list(named.values())) if named else (), strict=True):
+        other = _difference(there.signatures, signatures)
+        if other:
+            raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: {other}",
                                     f"give the directory that {name!r} was published from")
-        for kind, mine, theirs in zip(("inputs", "outputs"), there[signature], served, strict=True):
+
+
+def _difference(there, served):
+    """Which served signature files do not have as it is, "" where they have all. Args: as Model.signatures."""
+    for signature, sides in served.items():
+        if signature not in there:
+            return f"it has no signature {signature!r}"
+        for kind, mine, theirs in zip(("inputs", "outputs"), there[signature], sides, strict=True):
             texts = [", ".join(sorted(f"{spec.name} {spec.dtype}" for spec in specs)) for specs in (mine, theirs)]
             # A type that no request can have is told by number alone.
             if texts[0] != texts[1] and "DataType" not in texts[1]:
-                raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: the {kind} of {signature!r} are "
-                                        f"{texts[0]}, and not {texts[1]}", f"give the directory that {name!r} was published from")
+                return f"the {kind} of {signature!r} are {texts[0]}, and not {texts[1]}"
+    return ""
 
 
 def digests(path):

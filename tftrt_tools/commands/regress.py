@@ -36,8 +36,6 @@ _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many 
             "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
             "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says"}
 
-OUTPUTS = ("junit", "html")
-
 
 def define(values):
     """Define the command's flags on FlagValues `values`."""
@@ -105,8 +103,8 @@ def run(values, positional):
             raise errors.UsageError(f"--{name} is missing", "give a SavedModel directory, or with --server the name of a model")
     from tftrt_tools.regression import baseline, regress
 
-    if values.save_baseline and values.save_baseline != baseline.AUTO:
-        whole_file.check_places(path for path in (values.save_baseline, values.json, values.junit, values.html) if path and path != "-")
+    kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
+    whole_file.check_places(path for path in (values.json, values.junit, values.html, kept) if path and path != "-")
     stored = baseline.AUTO == values.save_baseline or baseline.LATEST == values.baseline
     history = baseline.directory(values.history_dir) if stored else None
     name = values.history_name or baseline.series_name(values.candidate)

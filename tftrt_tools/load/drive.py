@@ -18,11 +18,11 @@ import threading
 import time
 
 from tftrt_tools.load import link
-from tftrt_tools.load.record import CHECKED, DIFFERS, HELD
+from tftrt_tools.load.record import CHECKED, DIFFERS, HELD, UNAVAILABLE
 
 clock = time.perf_counter_ns
 # A server that is gone refuses at once; a closed loop would count nothing but that.
-_UNAVAILABLE, _PAUSE_NS = 14, 50_000_000
+_PAUSE_NS = 50_000_000
 _CANCELLED = 1
 _UNKNOWN = 2
 _POLL_SECONDS = 0.0002
@@ -181,7 +181,7 @@ class _Slot:
         except Exception as error:
             _broken(run.recorder, error)
             return run.retire()
-        if code == _UNAVAILABLE and not run.stopped:
+        if code == UNAVAILABLE and not run.stopped:
             run.later.put((now + _PAUSE_NS, self))
         else:
             self.go()

@@ -9,7 +9,8 @@ LATE_NS = 1_000_000
 # One entry as the workers write it: six int64.
 FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
 CHECKED, DIFFERS, HELD = 1, 2, 4  # bits of flags
-_UNAVAILABLE, _FEW = 14, 3
+UNAVAILABLE = 14  # of gRPC, as `code`
+_FEW = 3
 _NONE = np.zeros(0, np.int64)
 
 
@@ -122,7 +123,7 @@ class Records:
         """For how long at the end of the run nothing but UNAVAILABLE came back, 0 where that were fewer than three requests: the server may
         be gone, or refuse because it has too much to do."""
         ended = np.argsort(self.done_ns, kind="stable")
-        others = np.flatnonzero(self.code[ended] != _UNAVAILABLE)
+        others = np.flatnonzero(self.code[ended] != UNAVAILABLE)
         first = int(others[-1]) + 1 if others.size else 0
         if ended.size - first < _FEW:
             return 0

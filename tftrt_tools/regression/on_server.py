@@ -32,7 +32,7 @@ class OnServer:
         for (name, model), path in zip(served.items(), paths, strict=True):
             told = subject.of_server(self._client, _Asked(model))
             if options.server and path:
-                subject.check_files(f"{name}_dir", path, model, told.signatures)
+                subject.check_files({f"{name}_dir": path}, model, told.signatures)
             progress.say(f"reading the {name} model")
             self.models[name] = models.read(path, model, told.version)
             found[name] = told.signatures
