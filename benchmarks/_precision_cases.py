@@ -161,7 +161,7 @@ def settings(column, shapes):
     from tftrt_tools.conversion.settings import Settings
 
     base = tuned_settings(column.flags) if column.flags else Settings(precision_mode=column.precision)
-    changes = {"shapes": shapes, "use_dynamic_shape": True, "allow_build_at_runtime": False}
+    changes = {"shapes": shapes, "use_dynamic_shape": base.use_dynamic_shape is not False, "allow_build_at_runtime": False}
     if column.calibrator:
         changes |= {"calibrator": column.calibrator, "calibration_method": column.method}
     return dataclasses.replace(base, **changes)

@@ -1,6 +1,7 @@
 """Precision against speed and accuracy (GPU): native TensorFlow, FP32, FP16 and INT8 from several calibrations, model by model.
 
     python -m benchmarks.precision --output=DIR [--gpus=N]     measure
+    python -m benchmarks.precision --precisions=FP16,tuned @FILE   with the tuned columns that `benchmarks.tuning` found
     python -m benchmarks.precision --table DIR                 Markdown tables of what DIR holds; needs no GPU
 
 A model has one process for all of its columns, in this order: FP32, FP16, INT8 with TensorRT's calibration, INT8 with the toolkit's.
@@ -56,7 +57,7 @@ def main(argv=None):
 
 def parse(argv):
     """The options; wrong ones end the process with the reason."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__, fromfile_prefix_chars="@",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     folder, build = pathlib.Path, _models.ROOT / "build"
     parser.add_argument("--table", type=folder, metavar="DIR", help="print the tables of DIR and leave")
