@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency
+from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision, tuning
 
 
 def test_quantile_is_a_measured_value():
@@ -83,6 +83,27 @@ def test_latency_table_has_one_line_a_batch_size():
             for batch in (1, 8) for label, ms in (("TensorFlow", 6.0), ("TF-TRT FP16", 1.0))]
     lines = latency.summary(rows).splitlines()
     assert len(lines) == 4 and "TF-TRT FP16 x" in lines[0] and lines[2].split()[:3] == ["1", "6", "1"]
+
+
+def test_the_winners_flags_become_a_tuned_column(tmp_path):
+    flags = tuning.flags_of("--input_saved_model_dir=/m\n--precision_mode=INT8\n--high_precision_nodes=a/b c|d\\.e\n--shapes=x:32x8\n")
+    (tmp_path / "tuned.flags").write_text(f"--tuned=digits_cnn:{flags}\n")
+    options = precision.parse(["--precisions=tuned", "--models=digits_cnn", f"@{tmp_path / 'tuned.flags'}"])
+    (_, (column,)), = precision._chosen(options)
+    settings = precision.cases.settings(column, "x:1x8")
+    assert (settings.precision_mode, settings.high_precision_nodes, settings.shapes) == ("INT8", "a/b c|d\\.e", "x:1x8")
+    assert tuning.flags_of("--nouse_dynamic_shape\n").startswith("--precision_mode=FP32 ")
+
+
+def test_the_table_of_a_search_names_the_winner_and_what_failed():
+    settings = {"precision_mode": "INT8", "minimum_segment_size": 3, "use_dynamic_shape": None, "dynamic_shape_profile_strategy": "Optimal"}
+    trial = {"settings": settings, "high_precision": ["n"], "latencies": {"call": {"ms": 2.0}}, "accuracy": 0.9, "kept": True,
+             "build_seconds": 7.0, "failure": "", "number": 1}
+    found = {"native": {"call": {"ms": 6.0}}, "objective": "call", "original": 1.0, "winner": 1,
+             "trials": [trial, {**trial, "number": 2, "latencies": {}, "accuracy": None, "kept": False, "failure": "no memory"}]}
+    native, winner, failed = tuning.trials("digits_cnn", found)
+    assert (native["ms"], winner["times"], winner["winner"]) == (6.0, 3.0, "winner")
+    assert "INT8, 1 high" in winner["what"] and (failed["ms"], failed["winner"], failed["kept"]) == (None, "no memory", "no")
 
 
 def _varint(value):

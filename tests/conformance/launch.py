@@ -30,7 +30,8 @@ class LocalServer:
         self.flags, self.log = list(flags), pathlib.Path(log)
         self.port, self.rest_port = ports or free_ports(2)
         self.command = [*command, f"--port={self.port}", f"--rest_api_port={self.rest_port}", *self.flags]
-        self._env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "1", **(env or {})}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._env = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1", **(env or {})}
         self.process = None
 
     @property
