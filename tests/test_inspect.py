@@ -381,6 +381,28 @@ def test_saved_engines_are_read_without_being_loaded(built):
     assert "nothing disagrees" in done.stdout
 
 
+def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_is(built_once, zoo_model, tmp_path):
+    import numpy as np
+    import tensorflow as tf
+
+    from tftrt_tools.execution import native_copy
+    from tftrt_tools.serving.local.failure import Failure
+    from tftrt_tools.serving.local.session import Session
+
+    model, engine = built_once
+    with pytest.raises(Failure, match="No OpKernel was registered to support Op 'CreateTRTResourceHandle'"):
+        Session(model)  # what TensorFlow Serving says there
+    assert native_copy.write(model, tmp_path / "native") == [engine]
+    image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
+    wanted = tf.saved_model.load(str(zoo_model("digits_cnn"))).signatures["serving_default"](image=image)["probabilities"].numpy()
+    got = tf.saved_model.load(str(tmp_path / "native")).signatures["serving_default"](image=image)["probabilities"].numpy()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-7)
+    session = Session(tmp_path / "native")
+    signature = session.signatures["serving_default"]
+    served, = session.run({signature.inputs["image"].name: image}, [signature.outputs["probabilities"].name])
+    np.testing.assert_allclose(served, wanted, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("change, words", [
     (lambda file: file.write_bytes(file.read_bytes()[:-30]), "truncated"),
     (lambda file: file.write_bytes(file.read_bytes()[:500] + b"X" + file.read_bytes()[501:]), "a checksum is wrong"),

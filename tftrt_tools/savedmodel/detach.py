@@ -7,6 +7,7 @@ from tftrt_tools.savedmodel import protos
 
 # The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
 RESOURCES = "trt_engine_resources"
+_CREATE, _INITIALIZE = "CreateTRTResourceHandle", "InitializeTRTResource"
 
 
 def write(proto, model, folder):
@@ -17,6 +18,7 @@ def write(proto, model, folder):
     model, folder = pathlib.Path(model).absolute(), pathlib.Path(folder)
     for meta in proto.meta_graphs:
         _detach(meta.object_graph_def)
+        _leave_out(meta.graph_def)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / protos.FILE).write_bytes(proto.SerializeToString())
     for child in ("variables", "assets"):
@@ -37,3 +39,24 @@ def _detach(objects):
                 resource.Clear()
                 resource.user_object.identifier = "_generic_user_object"
                 resource.user_object.version.producer = resource.user_object.version.min_consumer = 1
+
+
+def _leave_out(graph_def):
+    """The session loader knows no objects: it runs an initializer, a function that makes the resource and reads the engines into it."""
+    for function in graph_def.library.function:
+        if any(node.op == _INITIALIZE for node in function.node_def):
+            for node in function.node_def:
+                if node.op in (_CREATE, _INITIALIZE):
+                    _empty(node)
+    for node in graph_def.node:
+        if node.op == _CREATE:  # nothing reads it, but each node of a graph is given a device, and it has none without a GPU
+            _empty(node)
+
+
+def _empty(node):
+    """Make `node` do nothing."""
+    kept = [name for name in node.input if name.startswith("^")]
+    name = node.name
+    node.Clear()
+    node.name, node.op = name, "NoOp"
+    node.input.extend(kept)
