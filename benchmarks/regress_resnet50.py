@@ -26,8 +26,9 @@ BATCHES = (1, 8, 32)
 PRECISIONS = ("FP16", "INT8")
 THROUGH = ("server", "in process")
 _CALIBRATION_ROWS, _TIMED_ROWS = 500, 64
-# Random weights: the margins of top-1 are thin, and INT8 is coarser than the bounds that `tftrt verify` has for trained models.
-_BOUNDS = {"FP16": "snr_db>=25", "INT8": "snr_db>=10;cosine>=0.9;top1>=0.5"}
+# Random weights: the margins of top-1 are thin (FP16 keeps it for 95 % of pictures), and INT8 is coarser than the bounds that
+# `tftrt verify` has for trained models.
+_BOUNDS = {"FP16": "snr_db>=25;top1>=0.9", "INT8": "snr_db>=10;cosine>=0.9;top1>=0.5"}
 
 
 def main(argv=None):

@@ -23,6 +23,6 @@ def regression(ratio=1.0, noise=0.01, rounds=30, seed=0, created="", **changes):
     stamp = passport.stamp() | ({"created": created} if created else {})
     made = result.Regression(
         stamp, models.Model("/models/net", "model-native", 1, "sha256:" + "a" * 64), models.Model("/models/net_fp16", "model-tested", 1, "sha256:" + "b" * 64),
-        {"address": "127.0.0.1:1", "backend": "local", "reason": "because"}, WORKLOAD, {}, MACHINE, found, figures, 40,
+        {"address": "127.0.0.1:1", "backend": "local", "reason": "because"}, WORKLOAD, {"thresholds": ""}, MACHINE, found, figures, 40,
         {"native": 0, "candidate": 0}, {"native": [], "candidate": []}, seconds=1.5)
     return dataclasses.replace(made, **changes)

@@ -5,11 +5,13 @@ import resource
 import signal
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from absl import flags
 
 from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
+from tftrt_tools.accuracy import metrics
 from tftrt_tools.commands import regress as command
 from tftrt_tools.regression import answers, baseline, goals, junit, models, result
 from tftrt_tools.report import regress as report
@@ -63,6 +65,26 @@ def test_the_page_opens_on_the_verdict_and_keeps_direction_and_verdict_apart():
     assert not any(text in page for text in ("<script", "src=", "href=\"http", "@import", "url(http"))
     assert "CANNOT TELL" in report.page(regression(noise=0.4)) and "none shown</td><td>cannot tell" in report.page(regression(noise=0.4))
     assert "ENDED EARLY" in report.page(regression(ended="interrupted"))
+
+
+def judged(**outputs):
+    """answers.Judged of {output: (native's array, candidate's)}."""
+    compared = []
+    for name, both in outputs.items():
+        accumulator = metrics.Accumulator("serving_default", name)
+        accumulator.add(*map(np.asarray, both))
+        compared.append(accumulator.result())
+    bounds = {one.name: {"snr_db": 15.0, "top1": 0.5} for one in compared}
+    return answers.Judged(tuple(compared), ("INT8", "INT8 engines"), bounds, (), (), 8)
+
+
+def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
+    logits = np.array([[1.0, 2.0], [3.0, 1.0], [0.0, 4.0], [2.0, 1.0]])
+    near = judged(logits=(logits, logits + [[0.5, 0.0], [0.5, 0.0], [0.5, 0.0], [-1.5, 0.0]]), other=([1.0, 2.0], [1.0, 2.0]), ids=([1, 2, 3, 4], [1, 2, 3, 5]))
+    assert near.text == "8 requests compared, SNR 10.8 dB, top-1 equal in 75.00%, 25.00% of the elements differ"
+    assert judged(other=([1.0, 2.0], [1.0, 2.0])).text == "8 requests compared, no float differs"
+    page = report.page(regression(answers=near, settings={"thresholds": "top1>=0.5"}))
+    assert "75.00 %" in page and "snr_db &gt;= 15, top1 &gt;= 0.5" in page and "those for INT8 (INT8 engines), but for <code>top1&gt;=0.5" in page
 
 
 def test_text_that_could_be_markup_is_quoted():

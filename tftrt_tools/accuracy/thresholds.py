@@ -84,6 +84,11 @@ def bounds(comparison, arithmetic, own_data, given):
     return {**chosen, **applicable, **given.get(comparison.name, {})}
 
 
+def text(wanted):
+    """{metric: bound} for people: "snr_db >= 30, top1 >= 0.98"."""
+    return ", ".join(f"{metric} {METRICS[metric]} {bound:g}" for metric, bound in wanted.items())
+
+
 def misses(comparison, wanted, allow_matching_nonfinite=False):
     """The Misses of one Comparison against `wanted` ({metric: bound}). NaN and Inf always miss unless they match and may."""
     found = []

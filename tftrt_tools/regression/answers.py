@@ -33,10 +33,23 @@ class Judged:
     problems: tuple
     requests: int
 
+    @property
+    def text(self):
+        """How near the answers are: of each measure the output where it is worst."""
+        worst = ((_snr, min, [one.snr_db for one in self.comparisons]),
+                 ("top-1 equal in {:.2%}".format, min, [one.top1 for one in self.comparisons if one.classes]),
+                 ("{:.2%} of the elements differ".format, max, [one.mismatches for one in self.comparisons]))
+        known = [(form, choose, [value for value in values if value is not None]) for form, choose, values in worst]
+        return ", ".join([f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)])
+
     def to_dict(self):
         return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
                 "goals": [_without_infinity(one) for one in self.goals], "problems": list(self.problems),
                 "comparisons": [one.to_dict() for one in self.comparisons]}
+
+
+def _snr(value):
+    return "no float differs" if math.isinf(value) else f"SNR {value:.1f} dB"
 
 
 def _without_infinity(goal):

@@ -264,7 +264,8 @@ class _Run:
         options = self._options
         return {"rounds": options.rounds, "max_rounds": options.max_rounds, "looks": options.looks, "requests_per_block": self._per_block,
                 "concurrency": options.concurrency, "metrics": list(options.metrics), "must_decide": list(options.must_decide),
-                "min_effect": options.min_effect, "alpha": verdicts.ALPHA, "seed": options.seed, "goals": options.goals.to_dict()}
+                "min_effect": options.min_effect, "alpha": verdicts.ALPHA, "seed": options.seed, "thresholds": options.thresholds,
+                "goals": options.goals.to_dict()}
 
 
 def _about_engines(candidate, gpus, watched):

@@ -140,7 +140,7 @@ def _checks(done):
         found = "; ".join(done.answers.problems[:3])
         kept = "".join(f"; {one['goal']}: {one['candidate']:.6g}" for one in done.answers.goals if one["kept"])
         wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
-        yield Check("answers", wanted, found or f"{done.answers.requests} requests compared{kept}",
+        yield Check("answers", wanted, found or done.answers.text + kept,
                     FAIL if found else PASS, found)
     for one in done.kept:
         if one.name != "accuracy":  # in the check of the answers
