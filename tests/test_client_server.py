@@ -2,8 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import datetime
-import ipaddress
 import threading
 import time
 
@@ -13,6 +11,7 @@ import pytest
 
 from tests.conformance import launch, models
 from tests.test_wire_tensor import random, same
+from tests.tls import pems, ssl_config  # noqa: F401
 from tftrt_tools import errors
 from tftrt_tools.client import AsyncClient, Client, ModelSpec, ServingError, TensorSpec, Tls
 
@@ -335,53 +334,7 @@ def test_a_server_that_goes_and_comes_back(folder, tmp_path):
 # TLS
 
 
-def certificate(name, issuer=None, issuer_key=None):
-    """(certificate, key) for the host `name`; without an issuer an authority that signs itself."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer.subject if issuer else subject).public_key(key.public_key())
-            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-                                                       if name == "localhost" else [x509.DNSName(name)]), critical=False)
-            .sign(issuer_key or key, hashes.SHA256()))
-    return made, key
-
-
-@pytest.fixture(scope="module")
-def pems(tmp_path_factory):
-    """{name: (path of the certificate, path of the key)}: root, localhost and other.example and client (signed by root), stranger."""
-    from cryptography.hazmat.primitives import serialization
-
-    folder, found = tmp_path_factory.mktemp("pems"), {}
-    root, root_key = certificate("root")
-    made = {"root": (root, root_key), "stranger": certificate("stranger")}
-    made |= {name: certificate(name, root, root_key) for name in ("localhost", "other.example", "client")}
-    for name, (one, key) in made.items():
-        paths = folder / f"{name}.pem", folder / f"{name}.key"
-        paths[0].write_bytes(one.public_bytes(serialization.Encoding.PEM))
-        paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-        found[name] = tuple(map(str, paths))
-    return found
-
-
-def ssl_config(path, pems, name, client_verify):
-    def quoted(file):
-        return open(file).read().replace("\n", "\\n")
-
-    path.write_text(f'server_key: "{quoted(pems[name][1])}"\nserver_cert: "{quoted(pems[name][0])}"\n'
-                    + f'custom_ca: "{quoted(pems["root"][0])}"\nclient_verify: {str(client_verify).lower()}\n')
-    return f"--ssl_config_file={path}"
-
-
-def test_tls_with_a_root_and_a_client_certificate(folder, tmp_path, pems):
+def test_tls_with_a_root_and_a_client_certificate(folder, tmp_path, pems):  # noqa: F811
     own = {"certificate": pems["client"][0], "key": pems["client"][1]}
     x = {"x": np.ones(3, np.float32)}
     with small(folder, tmp_path / "log.txt", ssl_config(tmp_path / "ssl.config", pems, "localhost", True)) as server:
@@ -404,7 +357,7 @@ def test_tls_with_a_root_and_a_client_certificate(folder, tmp_path, pems):
             assert "\n" not in str(caught.value) and not str(caught.value).endswith("OK")
 
 
-def test_tls_with_a_certificate_of_another_name(folder, tmp_path, pems):
+def test_tls_with_a_certificate_of_another_name(folder, tmp_path, pems):  # noqa: F811
     with small(folder, tmp_path / "log.txt", ssl_config(tmp_path / "ssl.config", pems, "other.example", False)) as server:
         address = f"localhost:{server.port}"
         with Client(address, tls=Tls(root=pems["root"][0], server_name="other.example")) as client:

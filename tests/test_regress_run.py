@@ -243,7 +243,10 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
     (["--native=a", "--candidate=b", "--must_decide=p90"], "is not among --metrics"), (["--native=a", "--candidate=b", "--labels=x.npy"], "needs --data"),
     (["--native=a", "--candidate=b", "--thresholds=x>1"], "is no bound"), (["--native=a", "--candidate=b", "--goals=none.toml"], "no such file"),
     (["--native=a", "--candidate=b", "--baseline=none.json"], "no such baseline"), (["--native=a", "--candidate=b", "--html=/none/x.html"], "cannot be written"),
-    (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --server"), (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
+    (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --server"), (["--native=a", "--candidate=b", "--tls"], "--tls has no effect without"),
+    (["--native=a", "--candidate=b", "--native_version=2"], "--native_version has no effect without"), (["--native=a", "--candidate=a", "--server=x:1"], "are both 'a' on x:1"),
+    (["--native=a", "--candidate=a", "--server=x:1", "--candidate_version=2", "--candidate_label=canary"], "--candidate_version and --candidate_label exclude"),
+    (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
 def test_mistakes_are_told_before_a_server_starts(arguments, text):
     with pytest.raises(errors.TftrtError, match=text):
         run(*arguments)

@@ -227,7 +227,7 @@ def test_refusals_name_what_is_known(house, zoo_model, tmp_path):
             ("digits", {"native_model_name": "texts"}, "no signature 'serving_default' with the same inputs", ""),
             ("digits", {"native_model_name": "nothing"}, "'nothing'", "--native_model_name"),
             ("digits", {"log_file": str(tmp_path / "none")}, "No such file", ""),
-            ("digits", {"model_dir": str(house.models / "digits_native")}, "the server serves", "--model_dir")):
+            ("digits", {"model_dir": str(house.models / "digits_native")}, "the server serves", "published from")):
         with pytest.raises(errors.UsageError) as raised:
             asked(house, name, **options)
         assert cause in raised.value.cause and mend in raised.value.mend, (name, options, raised.value.cause, raised.value.mend)

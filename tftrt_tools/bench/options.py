@@ -50,7 +50,7 @@ class Options:
     given: dict
 
 
-def from_flags(address, values):
+def from_flags(address, values, tls=None):
     """Options of parsed flags. Args: values: FlagValues of commands/bench.py. Raises: UsageError."""
     goal = goals.parse(values.slo)
     batch_sizes = points.integers("batch_size", values.batch_size)
@@ -75,16 +75,8 @@ def from_flags(address, values):
         values.ranges, values.seed, values.distinct, tuple(batch_sizes), () if search else tuple(swept), values.distribution,
         values.schedule_file, values.duration_seconds, values.min_queries, values.warmup_seconds, goal, search, values.lowest_rate or None,
         values.highest_rate or None, values.resolution, values.expected, values.original, values.thresholds, values.in_process,
-        server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, _tls(values), values.channels,
+        server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
         values.processes, values.require_no_errors, _given(values))
-
-
-def _tls(values):
-    """client.Tls, or None for a connection in the clear."""
-    from tftrt_tools.client import Tls
-
-    named = (values.tls_root, values.tls_certificate, values.tls_key, values.tls_server_name)
-    return Tls(*named) if values.tls or any(named) else None
 
 
 def _given(values):

@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self, client, options, signature):
         self._options, self._signature = options, signature
-        self._target = generator.Target(client.address, _pem(options.tls), options.timeout, options.channels)
+        self._target = generator.Target(client.address, generator.Tls.of(options.tls), options.timeout, options.channels)
 
     def prepare(self, load, judge_of):
         """The requests of a workload, and what they are answered: every one is sent once.
@@ -124,13 +124,3 @@ class InProcess:
 def read(answer):
     """{output: ndarray} of a PredictResponse's bytes. Raises: ValueError."""
     return clients.response_arrays(answer)[1]
-
-
-def _pem(tls):
-    if tls is None:
-        return None
-
-    def content(path):
-        return pathlib.Path(path).read_bytes() if path else None
-
-    return generator.Tls(content(tls.root), content(tls.key), content(tls.certificate), tls.server_name)

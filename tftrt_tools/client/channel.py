@@ -35,14 +35,18 @@ class Tls:
     key: str = ""
     server_name: str = ""
 
+    def content(self):
+        """(root, key, certificate): bytes of the files, None for those that are not named. Raises: UsageError."""
+        if bool(self.certificate) != bool(self.key):
+            raise errors.UsageError("a client certificate needs its key, and a key its certificate",
+                                    "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
+        return _pem(self.root), _pem(self.key), _pem(self.certificate)
+
     def credentials(self):
         """grpc.ChannelCredentials. Raises: UsageError."""
         import grpc
 
-        if bool(self.certificate) != bool(self.key):
-            raise errors.UsageError("a client certificate needs its key, and a key its certificate",
-                                    "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
-        return grpc.ssl_channel_credentials(_pem(self.root), _pem(self.key), _pem(self.certificate))
+        return grpc.ssl_channel_credentials(*self.content())
 
 
 def _pem(path):
@@ -72,6 +76,15 @@ def options(retries, tls=None):
     config = {"methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}], "retryThrottling": _THROTTLING}
     # Above this size a request is not kept for another attempt; gRPC's own limit is 256 KiB.
     return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
+
+
+def opened(address, tls=None):
+    """A grpc.Channel without limits of size and without retries. Args: tls: Tls or None. Raises: UsageError."""
+    import grpc
+
+    if tls:
+        return grpc.secure_channel(address, tls.credentials(), options(0, tls))
+    return grpc.insecure_channel(address, options(0))
 
 
 def compression(name):

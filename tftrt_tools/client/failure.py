@@ -25,9 +25,8 @@ class ServingError(errors.TftrtError):
 def of(code, message, address, seconds):
     """The ServingError of a gRPC status. Args: code: its name; message: its details; seconds: the call's deadline, None for none."""
     line = " ".join(message.split())
-    low = line.lower()
     if code == "UNAVAILABLE":
-        return _unavailable(message, line, low, address)
+        return ServingError(code, message, *unavailable(message, address))
     if code == "DEADLINE_EXCEEDED":
         return ServingError(code, message, f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
                             "give more time (timeout), or ask for fewer rows at once")
@@ -36,8 +35,10 @@ def of(code, message, address, seconds):
     return ServingError(code, message, f"{address} says {code}: {line}")
 
 
-def _unavailable(message, line, low, address):
-    code, reason = "UNAVAILABLE", _reason(line)
+def unavailable(message, address):
+    """(cause, mend) of a call that ended with UNAVAILABLE. Args: message: its details."""
+    line = " ".join(message.split())
+    low, reason = line.lower(), _reason(line)
     connected = not any(sign in low for sign in _NO_CONNECTION)
     closed = any(sign in low for sign in _LOST)
     if any(sign in low for sign in _NO_TLS):
@@ -52,11 +53,14 @@ def _unavailable(message, line, low, address):
     elif not connected:
         cause = f"no server at {address}: {reason}"
         mend = "start it, or mend the address; its ports open when its first models are loaded"
+        if "[::1]" in line:
+            # Of several addresses gRPC tells what the last one said: the other may have closed the connection.
+            mend += "; where it asks for TLS, give the flags --tls…"
     elif closed:
         cause, mend = f"the connection to {address} was lost: {reason}", "is the server still there? see its log"
     else:
-        cause, mend = f"{address} says {code}: {line}", ""
-    return ServingError(code, message, cause, mend)
+        cause, mend = f"{address} says UNAVAILABLE: {line}", ""
+    return cause, mend
 
 
 def _reason(line):

@@ -26,7 +26,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _tls_flags
 
 OUTPUTS = ("csv", "requests_csv", "hdr", "html")
 
@@ -72,11 +72,7 @@ def define(values):
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version: its digests are kept with the result", **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
-    flags.DEFINE_boolean("tls", False, "connect with TLS, trusting the system's certificates; the next four flags say it too", **text)
-    flags.DEFINE_string("tls_root", "", "PEM file of the certificates to trust", **text)
-    flags.DEFINE_string("tls_certificate", "", "PEM file of the client's own certificate", **text)
-    flags.DEFINE_string("tls_key", "", "PEM file of its key", **text)
-    flags.DEFINE_string("tls_server_name", "", "name in the server's certificate, where it is not the address's", **text)
+    _tls_flags.define(values)
     flags.DEFINE_integer("channels", 1, "connections of each load process", lower_bound=1, **text)
     flags.DEFINE_integer("processes", 0, "load processes; 0 takes half of the cores, as the server may need the others", lower_bound=0,
                          **text)
@@ -99,7 +95,7 @@ def run(values, positional):
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
     from tftrt_tools.bench import bench, live, options, outputs
 
-    chosen = options.from_flags(address, values)
+    chosen = options.from_flags(address, values, _tls_flags.read(values))
     files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)

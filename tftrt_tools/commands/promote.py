@@ -21,7 +21,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _tls_flags
 
 
 def define(values):
@@ -43,6 +43,7 @@ def define_common(values):
     flags.DEFINE_float("wait_seconds", 600, "seconds that a version may take to load; a server tries a load that fails again five times, a "
                        "minute apart, unless its --max_num_load_retries says otherwise", lower_bound=0.1, **text)
     flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    _tls_flags.define(values)
 
 
 def run(values, positional):
@@ -52,7 +53,7 @@ def run(values, positional):
     from tftrt_tools.serving import management
 
     options = management.Options(values.wait_seconds, values.deadline_seconds, values.unload_previous,
-                                 load_new_models=values.load_new_models)
+                                 load_new_models=values.load_new_models, tls=_tls_flags.read(values))
     with progress.on_terminal():
         done = management.promote(address, values.model_config_file, values.model_name, values.label, values.version, options)
     print_change(done, values.json)

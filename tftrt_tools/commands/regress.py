@@ -19,6 +19,7 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
+  tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
 """
 
 import json
@@ -27,7 +28,7 @@ import sys
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _output
+from tftrt_tools.commands import _output, _tls_flags
 
 _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
@@ -43,6 +44,10 @@ def define(values):
     flags.DEFINE_string("native", None, "SavedModel that was converted; with --server its name there", **text)
     flags.DEFINE_string("candidate", None, "SavedModel to judge; with --server its name there", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
+    for side, what in (("native", "native model"), ("candidate", "candidate")):
+        flags.DEFINE_integer(f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text)
+        flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
+    _tls_flags.define(values)
     flags.DEFINE_boolean("in_process", False, "without a server: both models in one process of the same runtime", **text)
     flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "what serves both, as in `tftrt serve`", **text)
     flags.DEFINE_string("image", "", "image of --backend=docker", **text)
@@ -141,11 +146,13 @@ def _options(values, kept):
                          ("throughput_at_least", "throughput")):
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
-    same = ("native", "candidate", "server", "in_process", "backend", "image", "log_file", "native_dir", "candidate_dir", "signature_name",
-            "shapes", "data", "ranges", "seed", "batch_size", "distinct", "thresholds", "labels", "accuracy_output", "compare", "rounds",
-            "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
+    same = ("native", "candidate", "server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
+            "backend", "image", "log_file", "native_dir", "candidate_dir", "signature_name", "shapes", "data", "ranges", "seed",
+            "batch_size", "distinct", "thresholds", "labels", "accuracy_output", "compare", "rounds", "requests", "concurrency",
+            "min_effect", "allow_worse", "timeout", "max_seconds")
     return regress.Options(**{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
-                           baseline=kept, max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
+                           baseline=kept, tls=_tls_flags.read(values),
+                           max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
                            must_decide=tuple(one.strip() for one in values.must_decide if one.strip()))
 
 

@@ -10,7 +10,7 @@ example:
 """
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, promote
+from tftrt_tools.commands import _flags, _output, _tls_flags, promote
 
 
 def define(values):
@@ -24,7 +24,8 @@ def run(values, positional):
     promote.require(values, "model_name", "model_config_file")
     from tftrt_tools.serving import management
 
-    options = management.Options(values.wait_seconds, values.deadline_seconds, load_new_models=values.load_new_models)
+    options = management.Options(values.wait_seconds, values.deadline_seconds, load_new_models=values.load_new_models,
+                                 tls=_tls_flags.read(values))
     with progress.on_terminal():
         done = management.rollback(address, values.model_config_file, values.model_name, options)
     promote.print_change(done, values.json)

@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _tls_flags
 
 
 def define(values):
@@ -49,6 +49,7 @@ def define(values):
                          lower_bound=2, **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text)
     flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
+    _tls_flags.define(values)
 
 
 def run(values, positional):
@@ -63,7 +64,7 @@ def run(values, positional):
     options = smoke.Options(
         values.model_version, values.version_label, values.model_dir, values.original, values.data, values.shapes, values.ranges,
         values.thresholds, values.batch_size, values.seed, tuple(filter(None, values.signature_keys)), values.repeats,
-        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines)
+        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values))
     with progress.on_terminal():
         done = smoke.smoke(address, values.model_name, options)
     _print(done, values.json)

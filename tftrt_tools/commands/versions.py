@@ -14,7 +14,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _tls_flags
 
 
 def define(values):
@@ -24,6 +24,7 @@ def define(values):
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
     flags.DEFINE_list("labels", [], "more labels to ask for", **text)
     flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    _tls_flags.define(values)
 
 
 def run(values, positional):
@@ -32,7 +33,7 @@ def run(values, positional):
     from tftrt_tools.serving import management_versions
 
     found = management_versions.versions(address, tuple(filter(None, values.model_name)), values.model_config_file,
-                                         tuple(filter(None, values.labels)), values.deadline_seconds)
+                                         tuple(filter(None, values.labels)), values.deadline_seconds, _tls_flags.read(values))
     _print(found, values.json)
     _output.write_json(found, values.json)
     return errors.EXIT_DONE

@@ -32,6 +32,11 @@ class Tls:
     certificate_chain: bytes | None = None
     server_name: str = ""
 
+    @classmethod
+    def of(cls, tls):
+        """With the content of the files that a client.Tls names; None for None. Raises: UsageError."""
+        return cls(*tls.content(), tls.server_name) if tls else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Target:

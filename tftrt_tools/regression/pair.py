@@ -13,7 +13,7 @@ import pathlib
 import socket
 import tempfile
 
-from tftrt_tools import environment, errors, progress
+from tftrt_tools import environment, progress
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import flags as server_flags
 from tftrt_tools.serving.launch import choose, ending, preflight, process, readiness, serve
@@ -40,10 +40,7 @@ class Server:
 
 
 def running(address, native, candidate):
-    """A Server that was there before. Raises: UsageError where both names are the same."""
-    if native == candidate:
-        raise errors.UsageError(f"--native and --candidate are both {native!r} on {address}",
-                                "serve the two models under two names; a model against itself is measured from its directory")
+    """A Server that was there before, with the names of both models on it."""
     return Server(address, native, candidate)
 
 

@@ -26,16 +26,23 @@ _BOTH = rounds.NATIVE, rounds.CANDIDATE
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """native, candidate: directories, or names of models on `server`. server: HOST:PORT or "". in_process: without a server.
-    backend, image, log_file: of the server that is started. native_dir, candidate_dir: files of the models on `server`, "" where they are
-    not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is sent, as in `tftrt bench`. thresholds, labels,
-    accuracy_output: texts of the flags. compare: whether the answers are judged. rounds, max_rounds: at the first look, and at the last;
-    requests: of each model in a round, 0 to choose. concurrency: requests under way. metrics, must_decide: of verdict.METRICS. goals:
-    goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request. max_seconds: no look is begun after so long."""
+    """native, candidate: directories, or names of models on `server`. server: HOST:PORT or "". native_version, native_label,
+    candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
+    `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
+    files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
+    sent, as in `tftrt bench`. thresholds, labels, accuracy_output: texts of the flags. compare: whether the answers are judged. rounds,
+    max_rounds: at the first look, and at the last; requests: of each model in a round, 0 to choose. concurrency: requests under way.
+    metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
+    max_seconds: no look is begun after so long."""
 
     native: str
     candidate: str
     server: str = ""
+    native_version: int | None = None
+    native_label: str = ""
+    candidate_version: int | None = None
+    candidate_label: str = ""
+    tls: object = None
     in_process: bool = False
     backend: str = "local"
     image: str = ""
@@ -98,8 +105,31 @@ def _both(options, gpus):
             env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
             server = stack.enter_context(
                 pair.served(options.native, options.candidate, options.backend, options.image, options.log_file, env))
-        client = stack.enter_context(clients.Client(server.address, timeout=options.timeout))
+        client = stack.enter_context(clients.Client(server.address, timeout=options.timeout, tls=options.tls))
         yield on_server.OnServer(options, server, client, gpus)
+
+
+def _check_where(options):
+    """Of what is asked, and through what."""
+    if options.in_process and (options.server or options.backend != "local"):
+        flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
+        raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
+    there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
+        {"--tls": options.tls}
+    beside = {"--image": options.image, "--log_file": options.log_file} if options.server else there
+    for flag, value in beside.items():
+        if value not in (None, ""):
+            raise errors.UsageError(f"{flag} has no effect {'with' if options.server else 'without'} --server", "leave it out")
+    for side in _BOTH:
+        if there[f"--{side}_version"] is not None and there[f"--{side}_label"]:
+            raise errors.UsageError(f"--{side}_version and --{side}_label exclude each other", "give one of them")
+    if options.server and options.native == options.candidate and \
+            (options.native_version, options.native_label) == (options.candidate_version, options.candidate_label):
+        raise errors.UsageError(f"--native and --candidate are both {options.native!r} on {options.server}",
+                                "name two models, or two versions of it (--native_label=stable --candidate_label=canary); a model against "
+                                "itself is measured from its directory")
+    if options.server and options.backend != "local":
+        raise errors.UsageError(f"--server and --backend={options.backend} exclude each other", "a server that runs needs no backend")
 
 
 def check(options):
@@ -116,22 +146,13 @@ def check(options):
                                 f"{len(options.metrics)} metrics and {options.looks} looks", f"--rounds={least}, or fewer --metrics")
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
-    beside = {"--image": options.image, "--log_file": options.log_file} if options.server else \
-        {"--native_dir": options.native_dir, "--candidate_dir": options.candidate_dir}
-    for flag, value in beside.items():
-        if value:
-            raise errors.UsageError(f"{flag} has no effect {'with' if options.server else 'without'} --server", "leave it out")
-    if options.server and options.backend != "local":
-        raise errors.UsageError(f"--server and --backend={options.backend} exclude each other", "a server that runs needs no backend")
     if options.labels and not options.data:
         raise errors.UsageError("--labels needs --data: drawn inputs have no right class", "add --data with the rows the labels speak of")
     if options.goals.accuracy and not options.compare:
         raise errors.UsageError("a goal on accuracy and --nocompare exclude each other", "leave one of them out")
     if options.labels and not options.goals.accuracy:
         raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
-    if options.in_process and (options.server or options.backend != "local"):
-        flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
-        raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
+    _check_where(options)
     answers.parse_thresholds(options.thresholds)
 
 

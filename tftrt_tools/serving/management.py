@@ -19,13 +19,15 @@ PROMOTE, ROLLBACK = "promote", "rollback"
 @dataclasses.dataclass(frozen=True)
 class Options:
     """wait_seconds: for a version to load; deadline_seconds: of any other call; unload_previous: a version whose last label leaves goes;
-    stale_seconds: see management_transition.Waiting. load_new_models: the file may list models that the server does not know."""
+    stale_seconds: see management_transition.Waiting. load_new_models: the file may list models that the server does not know.
+    tls: client.Tls or None."""
 
     wait_seconds: float = 600
     deadline_seconds: float = 10
     unload_previous: bool = False
     stale_seconds: float = 10
     load_new_models: bool = False
+    tls: object = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +90,7 @@ def rollback(address, path, name, options=Options()):
 def _change(action, address, path, name, wanted, options):
     start = time.monotonic()
     waiting = management_transition.Waiting(options.wait_seconds, options.stale_seconds)
-    with locked(path), management_client.Client(address, options.deadline_seconds) as client:
+    with locked(path), management_client.Client(address, options.deadline_seconds, options.tls) as client:
         ConfigFile.read(path).model(name)  # before the server is asked anything
         states = _states(client, path, name)
         notes = [note for note in [management_transition.recover(client, path)] if note]

@@ -8,7 +8,6 @@ from tftrt_tools.serving import management_messages as messages
 
 DEFAULT_PORT = 8500
 LOADING, AVAILABLE, END = "LOADING", "AVAILABLE", "END"
-_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
 class ServerError(errors.TftrtError):
@@ -58,12 +57,12 @@ def is_here(address):
 class Client:
     """A channel to one server. A context manager. All methods raise ServerError."""
 
-    def __init__(self, address, deadline_seconds=10):
-        """Args: address: HOST[:PORT] or unix:PATH; deadline_seconds: of one call. Raises: UsageError."""
-        import grpc
+    def __init__(self, address, deadline_seconds=10, tls=None):
+        """Args: address: HOST[:PORT] or unix:PATH; deadline_seconds: of one call; tls: client.Tls or None. Raises: UsageError."""
+        from tftrt_tools.client import channel
 
         self.address, self._deadline = target(address), deadline_seconds
-        self._channel = grpc.insecure_channel(self.address, options=_UNLIMITED)
+        self._channel = channel.opened(self.address, tls)
         self._calls = messages.calls(self._channel)
 
     def __enter__(self):
@@ -110,11 +109,9 @@ class Client:
         except grpc.RpcError as error:
             code, text = error.code().name, " ".join((error.details() or "").split())
         if code == "UNAVAILABLE":
-            if any(sign in text.lower() for sign in ("http1", "http/1", "parsing http/2")):
-                raise ServerError(code, text, f"{self.address} speaks HTTP, not gRPC",
-                                  "give the gRPC port, 8500 by default, not the REST port")
-            raise ServerError(code, text, f"no server at {self.address}: {_short(text)}",
-                              "start it, or mend the address; its ports open when its first models are loaded")
+            from tftrt_tools.client import failure
+
+            raise ServerError(code, text, *failure.unavailable(text, self.address))
         if code == "UNIMPLEMENTED":
             raise ServerError(code, text, f"{self.address} is no TensorFlow Serving: it has no {path.rpartition('/')[2]}",
                               "give the gRPC port of a TensorFlow Serving")
@@ -132,8 +129,3 @@ def _code_name(number):
     import grpc
 
     return next((code.name for code in grpc.StatusCode if code.value[0] == number), str(number))
-
-
-def _short(text):
-    """gRPC's own words without the addresses that it tried."""
-    return text.rpartition(": ")[2] or text

@@ -43,10 +43,11 @@ class Versions:
                 "models": [one.to_dict() for one in self.models]}
 
 
-def versions(address, names=(), path=None, labels=(), deadline_seconds=10):
+def versions(address, names=(), path=None, labels=(), deadline_seconds=10, tls=None):
     """Ask a server.
 
     Args: names: models, by default those of the file. path: its models.config, or None. labels: to ask for beside the file's and LIKELY.
+      tls: client.Tls or None.
     Returns: Versions. Raises: UsageError, ServerError; TftrtError where it knows none of the models.
     """
     file = ConfigFile.read(path) if path else None
@@ -55,7 +56,7 @@ def versions(address, names=(), path=None, labels=(), deadline_seconds=10):
     if not names:
         raise errors.UsageError("which models? A server does not list them", "name them with --model_name, or give its --model_config_file")
     models, asked = [], []
-    with management_client.Client(address, deadline_seconds) as client:
+    with management_client.Client(address, deadline_seconds, tls) as client:
         for name in names:
             known = listed[name].labels if name in listed else {}
             mine = list(dict.fromkeys([*known, *labels, *LIKELY]))

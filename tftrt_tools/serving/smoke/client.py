@@ -37,11 +37,12 @@ class NotServed(errors.UsageError):
 
 
 class Client(management_client.Client):
-    """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request. A context manager; all methods raise ServerError."""
+    """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request; tls: client.Tls or None. A context manager; all methods
+    raise ServerError."""
 
-    def __init__(self, address, timeout):
+    def __init__(self, address, timeout, tls=None):
         # What is no model's work is answered soon.
-        super().__init__(address, max(timeout, _SECONDS))
+        super().__init__(address, max(timeout, _SECONDS), tls)
         self.timeout = timeout
         # Bytes in, bytes out: what is timed is the server and the wire, not this process's parsing.
         self._calls |= {messages.PREDICT: self._channel.unary_unary(messages.PREDICT),

@@ -67,8 +67,9 @@ def locate(model_dir, served, server):
     if number is not None and number != served.version:
         raise errors.UsageError(f"--model_dir={model_dir} is version {number}, and version {served.version} of {served.name} answers",
                                 "give the base path, or ask for that version: --model_version")
-    if own and not os.path.samefile(own, given):
-        raise errors.UsageError(f"the server serves {own}, not --model_dir={model_dir}", "leave --model_dir out")
+    if own and not os.path.samefile(own, given) and files.digest(own) != files.digest(given):
+        raise errors.UsageError(f"the server serves {own}, and {model_dir} is another model",
+                                "give the directory that it was published from")
     return given, own is not None
 
 

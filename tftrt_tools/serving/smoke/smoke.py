@@ -19,9 +19,10 @@ _BURST_SECONDS = 1.5
 @dataclasses.dataclass(frozen=True)
 class Options:
     """model_version, version_label: which version, None and "" for the server's default; model_dir, original, data, shapes, ranges,
-    thresholds: texts of the flags; batch_size: rows of a request with data, 0 for the declared ones; repeats: later requests of each
-    shape; native_model_name: the original on the same server, or ""; log_file: of the server, or ""; server_pid: of its process, 0 to find
-    it by its port; timeout: seconds for one request; require_engines: see result.Smoke."""
+    thresholds: texts of the flags; batch_size: rows of a request with data, 0 for the declared ones; repeats: later requests of each shape;
+    native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
+    or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
+    client.Tls or None."""
 
     model_version: int | None = None
     version_label: str = ""
@@ -40,6 +41,8 @@ class Options:
     server_pid: int = 0
     timeout: float = 60.0
     require_engines: bool = False
+    tls: object = None
+    native_model_version: int | None = None
 
 
 def smoke(address, model_name, options):
@@ -52,12 +55,13 @@ def smoke(address, model_name, options):
     wanted = thresholds.parse(options.thresholds)
     if options.original:
         files.check(options.original)
-    with clients.Client(address, options.timeout) as client, steps.worker() as worker, \
+    with clients.Client(address, options.timeout, options.tls) as client, steps.worker() as worker, \
             tempfile.TemporaryDirectory(prefix="tftrt-smoke-") as folder:
         progress.say("asking for the signatures")
         server, unseen = (process.of_id(options.server_pid), "") if options.server_pid else process.find(client.address)
         served = _served(client, server, "--model_name", model_name, options.model_version, options.version_label)
-        native = _served(client, server, "--native_model_name", options.native_model_name) if options.native_model_name else None
+        native = _served(client, server, "--native_model_name", options.native_model_name,
+                         options.native_model_version) if options.native_model_name else None
         path, same = models.locate(options.model_dir, served, server)
         planned = plan.plan(served, models.declared_shapes(path) if path else None, options, folder)
         if native:

@@ -1,0 +1,21 @@
+"""The flags of a connection with TLS, the same in every command that asks a server."""
+
+from absl import flags
+
+
+def define(values):
+    """Define them on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_boolean("tls", False, "connect with TLS, trusting the system's certificates; the next four flags say it too", **text)
+    flags.DEFINE_string("tls_root", "", "PEM file of the certificates to trust", **text)
+    flags.DEFINE_string("tls_certificate", "", "PEM file of the client's own certificate", **text)
+    flags.DEFINE_string("tls_key", "", "PEM file of its key", **text)
+    flags.DEFINE_string("tls_server_name", "", "name in the server's certificate, where it is not the address's", **text)
+
+
+def read(values):
+    """client.Tls, or None for a connection in the clear."""
+    from tftrt_tools.client import Tls
+
+    named = (values.tls_root, values.tls_certificate, values.tls_key, values.tls_server_name)
+    return Tls(*named) if values.tls or any(named) else None
