@@ -107,6 +107,16 @@ def test_the_list_names_the_step(kept, capsys):
     assert found["steps"][0]["before"] == pytest.approx(2.0, rel=0.02) and found["machine"]["cpu"] == "A CPU"
 
 
+def test_a_last_step_to_the_worse_can_fail_a_pipeline(kept, tmp_path):
+    with pytest.raises(errors.CheckFailed, match="net_fp16 on machine [0-9a-f]+: speed_up is -16.*% since number 13"):
+        run(f"--history_dir={kept}", "--fail_on_step", f"--json={tmp_path / 'h.json'}")
+    assert json.loads((tmp_path / "h.json").read_text())["series"], "what was found is written all the same"
+    folder = baseline.place(tmp_path, MACHINE, "net", WORKLOAD)
+    for number, ratio in enumerate([0.6] * 8 + [0.5] * 8):
+        baseline.save(regression(ratio=ratio, seed=number, rounds=20).to_dict(), folder)
+    assert run(f"--history_dir={tmp_path}", "--fail_on_step") == 0
+
+
 @pytest.mark.parametrize("show, worse", [("p50", True), ("throughput", True)])
 def test_other_values_have_their_own_good_direction(kept, show, worse):
     found, = history.read(kept, shown=show).series

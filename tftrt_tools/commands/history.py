@@ -6,6 +6,7 @@ where the value shown moved to another level and stayed there.
 examples:
   tftrt history
   tftrt history --name=resnet_fp16 --show=p99 --plot=p99.svg
+  tftrt history --name=resnet_fp16 --fail_on_step
 """
 
 from absl import flags
@@ -24,6 +25,7 @@ def define(values):
     flags.DEFINE_string("machine", "", "of one kind of machine only: the beginning of its digest", **text)
     flags.DEFINE_enum("show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text)
     flags.DEFINE_float("min_effect", 0.03, "the smallest step that is told, as a share", lower_bound=0, **text)
+    flags.DEFINE_boolean("fail_on_step", False, "exit with 3 where the last step of a series was to the worse", **text)
     flags.DEFINE_string("plot", None, "write a plot to this file (.svg or .png)", **text)
 
 
@@ -41,7 +43,17 @@ def run(values, positional):
     _output.write_json(found, values.json)
     if values.plot:
         report.write_history(found, values.plot)
+    if values.fail_on_step and (worse := list(_worse(found))):
+        raise errors.CheckFailed("; ".join(worse), "`tftrt history --plot=FILE.svg` draws it; a step to the better ends this")
     return errors.EXIT_DONE
+
+
+def _worse(found):
+    """A line for each series that is on a worse level than before."""
+    for series in found.series:
+        if series.steps and series.steps[-1].worse:
+            last = series.steps[-1]
+            yield f"{series.name} on machine {series.machine.digest}: {series.shown} is {last.change:+.1%} since number {last.number}"
 
 
 def _print(found, json_path):

@@ -284,4 +284,6 @@ def _why(one, min_effect, level, found, significant):
     if found and significant:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
     worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.hang_together else ""
-    return f"too noisy: the interval is wider than the {min_effect:.0%} that count{worth}"
+    # Half the interval's width, on the scale of ratios: what a difference needs at least to be outside of it.
+    least = math.sqrt(one.high / one.low) - 1
+    return f"too noisy: the interval is wider than the {min_effect:.0%} that count, and no difference below {least:.1%} would show{worth}"
