@@ -1,5 +1,6 @@
 """`tftrt verify` without a GPU: every sample model, every way to fail, what it writes."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import saved_models
 from tests.test_convert import FLAGS, assert_clear
 from tests.zoo import zoo_inputs
+from tftrt_tools import errors
 from tftrt_tools.accuracy import data
 from tftrt_tools.savedmodel import files, passport, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -200,6 +202,14 @@ def test_labels_that_do_not_fit(tftrt, zoo_model, converted, bad_data):
     pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     done = tftrt("verify", *pair, f"--data={bad_data / 'good.npz'}", f"--labels={bad_data / 'labels.npy'}", "--nowrite")
     assert_clear(done, 2, "2 int64 values for 4 rows")
+
+
+@pytest.mark.parametrize("labels, rows, dropped, said", [
+    (np.zeros(4, int), 4, 0, ""), (np.zeros(4, int), 3, 1, ""), (np.zeros(5, int), 4, 0, "5 int64 values for 4 rows"),
+    (np.zeros(9, int), 6, 2, "9 int64 values for 6 rows and at most 2 that fill no batch"), (np.int64(3), 4, 0, "1 int64 values for 4 rows")])
+def test_more_labels_than_rows_belong_to_other_data(labels, rows, dropped, said):
+    with pytest.raises(errors.UsageError, match=said) if said else contextlib.nullcontext():
+        data.check_labels(np.asarray(labels), rows, dropped)
 
 
 def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):

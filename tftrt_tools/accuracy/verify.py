@@ -119,6 +119,7 @@ def verify(original, converted, options):
     manifest = passport.read(converted, passport.MANIFEST) or {}
     with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
         calls = _calls(first, names, manifest, options, folder)
+        _check_labels(calls, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
         reference, answers = _run_both(original, converted, saved, folder, options)
@@ -270,6 +271,13 @@ def _totals(answers, kind):
 
 def _distinct_shapes(calls):
     return tuple(dict.fromkeys(call.text() for call in calls))
+
+
+def _check_labels(calls, options):
+    """Before the work: one signature's rows are those that the labels speak of."""
+    given = [name for name, source in calls.sources.items() if source == "data"]
+    if options.labels and len(given) == 1:
+        data.check_labels(next(iter(array_reader.load(options.labels).values())), calls.samples[given[0]], calls.dropped)
 
 
 def _accuracy(calls, reference, answers, comparisons, options):

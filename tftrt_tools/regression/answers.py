@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from tftrt_tools import errors, progress
-from tftrt_tools.accuracy import thresholds
+from tftrt_tools.accuracy import data, thresholds
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answers as comparing
@@ -86,6 +86,9 @@ def judge(calls, native, candidate, kind, own_data, given, goals=(), labels="", 
 
 def _scored(goal, calls, native, candidate, labels, output):
     truth = next(iter(array_reader.load(labels).values())) if labels else None
+    if truth is not None:
+        # What fills no batch is left out.
+        data.check_labels(truth, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
     signatures = [call.signature for call in calls]
     both = [score.score(goal, signatures, native, answers, truth, output) for answers in (native, candidate)]
     before, after = both[0].value, both[1].value
@@ -93,9 +96,9 @@ def _scored(goal, calls, native, candidate, labels, output):
     return {"goal": goal.text(before), "native": before, "candidate": after, "bound": goal.bound(before), "kept": bool(kept)}
 
 
-def parse_goals(text):
-    """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Raises: UsageError."""
-    return tuple(accuracy_goal.parse(part) for part in filter(None, (part.strip() for part in text.split(";"))))
+def parse_goals(text, where="--accuracy"):
+    """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Args: where: the text stands, for messages. Raises: UsageError."""
+    return tuple(accuracy_goal.parse(part, where=where) for part in filter(None, (part.strip() for part in text.split(";"))))
 
 
 def parse_thresholds(text):

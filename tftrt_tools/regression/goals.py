@@ -77,12 +77,7 @@ def read(path, flags):
     found = _from_file(path) if path else {}
     goals = Goals(**{**{name: _checked(name, value, path) for name, value in found.items()},
                      **{name: _checked(name, value, "") for name, value in flags.items()}})
-    try:
-        answers.parse_goals(goals.accuracy)
-    except errors.UsageError as error:
-        if "accuracy" in flags or not path:
-            raise
-        raise errors.UsageError(f"{path}, accuracy: {error.cause.removeprefix('--accuracy').lstrip(':= ')}", error.mend) from None
+    answers.parse_goals(goals.accuracy, "--accuracy" if "accuracy" in flags or not path else f"{path}, accuracy")
     return goals
 
 

@@ -17,7 +17,7 @@ from tftrt_tools.accuracy import thresholds
 
 KINDS = ("threshold", "max-degradation", "percent-max-degradation")
 DIRECTIONS = ("higher", "lower")
-_EXAMPLE = "write e.g. --accuracy=top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9"
+_EXAMPLE = "write e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9"
 # What a metric against the original says of the original itself; inf and 0 have no parts.
 _OF_ORIGINAL = {"snr_db": math.inf, "cosine": 1.0, "top1": 1.0}
 # Two shares computed in a different order may differ in the last bits.
@@ -73,20 +73,23 @@ class Goal:
         return cls(**data)
 
 
-def parse(text, direction=""):
-    """Parse --accuracy. Args: direction: --metric_direction, "" where it was not given. Returns: Goal. Raises: UsageError."""
+def parse(text, direction="", where="--accuracy"):
+    """Parse a goal.
+
+    Args: direction: --metric_direction, "" where it was not given. where: the text stands, for messages. Returns: Goal. Raises: UsageError.
+    """
     metric, colon, wanted = text.strip().rpartition(":")
     kind, equals, number = wanted.partition("=")
     metric, kind = metric.strip(), kind.strip().lower()
     if not colon or not equals or not metric:
-        raise errors.UsageError(f"--accuracy={text} is no goal", _EXAMPLE)
+        raise errors.UsageError(f"{where}: {text!r} is no goal", _EXAMPLE)
     if kind not in KINDS:
-        raise errors.UsageError(f"--accuracy: {kind!r} is no kind of goal", f"use one of {', '.join(KINDS)}; {_EXAMPLE}")
+        raise errors.UsageError(f"{where}: {kind!r} is no kind of goal", f"use one of {', '.join(KINDS)}; {_EXAMPLE}")
     value = _number(number)
     if value is None or kind != "threshold" and value < 0:
-        raise errors.UsageError(f"--accuracy: {number.strip()!r} is no {'number' if value is None else 'loss: it is negative'}", _EXAMPLE)
-    higher = _higher(metric, direction)
-    _check(metric, kind, value)
+        raise errors.UsageError(f"{where}: {number.strip()!r} is no {'number' if value is None else 'loss: it is negative'}", _EXAMPLE)
+    higher = _higher(metric, direction, where)
+    _check(metric, kind, value, where)
     return Goal(metric, kind, value, higher)
 
 
@@ -98,30 +101,30 @@ def _number(text):
     return value if math.isfinite(value) else None
 
 
-def _higher(metric, direction):
+def _higher(metric, direction, where):
     if direction and direction not in DIRECTIONS:
         raise errors.UsageError(f"--metric_direction={direction} is unknown", "use " + " or ".join(DIRECTIONS))
     if ":" in metric:
         module, _, function = metric.partition(":")
         if not module or not function or ":" in function:
-            raise errors.UsageError(f"--accuracy: {metric!r} is no module:function", _EXAMPLE)
+            raise errors.UsageError(f"{where}: {metric!r} is no module:function", _EXAMPLE)
         return direction != "lower"
     if metric not in thresholds.METRICS:
-        raise errors.UsageError(f"--accuracy: no metric {metric!r}", f"metrics: {', '.join(thresholds.METRICS)}, or module:function")
+        raise errors.UsageError(f"{where}: no metric {metric!r}", f"metrics: {', '.join(thresholds.METRICS)}, or module:function")
     if direction:
         raise errors.UsageError(f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out")
     return thresholds.METRICS[metric] == ">="
 
 
-def _check(metric, kind, value):
+def _check(metric, kind, value, where):
     if ":" in metric:
         return
     if metric in ("top1", "cosine", "mismatches") and kind != "percent-max-degradation" and value > 1:
-        raise errors.UsageError(f"--accuracy: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
+        raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
     if kind == "threshold":
         return
     own = _OF_ORIGINAL.get(metric, 0.0)
     if math.isinf(own) or own == 0 and kind == "percent-max-degradation":
         shown = "infinite" if math.isinf(own) else "0"
-        raise errors.UsageError(f"--accuracy: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
+        raise errors.UsageError(f"{where}: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
                                 f"write {metric}:threshold=…")

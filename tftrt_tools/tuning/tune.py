@@ -156,6 +156,8 @@ def _prepare(model, settings, options, given, labels, folder):
     timed = tuple({one["call"]: one for one in timed}.values())
     scored, dropped = _scored_calls(given, specs, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
     rows = sum(call.rows for call in scored)
+    if labels is not None and len({call.signature for call in scored}) == 1:
+        accuracy_data.check_labels(labels, rows, dropped)
     digest, data_digest = files.digest(model), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options)
     warnings = (f"{dropped} rows of the data were left out: no declared batch size fits them",) if dropped else ()
