@@ -38,5 +38,6 @@ def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_p
                                 "--timeout=120", BOUNDS, "--json=-"))
     published = json.loads((models / "resnet50/1/assets.extra/tftrt/publish.json").read_text())
     report(test="served", model="resnet50 FP16", passed=True, engines=said["engines"], calls=said["calls"], comparisons=said.get("comparisons"),
-           convert_seconds=manifest["seconds"], warm_up=published.get("warm_up"))
+           convert_seconds=manifest["seconds"], warm_up=published["warmup"]["count"])
+    assert published["warmup"]["count"] == 3  # one for each shape
     assert (said["engines"]["answer"], said["engines"]["certainty"]) == ("yes", "certain"), said["engines"]
