@@ -1,5 +1,6 @@
 """What is made of a result: the outcome, JUnit, the page, JSON, baselines; and what is left where the disk is full."""
 
+import dataclasses
 import json
 import resource
 import signal
@@ -44,7 +45,7 @@ def test_junit_read_again():
     suite, = root.findall("testsuite")
     cases = {one.get("name"): one for one in suite.findall("testcase")}
     assert set(cases) == {one.name for one in done.checks} and all(one.get("classname") == "tftrt.regress" for one in cases.values())
-    assert cases["speed/p50"].find("failure").get("type") == "fail" and "slower" in cases["speed/p50"].find("failure").get("message")
+    assert cases["speed/p50"].find("failure").get("type") == "fail" and "more time" in cases["speed/p50"].find("failure").get("message")
     assert cases["goal/p99_ms_at_most"].find("error").text == "near <&> �"
     counted = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
     assert counted == {"tests": len(cases), "failures": len(root.findall(".//failure")), "errors": 1, "skipped": 0}
@@ -85,6 +86,19 @@ def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
     assert judged(other=([1.0, 2.0], [1.0, 2.0])).text == "8 requests compared, no float differs"
     page = report.page(regression(answers=near, settings={"thresholds": "top1>=0.5"}))
     assert "75.00 %" in page and "snr_db &gt;= 15, top1 &gt;= 0.5" in page and "those for INT8 (INT8 engines), but for <code>top1&gt;=0.5" in page
+
+
+@pytest.mark.parametrize("metric, direction, ratio, text, verb", [
+    ("p50", "faster", 0.625, "1.60 times as fast (1.52 to 1.68)", "is"), ("p50", "faster", 0.95, "5.0% less time (-9.8% to -0.3%)", "takes"),
+    ("p50", "slower", 1.06, "6.0% more time (+0.7% to +11.3%)", "takes"), ("p50", "slower", 1.5, "1.50 times as long (1.42 to 1.57)", "takes"),
+    ("p50", "", 1.02, "the same: +2.0% (-3.1% to +7.1%)", "is"), ("throughput", "higher", 1.6, "60.0% higher (+52.0% to +68.0%)", ""),
+    ("throughput", "higher", 2.5, "2.50 times as high (2.38 to 2.62)", ""), ("throughput", "lower", 0.4, "2.50 times as low (2.38 to 2.63)", "")])
+def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, direction, ratio, text, verb):
+    done = regression()
+    one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=0.95 * ratio, high=1.05 * ratio, direction=direction, verdict="same")
+    assert result.speed_text(one) == text
+    done = dataclasses.replace(done, verdict=dataclasses.replace(done.verdict, judgements=(one,)))
+    assert not verb or done.headline == f"pass: the candidate {verb} {text}"
 
 
 def test_text_that_could_be_markup_is_quoted():

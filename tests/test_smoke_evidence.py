@@ -328,7 +328,9 @@ def test_the_version_directory_is_the_one_that_the_server_names_and_no_other_is_
     served = client.Served("m", 3, {})
     assert model.locate("", served, found) == (own, True)
     assert model.locate(str(own.parent), served, found) == (own, True)
-    with pytest.raises(errors.UsageError, match="the server serves"):
+    assert model.locate(str(other), served, found) == (other, True), "a copy is the same model"
+    (other / "saved_model.pb").write_bytes(b"other")
+    with pytest.raises(errors.UsageError, match="the server serves .* is another model"):
         model.locate(str(other), served, found)
     assert model.locate("", client.Served("m", 4, {}), found) == (None, False)  # not there any more
     assert model.names(found) == ["m"]
