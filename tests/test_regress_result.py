@@ -90,7 +90,7 @@ def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
 
 @pytest.mark.parametrize("metric, direction, ratio, text, verb", [
     ("p50", "faster", 0.625, "1.60 times as fast (1.52 to 1.68)", "is"), ("p50", "faster", 0.95, "5.0% less time (-9.8% to -0.3%)", "takes"),
-    ("p50", "slower", 1.06, "6.0% more time (+0.7% to +11.3%)", "takes"), ("p50", "slower", 1.5, "1.50 times as long (1.42 to 1.57)", "takes"),
+    ("p50", "slower", 1.06, "6.0% more time (+0.7% to +11.3%)", "takes"), ("p50", "slower", 1.5, "1.50 times as long (1.42 to 1.58)", "takes"),
     ("p50", "", 1.02, "the same: +2.0% (-3.1% to +7.1%)", "is"), ("throughput", "higher", 1.6, "60.0% higher (+52.0% to +68.0%)", ""),
     ("throughput", "higher", 2.5, "2.50 times as high (2.38 to 2.62)", ""), ("throughput", "lower", 0.4, "2.50 times as low (2.38 to 2.63)", "")])
 def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, direction, ratio, text, verb):
