@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -197,12 +197,13 @@ def test_multiplied_by_a_power_of_two_the_scale_is_too(method, seed, exponent):
         scales.scale(of(values), method) * 2.0**exponent, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["percentile", "mse", "max"])
+@pytest.mark.parametrize("method, near", [("percentile", 0.002), ("mse", 0.02), ("max", 1e-6)])  # around the least error the curve is flat
 @given(SEEDS, st.floats(0.01, 100))
 @settings(max_examples=20, deadline=None)
-def test_multiplied_by_any_factor_the_scale_is_too(method, seed, factor):
+@example(674, 0.9375)
+def test_multiplied_by_any_factor_the_scale_is_too(method, near, seed, factor):
     values = drawn("laplace", seed)
-    assert scales.scale(of(values * np.float32(factor)), method) == pytest.approx(scales.scale(of(values), method) * factor, rel=0.002)
+    assert scales.scale(of(values * np.float32(factor)), method) == pytest.approx(scales.scale(of(values), method) * factor, rel=near)
 
 
 @given(SEEDS, st.sampled_from(SHAPES), st.floats(0.01, 100))
