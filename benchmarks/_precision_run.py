@@ -97,8 +97,13 @@ def prepare(pool, work, options):
 def _prepare(work, tables, before, options):
     if before:
         before.result()
-    log = options.output / f"{'-'.join([work.case.name, 'prepare', *tables])}.log"
-    request = {"case": work.case.to_dict(), "folder": str(options.models_dir), "calibration": options.calibration,
+    return prepared(work.case, tables, options)
+
+
+def prepared(case, tables, options):
+    """What _precision_worker.prepare returns. Args: options: with output, models_dir, calibration, scoring, calibration_batch, timeout."""
+    log = options.output / f"{'-'.join([case.name, 'prepare', *tables])}.log"
+    request = {"case": case.to_dict(), "folder": str(options.models_dir), "calibration": options.calibration,
                "scoring": options.scoring, "batch": options.calibration_batch, "tables": tables}
     found = child.run(_PREPARE, request, env={**_ENV, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=options.timeout, log_file=log).result
     log.unlink(missing_ok=True)  # it is of interest where this failed

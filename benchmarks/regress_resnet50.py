@@ -128,7 +128,7 @@ def _snr(document):
 
 
 def table(rows):
-    """Markdown."""
+    """Aligned text."""
     return _report.table([("precision", "precision"), ("through", "through"), ("batch", "batch"), ("native_ms", "native p50, ms"),
                           ("candidate_ms", "TF-TRT p50, ms"), ("speed_up", "times as fast"), ("p99", "p99"), ("rate", "requests/s"),
                           ("snr_db", "SNR, dB"), ("engines", "engines ran"), ("rounds", "rounds"), ("outcome", "outcome")], rows)

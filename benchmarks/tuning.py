@@ -17,9 +17,10 @@ import time
 
 import numpy as np
 
-from benchmarks import _models, _report
+from benchmarks import _models, _precision_run, _report
 from benchmarks import _precision_cases as cases
-from tftrt_tools import child
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.tuning import space
 
 NEEDS_GPU = True
 # Models with random weights have thin margins: what they have to keep is the original's own classes, or its numbers.
@@ -41,13 +42,16 @@ def main(argv=None):
     parser.add_argument("--image_size", type=int, default=224, help="of resnet50 and mobilenet_v2")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row of bert_encoder")
     parser.add_argument("--calibration", type=int, default=500, help="rows")
+    parser.add_argument("--calibration_batch", type=int, default=10, help="rows of a calibration batch")
     parser.add_argument("--scoring", type=int, default=256, help="rows, of models without held-back images")
     parser.add_argument("--max_trials", type=int, default=8)
     parser.add_argument("--max_minutes", type=float, default=8, help="no trial of a model begins after so many minutes of trials")
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds after which the preparing of a model is given up")
     options = parser.parse_args(argv)
     if unknown := sorted(set(options.models) - set(GOALS)):
         parser.error(f"--models: no {unknown[0]!r}; there are: {', '.join(GOALS)}")
     options.output, options.models_dir = options.output.absolute(), options.models_dir.absolute()
+    options.output.mkdir(parents=True, exist_ok=True)
     rows, tuned = [], []
     for name in options.models:
         found, flags = _tuned(options, cases.case(name, options.image_size, options.length, {}))
@@ -60,14 +64,11 @@ def main(argv=None):
 
 def _tuned(options, case):
     """(the result of `tftrt tune` as a dict, or None where it failed; the winner's flags for `precision --tuned`, or "")."""
-    request = {"case": case.to_dict(), "folder": str(options.models_dir), "calibration": options.calibration, "scoring": options.scoring,
-               "batch": 10, "tables": [_TABLE]}
-    files = child.run("benchmarks._precision_worker:prepare", request,
-                      env={"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}).result
+    files = _precision_run.prepared(case, [_TABLE], options)
     folder, flagfile = options.output / case.name, options.output / case.name / "winner.flags"
+    folder.mkdir(exist_ok=True)
     with np.load(files["scoring"]) as arrays:
         shapes = cases.shapes({name: arrays[name] for name in arrays.files}, options.batches)
-    folder.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "tftrt_tools", "tune", files["model"], f"--data={files['scoring']}", f"--accuracy={GOALS[case.name]}",
@@ -94,21 +95,15 @@ def trials(name, found):
     rows = [{"model": name, "what": "native TensorFlow", "ms": native, "accuracy": found["original"]}]
     for one in found["trials"]:
         ms = one["latencies"].get(found["objective"], {}).get("ms")
-        rows.append({"model": name, "what": _settings(one), "ms": ms, "times": ms and native / ms, "accuracy": one["accuracy"],
+        rows.append({"model": name, "what": space.text(Settings.from_dict(one["settings"]), one["high_precision"]), "ms": ms,
+                     "times": ms and native / ms, "accuracy": one["accuracy"],
                      "kept": "yes" if one["kept"] else "no", "build": one["build_seconds"],
                      "winner": one["failure"] or ("winner" if one["number"] == found["winner"] else "")})
     return rows
 
 
-def _settings(trial):
-    settings, high = trial["settings"], len(trial["high_precision"])
-    parts = [settings["precision_mode"], f"{high} high" if high else "", f"segments of {settings['minimum_segment_size']} and more"]
-    parts.append("implicit batch" if settings["use_dynamic_shape"] is False else settings["dynamic_shape_profile_strategy"] or "")
-    return ", ".join(filter(None, parts))
-
-
 def table(rows):
-    """Markdown."""
+    """Aligned text."""
     return _report.table([("model", "model"), ("what", "trial"), ("ms", "latency, ms"), ("times", "times as fast as native"),
                           ("accuracy", "goal's metric"), ("kept", "kept"), ("build", "build, s"), ("winner", "")], rows)
 

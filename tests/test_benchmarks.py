@@ -96,14 +96,14 @@ def test_the_winners_flags_become_a_tuned_column(tmp_path):
 
 
 def test_the_table_of_a_search_names_the_winner_and_what_failed():
-    settings = {"precision_mode": "INT8", "minimum_segment_size": 3, "use_dynamic_shape": None, "dynamic_shape_profile_strategy": "Optimal"}
+    settings = {"precision_mode": "INT8", "use_dynamic_shape": True, "dynamic_shape_profile_strategy": "Optimal"}
     trial = {"settings": settings, "high_precision": ["n"], "latencies": {"call": {"ms": 2.0}}, "accuracy": 0.9, "kept": True,
              "build_seconds": 7.0, "failure": "", "number": 1}
     found = {"native": {"call": {"ms": 6.0}}, "objective": "call", "original": 1.0, "winner": 1,
              "trials": [trial, {**trial, "number": 2, "latencies": {}, "accuracy": None, "kept": False, "failure": "no memory"}]}
     native, winner, failed = tuning.trials("digits_cnn", found)
     assert (native["ms"], winner["times"], winner["winner"]) == (6.0, 3.0, "winner")
-    assert "INT8, 1 high" in winner["what"] and (failed["ms"], failed["winner"], failed["kept"]) == (None, "no memory", "no")
+    assert winner["what"] == "INT8, 1 node high, Optimal" and (failed["ms"], failed["winner"], failed["kept"]) == (None, "no memory", "no")
 
 
 def _varint(value):

@@ -119,14 +119,14 @@ def verify(original, converted, options):
     manifest = passport.read(converted, passport.MANIFEST) or {}
     with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
         calls = _calls(first, names, manifest, options, folder)
-        _check_labels(calls, options)
+        labels = _labels(calls, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
         reference, answers = _run_both(original, converted, saved, folder, options)
         progress.say("comparing")
         pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
         comparisons, broken = metrics.compare(pairs, options.epsilon)
-        accuracy = _accuracy(calls, reference, answers, comparisons, options)
+        accuracy = _accuracy(calls, reference, answers, comparisons, labels, options)
     arithmetic = _arithmetic(answers, second)
     bounds = {one.name: thresholds.bounds(one, arithmetic, calls.sources[one.signature] == "data", wanted) for one in comparisons}
     unknown = [name for name in wanted if name and name not in bounds]
@@ -273,23 +273,26 @@ def _distinct_shapes(calls):
     return tuple(dict.fromkeys(call.text() for call in calls))
 
 
-def _check_labels(calls, options):
-    """Before the work: one signature's rows are those that the labels speak of."""
-    given = [name for name, source in calls.sources.items() if source == "data"]
-    if options.labels and len(given) == 1:
-        data.check_labels(next(iter(array_reader.load(options.labels).values())), calls.samples[given[0]], calls.dropped)
-
-
-def _accuracy(calls, reference, answers, comparisons, options):
-    """{"output", "labels", "original", "converted"}: shares of right answers; None without labels."""
+def _labels(calls, options):
+    """The array of --labels, or None; checked before the work where one signature's rows are those that it speaks of."""
     if not options.labels:
+        return None
+    labels = next(iter(array_reader.load(options.labels).values()))
+    given = [name for name, source in calls.sources.items() if source == "data"]
+    if len(given) == 1:
+        data.check_labels(labels, calls.samples[given[0]], calls.dropped)
+    return labels
+
+
+def _accuracy(calls, reference, answers, comparisons, labels, options):
+    """{"output", "labels", "original", "converted"}: shares of right answers; None without labels."""
+    if labels is None:
         return None
     output = options.label_output or _only_class_output(comparisons, calls)
     signature, _, name = output.rpartition("/")
     picked = [index for index, call in enumerate(calls.calls) if call.signature == signature]
     if not picked or calls.sources.get(signature) != "data" or name not in reference.answer(picked[0]):
         raise errors.UsageError(f"--labels: no output {output!r} with --data", "name one with --label_output=SIGNATURE/OUTPUT")
-    labels = next(iter(array_reader.load(options.labels).values()))
     shares = {}
     for which, outcome in (("original", reference), ("converted", answers)):
         rows = np.concatenate([outcome.answer(index)[name] for index in picked])

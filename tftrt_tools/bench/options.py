@@ -51,7 +51,7 @@ class Options:
 
 
 def from_flags(address, values, tls=None):
-    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. Raises: UsageError."""
+    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. tls: client.Tls or None. Raises: UsageError."""
     goal = goals.parse(values.slo)
     batch_sizes = points.integers("batch_size", values.batch_size)
     rates = points.rates("rate", values.rate)

@@ -78,13 +78,11 @@ def options(retries, tls=None):
     return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
 
 
-def opened(address, tls=None):
-    """A grpc.Channel without limits of size and without retries. Args: tls: Tls or None. Raises: UsageError."""
-    import grpc
-
-    if tls:
-        return grpc.secure_channel(address, tls.credentials(), options(0, tls))
-    return grpc.insecure_channel(address, options(0))
+def opened(module, address, credentials, arguments):
+    """A channel of `module`, grpc or grpc.aio. Args: credentials: of Tls, or None for one in the clear. arguments: as of `options`."""
+    if credentials:
+        return module.secure_channel(address, credentials, options=arguments)
+    return module.insecure_channel(address, options=arguments)
 
 
 def compression(name):

@@ -121,7 +121,7 @@ class Client(_Methods):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._channel = _opened(grpc, self)
+        self._channel = channel.opened(grpc, self.address, self._credentials, self._options)
         self._calls = _calls(self._channel)
 
     __init__.__doc__ = _Methods.__init__.__doc__
@@ -194,7 +194,8 @@ class AsyncClient(_Methods):
         if self._channel is None:
             from grpc import aio
 
-            self._loop, self._channel = running, _opened(aio, self)
+            self._loop = running
+            self._channel = channel.opened(aio, self.address, self._credentials, self._options)
             self._calls = _calls(self._channel)
         elif running is not self._loop:
             raise errors.UsageError("an AsyncClient was used from two event loops", "make one for each loop")
@@ -202,13 +203,6 @@ class AsyncClient(_Methods):
 
 async def _awaited(running):
     return await running
-
-
-def _opened(module, client):
-    """A channel of `module`, grpc or grpc.aio."""
-    if client._credentials:
-        return module.secure_channel(client.address, client._credentials, options=client._options)
-    return module.insecure_channel(client.address, options=client._options)
 
 
 def _calls(opened):

@@ -78,17 +78,17 @@ def judge(calls, native, candidate, kind, own_data, given, goals=(), labels="", 
     """
     own = {call.signature for call in calls} if own_data else set()
     compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, given)
-    rows = tuple(_scored(one, calls, native, candidate, labels, output) for one in goals)
+    truth = next(iter(array_reader.load(labels).values())) if labels else None
+    if truth is not None:
+        # What fills no batch is left out.
+        data.check_labels(truth, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
+    rows = tuple(_scored(one, calls, native, candidate, truth, output) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
     return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows, (*compared.problems, *misses, *missed), len(calls))
 
 
-def _scored(goal, calls, native, candidate, labels, output):
-    truth = next(iter(array_reader.load(labels).values())) if labels else None
-    if truth is not None:
-        # What fills no batch is left out.
-        data.check_labels(truth, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
+def _scored(goal, calls, native, candidate, truth, output):
     signatures = [call.signature for call in calls]
     both = [score.score(goal, signatures, native, answers, truth, output) for answers in (native, candidate)]
     before, after = both[0].value, both[1].value

@@ -39,11 +39,6 @@ class Server:
     problem: object = lambda: None
 
 
-def running(address, native, candidate):
-    """A Server that was there before, with the names of both models on it."""
-    return Server(address, native, candidate)
-
-
 @contextlib.contextmanager
 def served(native, candidate, backend="local", image="", log_file=None, env=None):
     """Serve two SavedModel directories.

@@ -100,7 +100,7 @@ def _both(options, gpus):
             yield in_process.InProcess(options, stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-regress-")), gpus)
             return
         if options.server:
-            server = pair.running(options.server, options.native, options.candidate)
+            server = pair.Server(options.server, options.native, options.candidate)
         else:
             env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
             server = stack.enter_context(

@@ -7,8 +7,9 @@ from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
 
 PASS, FAIL, UNSURE, ENDED = "pass", "fail", "cannot tell", "ended early"
-# How a direction is worded: "1.58 times as …" from these ratios on, else "3.6% …".
-_WORDS = {"faster": ("fast", "less time"), "slower": ("long", "more time"), "higher": ("high", "higher"), "lower": ("low", "lower")}
+# How a direction is worded, with the verb of a sentence: "is 1.58 times as …" from these ratios on, else "takes 3.6% …".
+_WORDS = {"faster": (("is", "fast"), ("takes", "less time")), "slower": (("takes", "long"), ("takes", "more time")),
+          "higher": (("is", "high"), ("is", "higher")), "lower": (("is", "low"), ("is", "lower"))}
 _TIMES_FROM, _TIMES_FROM_RATE = 1.2, 2.0
 
 
@@ -117,7 +118,7 @@ class Regression:
         one = self.verdict.of("p50") if self.verdict else None
         if one and one.verdict == verdicts.UNSURE:
             return f"{PASS}: whether it is slower or faster was not to be decided here, and cannot be told: {speed_text(one)}"
-        return f"{PASS}: the candidate {_spoken(one)}" if one else PASS
+        return f"{PASS}: the candidate {' '.join(_worded(one))}" if one else PASS
 
     def to_dict(self):
         return {"kind": "regression", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
@@ -171,21 +172,21 @@ def _outcome(verdict, must, allow_worse):
 def speed_text(one):
     """Of a time "1.58 times as fast (1.46 to 1.74)" or "3.6% less time (-5.6% to -1.4%)": "37 % faster" can be read in two ways. Of a rate
     "41.5% higher (+36.0% to +47.5%)" or "2.41 times as high (2.30 to 2.52)". Of either "the same: -0.2% (-0.9% to +0.5%)"."""
+    return _worded(one)[1]
+
+
+def _worded(one):
+    """(verb, text of `speed_text`)."""
     if one.ratio is None:
-        return f"not known: {one.reason}"
-    far, near = _WORDS.get(one.direction, ("", ""))
-    least = _TIMES_FROM_RATE if one.higher_is_better else _TIMES_FROM
-    if far and not 1 / least < one.ratio < least:
-        inverse = one.direction in ("faster", "lower")
-        values = (1 / one.ratio, 1 / one.high, 1 / one.low) if inverse else (one.ratio, one.low, one.high)
-        return "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], far, *values[1:])
+        return "is", f"not known: {one.reason}"
     change, low, high = (100 * (value - 1) for value in (one.ratio, one.low, one.high))
     interval = f"({low:+.1f}% to {high:+.1f}%)"
-    if near:
-        return f"{abs(change):.1f}% {near} {interval}"
-    return f"the same: {change:+.1f}% {interval}" if one.verdict == verdicts.SAME else f"{change:+.1f}% {interval}"
-
-
-def _spoken(one):
-    """What a candidate does by its median time, as the end of a sentence."""
-    return f"{'takes' if ' time ' in (text := speed_text(one)) or 'as long' in text else 'is'} {text}"
+    if not one.direction:
+        return "is", f"the same: {change:+.1f}% {interval}" if one.verdict == verdicts.SAME else f"{change:+.1f}% {interval}"
+    far, near = _WORDS[one.direction]
+    least = _TIMES_FROM_RATE if one.higher_is_better else _TIMES_FROM
+    if 1 / least < one.ratio < least:
+        return near[0], f"{abs(change):.1f}% {near[1]} {interval}"
+    inverse = one.direction in ("faster", "lower")
+    values = (1 / one.ratio, 1 / one.high, 1 / one.low) if inverse else (one.ratio, one.low, one.high)
+    return far[0], "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], far[1], *values[1:])

@@ -59,10 +59,12 @@ class Client:
 
     def __init__(self, address, deadline_seconds=10, tls=None):
         """Args: address: HOST[:PORT] or unix:PATH; deadline_seconds: of one call; tls: client.Tls or None. Raises: UsageError."""
+        import grpc
+
         from tftrt_tools.client import channel
 
         self.address, self._deadline = target(address), deadline_seconds
-        self._channel = channel.opened(self.address, tls)
+        self._channel = channel.opened(grpc, self.address, tls.credentials() if tls else None, channel.options(0, tls))
         self._calls = messages.calls(self._channel)
 
     def __enter__(self):
