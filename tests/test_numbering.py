@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.test_tensor_names import weights
 from tftrt_tools.calibration import fitting, numbering, tensor_names
 from tftrt_tools.calibration.file import EngineTable
-from tftrt_tools.calibration.table import Table, header
+from tftrt_tools.calibration.table import Table, header, is_numbered
 from tftrt_tools.conversion import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import graph
@@ -57,7 +57,7 @@ def network(tmp_path):
 def test_names_of_nodes_are_the_same_in_every_build(network):
     function, made = network(1.0, 2.0)
     builds = [tensor_names.names(function, True, [(None, 8, 8, 4)]) for _ in range(BUILDS)]
-    nodes = [{one.name: one.tensor for one in build if not fitting.is_numbered(one.name)} for build in builds]
+    nodes = [{one.name: one.tensor for one in build if not is_numbered(one.name)} for build in builds]
     assert all(one == nodes[0] for one in nodes)
 
 

@@ -351,6 +351,20 @@ def test_a_tensor_that_was_removed_comes_back_when_it_is_set():
     assert [step["step"] for step in back.provenance] == ["edited", "edited"]
 
 
+def test_a_numbered_tensor_that_keeps_the_old_range_of_another_is_told():
+    shuffled, other = "(Unnamed Layer* 3) [Shuffle]_output", "(Unnamed Layer* 4) [Constant]_output"
+    whole = calibration(engine(**{"m/relu": 2.0, "m/add": 2.0, shuffled: 2.0, other: 3.0}))
+
+    def warnings(**what):
+        edits = edit.Edits.parse(what.get("remove", []), what.get("set_", []), what.get("scale", []))
+        return edit.edit(whole, edits, "c.json").warnings
+
+    (told,) = warnings(set_=["m/relu=6"])
+    assert told.startswith(f"{shuffled} had the range of m/relu and keeps it: --set='{shuffled}=6'")
+    assert warnings(set_=["m/relu=6", f"{shuffled}=6"]) == () == warnings(remove=["m/relu"]) == warnings(set_=[f"{shuffled}=6"])
+    assert len(warnings(scale=["m/.*=2"])) == 2
+
+
 def test_one_engine_is_edited_where_one_is_named():
     whole = calibration(engine(name="E_0"), engine("sha256:s2", "E_1"))
     changed, _ = edited(whole, "E_1", scale=["a=2"])

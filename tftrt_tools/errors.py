@@ -6,6 +6,18 @@ EXIT_USAGE = 2
 EXIT_CHECK = 3
 EXIT_UNSURE = 4
 
+# Where TensorFlow says in which node of a function an error arose, before it says which error.
+_PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
+_NODES = "[[{{"  # what follows names nodes
+_LONGEST = 300
+
+
+def first_line(text):
+    """The first line of TensorFlow's words that says what is wrong; "" where there are none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line.split(_NODES)[0].strip() for line in lines if not line.startswith(_PREAMBLE)]
+    return next(filter(None, [*told, *lines]), "")[:_LONGEST]
+
 
 class TftrtError(Exception):
     """The step could not be done (exit code 1)."""

@@ -6,7 +6,7 @@ import math
 import re
 
 from tftrt_tools import errors
-from tftrt_tools.calibration.table import LEVELS, Table
+from tftrt_tools.calibration.table import LEVELS, Table, is_numbered
 from tftrt_tools.savedmodel import passport
 
 REASON = "removed by hand"
@@ -27,15 +27,16 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Edited:
-    """source: what was edited. calibration: the Calibration it became. changes: Changes."""
+    """source: what was edited. calibration: the Calibration it became. changes: Changes. warnings: what may not be as meant."""
 
     source: str
     calibration: object
     changes: tuple
+    warnings: tuple = ()
 
     def to_dict(self):
         return {"kind": "calibration_edit", "source": self.source, "changes": [one.to_dict() for one in self.changes],
-                "calibration": self.calibration.to_dict()}
+                "warnings": list(self.warnings), "calibration": self.calibration.to_dict()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +94,10 @@ def edit(calibration, edits, source, engine=None):
     chosen = [one for one in calibration.engines if engine is None or one.engine == engine]
     names = list(dict.fromkeys(name for one in chosen for name in one.table.scales))
     asked = _asked(edits, names, [name for one in chosen for name, _ in one.left_out])
-    engines, changes = [], []
+    engines, changes, warnings = [], [], []
     for one in calibration.engines:
         edited, changed = _engine(one, asked) if one in chosen else (one, [])
+        warnings += _left_behind(one, changed)
         if changed and not edited.table.scales:
             raise errors.UsageError(f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8")
         engines.append(edited)
@@ -104,7 +106,7 @@ def edit(calibration, edits, source, engine=None):
             "changes": [change.to_dict() for change in changes]}
     edited = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines),
                                  provenance=(*calibration.provenance, step))
-    return Edited(source, edited, tuple(changes))
+    return Edited(source, edited, tuple(changes), tuple(warnings))
 
 
 def _asked(edits, names, left_out):
@@ -144,6 +146,19 @@ def _engine(one, asked):
             scales[name] = _scale(one.table.header, after, name, flag)
         changes.append(Change(one.engine, name, before, after))
     return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items())), changes
+
+
+def _left_behind(one, changes):
+    """Warnings for numbered tensors that had the range of one that got another: TensorRT holds the same values there once more. One that
+    was removed needs no warning: a build leaves its numbered names out with it."""
+    changed = {change.tensor for change in changes}
+    for change in changes:
+        if change.before is None or change.after is None or is_numbered(change.tensor):
+            continue
+        same = [name for name, scale in one.table.scales.items()
+                if is_numbered(name) and name not in changed and scale == one.table.scales[change.tensor]]
+        for name in same:
+            yield f"{name} had the range of {change.tensor} and keeps it: --set='{name}={change.after:g}' where it holds the same values"
 
 
 def _scale(header, range_, name, flag):

@@ -9,9 +9,8 @@ from tftrt_tools.calibration import scales as methods
 from tftrt_tools.calibration import tensor_names
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED, EngineTable
 from tftrt_tools.calibration.histogram import Histogram
-from tftrt_tools.calibration.table import Table
+from tftrt_tools.calibration.table import Table, is_numbered
 
-NUMBERED = "(Unnamed Layer* "
 # Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.
 _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
@@ -50,7 +49,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
 def knows(table, function, dynamic, shapes):
     """Whether a table of unknown origin speaks of this engine's nodes at all. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
-    own = {name for name in names if not name.startswith((NUMBERED, "TensorRTInputPH_", "TensorRTOutputPH_"))}
+    own = {name for name in names if not is_numbered(name) and not name.startswith(("TensorRTInputPH_", "TensorRTOutputPH_"))}
     return not own or bool(own & table.scales.keys())
 
 
@@ -98,11 +97,6 @@ def constant_scale(proto, method):
     histogram = Histogram()
     histogram.add(tf.make_ndarray(proto))
     return methods.scale(histogram, method)
-
-
-def is_numbered(name):
-    """Whether a name has the number of a TensorRT layer in it."""
-    return name.startswith(NUMBERED)
 
 
 def constants(function):

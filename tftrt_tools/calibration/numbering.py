@@ -8,7 +8,7 @@ one build and of the other in the next, and a table made in one build is read by
 import dataclasses
 
 from tftrt_tools.calibration import fitting, tensor_names
-from tftrt_tools.calibration.table import Table
+from tftrt_tools.calibration.table import Table, is_numbered
 
 VARIES = "its number stands for another tensor in other builds"
 # Enough to meet each of two orders of two nodes.
@@ -29,9 +29,9 @@ def varying(function, dynamic, shapes):
 def _varying(named, function, dynamic, shapes):
     # Where the layout optimizer has nothing to do it leaves the order alone. Where it has, the order may vary, seldom enough that
     # running it a few times does not tell.
-    if not any(fitting.is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
+    if not any(is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
         return {}
-    builds = [{one.name: one.tensor for one in named if fitting.is_numbered(one.name)}
+    builds = [{one.name: one.tensor for one in named if is_numbered(one.name)}
               for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)]
     seen = {}
     for numbered in builds:
@@ -54,7 +54,7 @@ def settled(made, function, dynamic, shapes, method="entropy"):
     if not found:
         return made
     scales, left_out = dict(made.table.scales), dict(made.left_out)
-    known = {one.tensor: scales[one.name] for one in named if one.name in scales and not fitting.is_numbered(one.name)}
+    known = {one.tensor: scales[one.name] for one in named if one.name in scales and not is_numbered(one.name)}
     constants = fitting.constants(function)
     for name, tensors in found.items():
         candidates = [known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors]

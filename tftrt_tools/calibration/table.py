@@ -19,9 +19,15 @@ from tftrt_tools import errors
 TFTRT_CALIBRATOR = "EntropyCalibration2"
 CALIBRATORS = (TFTRT_CALIBRATOR, "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration")
 LEVELS = 127
+_NUMBERED = "(Unnamed Layer* "
 _HEADER = re.compile(r"TRT-([0-9]{4}|[0-9]{6})-(\w+)")
 _HEX = re.compile(r"[0-9a-fA-F]{8}")
 _FORM = "a table is a line like TRT-8503-EntropyCalibration2, then lines like `tensor name: 3c03156f`"
+
+
+def is_numbered(name):
+    """Whether a tensor's name has the number of a TensorRT layer in it: "(Unnamed Layer* 12) [Shuffle]_output"."""
+    return name.startswith(_NUMBERED)
 
 
 @dataclasses.dataclass(frozen=True)

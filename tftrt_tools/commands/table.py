@@ -210,6 +210,8 @@ def _edit(values, arguments):
     columns = ["engine", ">range before", ">range now", "tensor"]
     _table(console, None, columns if several else columns[1:], rows if several else [row[1:] for row in rows])
     _say(console, f"{_output.counted(len(edited.changes), 'tensor')} changed")
+    for warning in edited.warnings:
+        _say(console, f"warning: {warning}")
     _say(console, f"written: {pathlib.Path(values.output).absolute()}")
     _output.write_json(edited, values.json)
     return errors.EXIT_DONE

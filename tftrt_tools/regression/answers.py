@@ -108,16 +108,10 @@ def parse_thresholds(text):
 
 def read_failure(error, name, model):
     """A TftrtError for a model that refuses a request: Refused for the candidate's. Args: error: client.ServingError."""
-    said = first_line(error.message)
+    said = errors.first_line(error.message)
     if gate.REFUSAL in error.message:
         return Refused(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
                        f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}")
     kind = Refused if name == rounds.CANDIDATE and error.code not in _NO_ANSWER else errors.TftrtError
     return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
                 "mend the requests (--shapes, --data, --signature_name), or the model")
-
-
-def first_line(text):
-    """The first line of TensorFlow's words, without the nodes that it appends."""
-    lines = [line.strip() for line in text.split("[[{{")[0].splitlines() if line.strip()]
-    return lines[0] if lines else " ".join(text.split())

@@ -47,16 +47,9 @@ def is_out_of_gpu_memory(error):
         "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
 
 
-# Where TensorFlow says in which node of a function an error arose, before it says which error.
-_PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
-
-
 def first_line(error):
     """The first line of an exception's text that says what is wrong, graph locations cut."""
-    text = getattr(error, "message", None) or str(error) or type(error).__name__
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(_PREAMBLE)] or lines
-    return lines[0][:300] if lines else type(error).__name__
+    return errors.first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
 
 
 def _mend(error):
