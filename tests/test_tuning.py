@@ -260,7 +260,7 @@ def test_goals_that_cannot_work_are_refused(text, direction, words):
 
 @pytest.mark.parametrize("original", [math.inf, 0.0])
 def test_nothing_can_be_taken_from_an_original_without_a_value(original):
-    with pytest.raises(errors.UsageError, match="of the original is"):
+    with pytest.raises(errors.UsageError, match="^mine:f1:percent-max-degradation=1: mine:f1 of the original is"):
         goals.parse("mine:f1:percent-max-degradation=1").bound(original)
 
 

@@ -43,13 +43,17 @@ class Goal:
         if self.kind == "threshold":
             return self.value
         if not math.isfinite(original):
-            raise errors.UsageError(f"--accuracy: {self.metric} of the original is {original}, and nothing can be taken from that",
+            raise errors.UsageError(f"{self._asked}: {self.metric} of the original is {original}, and nothing can be taken from that",
                                     f"write {self.metric}:threshold=…")
         if self.kind == "percent-max-degradation" and original == 0:
-            raise errors.UsageError(f"--accuracy: {self.metric} of the original is 0, and a percentage of that is nothing",
+            raise errors.UsageError(f"{self._asked}: {self.metric} of the original is 0, and a percentage of that is nothing",
                                     f"write {self.metric}:threshold=… or {self.metric}:max-degradation=…")
         loss = self.value if self.kind == "max-degradation" else abs(original) * self.value / 100
         return original - loss if self.higher else original + loss
+
+    @property
+    def _asked(self):
+        return f"{self.metric}:{self.kind}={self.value:g}"
 
     def kept(self, value, original):
         """Whether a model of `value` keeps the goal; NaN never does."""
