@@ -46,6 +46,7 @@ def main(argv=None):
     parser.add_argument("--scoring", type=int, default=256, help="rows, of models without held-back images")
     parser.add_argument("--max_trials", type=int, default=8)
     parser.add_argument("--max_minutes", type=float, default=8, help="no trial of a model begins after so many minutes of trials")
+    parser.add_argument("--max_trial_minutes", type=float, default=4, help="a trial that takes longer counts as failed; 0 for no limit")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds after which the preparing of a model is given up")
     options = parser.parse_args(argv)
     if unknown := sorted(set(options.models) - set(GOALS)):
@@ -73,7 +74,8 @@ def _tuned(options, case):
     done = subprocess.run(
         [sys.executable, "-m", "tftrt_tools", "tune", files["model"], f"--data={files['scoring']}", f"--accuracy={GOALS[case.name]}",
          *([f"--labels={files['labels']}"] if files["labels"] else []), f"--shapes={shapes}", f"--max_trials={options.max_trials}",
-         f"--max_minutes={options.max_minutes}", f"--calibration_table={files['tables'][_TABLE]}", f"--work_dir={folder}",
+         f"--max_minutes={options.max_minutes}", f"--max_trial_minutes={options.max_trial_minutes}",
+         f"--calibration_table={files['tables'][_TABLE]}", f"--work_dir={folder}",
          f"--output_flagfile={flagfile}", f"--html={folder / 'tuning.html'}", f"--log_file={folder / 'log'}"],
         cwd=_models.ROOT, env=_models.environment(gpu=True), check=False)
     print(f"{case.text}: tuned in {time.monotonic() - start:.0f} s, exit code {done.returncode}", flush=True)

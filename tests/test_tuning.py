@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import time
 import xml.etree.ElementTree
 
 import numpy as np
@@ -401,6 +402,8 @@ def worker_job(request):
         raise ZeroDivisionError("a slip")
     if what == "error":
         raise errors.CheckFailed("no segment", "a mend")
+    if what == "endless":
+        time.sleep(600)
     if what == "interrupt":
         raise errors.Interrupted("ended by SIGTERM")
     given = request["convert"]["int8"]["given"]
@@ -450,6 +453,17 @@ def test_what_is_done_is_not_done_again_unless_it_failed_and_that_is_asked_for(t
         assert measure.reused == 1
     with trials(tmp_path, Task("model", (), {}, facts={"model": "sha256:another"})) as measure:
         assert measure(native_nodes("a")).accuracy != first.accuracy and measure.reused == 0
+
+
+def test_a_trial_that_takes_too_long_is_ended_and_done_again_under_a_longer_limit(tmp_path):
+    def failure(what, minutes):
+        with trials(tmp_path, trial_minutes=minutes) as measure:
+            return measure(native_nodes(what)).failure, measure.reused
+
+    assert failure("endless", 0.01) == ("took longer than --max_trial_minutes=0.01", 0)
+    assert failure("endless", 0.01) == failure("endless", 0.005) == ("took longer than --max_trial_minutes=0.01", 1)
+    assert failure("endless", 0.02) == ("took longer than --max_trial_minutes=0.02", 0)
+    assert "SIGABRT" in failure("abort", 5)[0] and failure("error", 5) == ("no segment", 0)
 
 
 def test_an_interruption_is_no_result(tmp_path):

@@ -51,6 +51,8 @@ def define(values):
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
+    flags.DEFINE_float("max_trial_minutes", 0, "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no "
+                       "limit", lower_bound=0, **text)
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
     flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
@@ -131,7 +133,8 @@ def _options(values, model):
     return Options(
         data=values.data, goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
-        objective_shape=values.objective_shape, precisions=precisions, budget=Budget(values.max_trials, values.max_minutes),
+        objective_shape=values.objective_shape, precisions=precisions,
+        budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         cache=convert_command.read_cache(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)

@@ -27,10 +27,12 @@ _ABOVE = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """trials: at most so many; minutes: no trial begins after so much time in trials."""
+    """trials: at most so many; minutes: no trial begins after so much time in trials; trial_minutes: after so many a trial is ended, 0
+    for never."""
 
     trials: int = 12
     minutes: float = 60.0
+    trial_minutes: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tftrt_tools.tuning.result import Measured
 _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
 TARGET = "tftrt_tools.tuning.measure:job"
+_TOO_LONG = "took longer than --max_trial_minutes="
 # Only the log of the segmenter is read here. The engine op's would be written in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
@@ -47,10 +48,11 @@ class Task:
 class Trials:
     """Measures settings; a context that holds the work folder for itself and ends the worker."""
 
-    def __init__(self, task, journal, log_file=None, retry_failed=False, target=TARGET):
-        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. target: what the worker
-        calls."""
+    def __init__(self, task, journal, log_file=None, retry_failed=False, trial_minutes=0, target=TARGET):
+        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: after so many
+        a trial is ended, 0 for never. target: what the worker calls."""
         self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
+        self._trial_minutes = trial_minutes
         self._stack, self._worker, self._started = contextlib.ExitStack(), None, 0
         self.reused = 0
 
@@ -75,14 +77,14 @@ class Trials:
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def ask(self, request):
-        """Call measure.job in the worker, which is started where none lives. Raises: as child.Worker.call."""
+    def ask(self, request, seconds=None):
+        """Call measure.job in the worker, which is started where none lives, for `seconds` at most. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
             self._end_worker()
             self._started += 1
             log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
             self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
-        return self._worker.call(request).result
+        return self._worker.call(request, seconds).result
 
     def __call__(self, settings):
         """Measure one conversion, or take what the journal has. Returns: Measured; a conversion that fails is a Measured too."""
@@ -97,7 +99,7 @@ class Trials:
             failure = f"calibration failed: {error.cause}"
         key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
         found = self._journal.get(key)
-        if found and not (found.failure and self._retry_failed):
+        if found and not (found.failure and (self._retry_failed or self._has_longer(found.failure))):
             self.reused += 1
             return found
         measured = Measured(failure=failure) if failure else self._measured(settings, table)
@@ -109,15 +111,25 @@ class Trials:
         task = self._task
         request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
                    "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
+        limit = 60 * self._trial_minutes or None
+        start = time.monotonic()
         try:
-            return Measured.from_dict(self.ask(request))
+            return Measured.from_dict(self.ask(request, limit))
         except errors.Interrupted:
             raise
         except errors.TftrtError as error:
+            if limit and isinstance(error, child.ChildDied) and time.monotonic() - start >= limit:
+                return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
             return Measured(failure=error.cause)
         except child.ChildBug as bug:
             # The other trials are worth more than this one's traceback, whose last line says what went wrong.
             return Measured(failure="internal error: " + str(bug).strip().splitlines()[-1])
+
+    def _has_longer(self, failure):
+        """Whether a trial was ended by a limit that is shorter than today's."""
+        if not failure.startswith(_TOO_LONG):
+            return False
+        return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
 
     def calibration(self, settings):
         """The Calibration for INT8 settings, made once for each choice of segments and kept in the journal's folder; None for others."""

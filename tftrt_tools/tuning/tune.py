@@ -80,7 +80,7 @@ def tune(model, settings, options):
              **gpu}
     task = Task(str(pathlib.Path(model).absolute()), prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
                 data_facts)
-    with Trials(task, journal, options.log_file, options.retry_failed) as trials:
+    with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
         if not options.goal.kept(original, original):
