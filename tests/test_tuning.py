@@ -148,6 +148,16 @@ def test_an_interrupted_search_ends_as_one_that_was_not(model, after):
     assert model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT) == whole
 
 
+def test_a_spent_budget_says_what_it_kept_from_being_tried():
+    model = Synthetic([0.03, 0.01, 0.001], [0.1, 0.1, 0.1], sizes={10: 0.9})
+    whole = model.search()
+    for count in range(1, len(whole.trials)):
+        found, following = model.search(Budget(count, 1e9)), whole.trials[count]
+        assert found.ended == f"--max_trials={count} are done; next would be {space.text(following.settings, following.high)}"
+    assert whole.ended == model.search(Budget(len(whole.trials), 1e9)).ended == "everything was tried"
+    assert model.search(Budget(9, 0)).ended == "--max_minutes=0 are over; next would be FP32, Optimal"
+
+
 def trial(number, ms, accuracy, high=(), mad=0.0, calls=500, kept=True):
     return search.Trial(number, dataclasses.replace(BASE, max_engines=number), high, Measured(accuracy, {CALL: Latency(ms, mad, calls)}), kept)
 
@@ -502,6 +512,10 @@ def test_the_plot_names_every_trial_the_goal_and_the_winner(tmp_path):
     html.write_tuning(done, tmp_path / "tuning.html")
     page = (tmp_path / "tuning.html").read_text()
     assert "times as fast as TensorFlow" in page and page.count("<tr") == len(done.trials) + 2
+    assert done.winner.high and "times as fast as FP16" in page
+    assert page.count("<details") == sum(bool(one.high) for one in done.trials) and page.count("<details open>") == 1
+    html.write_tuning(tuning(Synthetic([0.0], [0.1], factors={"INT8": 3.0})), tmp_path / "fp16.html")
+    assert "times as fast as FP16" not in (tmp_path / "fp16.html").read_text()
 
 
 def test_a_result_without_a_winner_can_be_shown_and_is_plain_json(tmp_path):

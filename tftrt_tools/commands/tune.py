@@ -192,9 +192,8 @@ def _print(done, json_path):
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
              f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
     rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
-    one_signature = len({call.partition("(")[0] for call in done.calls}) == 1
-    timed = [f">{call.partition('(')[2].rstrip(')') if one_signature else call}, ms" for call in done.calls]
-    columns = [">trial", "settings", *timed, f">{done.goal.metric}", "goal kept", ">build s", ">engines MB", ""]
+    columns = [">trial", "settings", *(f">{one}" for one in done.headings), f">{done.goal.metric}", "goal kept", ">build s", ">engines MB",
+               ""]
     console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
     for one in done.trials:
         if one.measured.failure:

@@ -108,6 +108,12 @@ class Tuning:
         """For people: "top1 >= 0.975"."""
         return self.goal.text(self.original)
 
+    @property
+    def headings(self):
+        """What to write over the latencies of each call: without the signature's name where there is but one."""
+        one = len({call.partition("(")[0] for call in self.calls}) == 1
+        return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
+
     def first(self, precision):
         """The plain trial of a precision, or None."""
         found = [one for one in self.trials if one.settings.precision_mode == precision and not one.high]

@@ -104,10 +104,11 @@ class _Search:
     def _trial(self, settings, high=()):
         if settings in self._seen:
             return self._seen[settings]
+        following = f"next would be {space_module.text(settings, high)}"
         if len(self._trials) >= self._budget.trials:
-            raise _Spent(f"--max_trials={self._budget.trials} are done")
+            raise _Spent(f"--max_trials={self._budget.trials} are done; {following}")
         if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
-            raise _Spent(f"--max_minutes={self._budget.minutes:g} are over")
+            raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
         measured = self._evaluate(settings)
         kept = not measured.failure and self._goal.kept(measured.accuracy, self._original)
         one = Trial(len(self._trials) + 1, settings, tuple(high), measured, kept)
