@@ -18,10 +18,9 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import traceback
 
-from tftrt_tools import collection, errors, progress
+from tftrt_tools import collection, errors, progress, scratch
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -74,7 +73,7 @@ def worker(target, env=None, log_file=None, python=None):
 
     Arguments as for `run`. Yields: Worker. The child ends with the context, at once where a call is under way.
     """
-    with tempfile.TemporaryDirectory(prefix="tftrt-child-") as folder:
+    with scratch.folder("child") as folder:
         log_path = pathlib.Path(log_file) if log_file else pathlib.Path(folder) / "log"
         with _started(target, env, python, log_path) as (process, lines):
             yield Worker(process, lines, log_path)

@@ -7,9 +7,8 @@ import dataclasses
 import itertools
 import pathlib
 import re
-import tempfile
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import harm, metrics
 from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.conversion import pass_log
@@ -117,7 +116,7 @@ def job(request):
     from tftrt_tools.conversion import convert
     from tftrt_tools.execution import runner
 
-    with tempfile.TemporaryDirectory(prefix="tftrt-measure-") as folder:
+    with scratch.folder("measure") as folder:
         output = pathlib.Path(folder) / "model"
         output.mkdir()
         convert.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],

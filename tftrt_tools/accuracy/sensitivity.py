@@ -3,10 +3,9 @@
 import dataclasses
 import pathlib
 import re
-import tempfile
 import time
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, scratch
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import data, harm, measurement
 from tftrt_tools.calibration import file as calibration_file
@@ -47,7 +46,7 @@ def study(model, settings, options):
     (seen,) = describe.describe(model)
     if seen.engines:
         raise errors.UsageError(f"{model} is a converted model", "give the original model that it was made from")
-    with tempfile.TemporaryDirectory(prefix="tftrt-sensitivity-") as folder:
+    with scratch.folder("sensitivity") as folder:
         calls = _calls(seen, settings, options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}

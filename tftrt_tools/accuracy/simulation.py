@@ -6,12 +6,11 @@ whether it finds INT8 faster for a node at all, only a GPU shows.
 
 import pathlib
 import re
-import tempfile
 
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, tf_private
+from tftrt_tools import errors, progress, scratch, tf_private
 from tftrt_tools.accuracy import harm, measurement, metrics
 from tftrt_tools.calibration import file, toolkit
 from tftrt_tools.conversion import graph_pass, int8
@@ -84,7 +83,7 @@ def _tables(name, frozen, graph_def, settings, tables_from, paths):
         made = toolkit.tables(frozen, graph_def, list(digests), map(npz.load, paths), settings, tf_private.tensorrt_versions()[1])
         own = [file.EngineTable(digest, name, engine, *made[engine]) for engine, digest in digests.items()]
         tables_from = int8.Source(None, measurement.calibration(own, settings.calibration_method))
-    with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
+    with scratch.folder("engines") as folder:
         return int8.tables(name, frozen, graph_def, loading.input_specs(frozen.original), settings, tables_from, folder)[0]
 
 

@@ -2,11 +2,10 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
 import numpy as np
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import data, held_out, metrics, thresholds
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import coverage, run
@@ -117,7 +116,7 @@ def verify(original, converted, options):
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
     manifest = passport.read(converted, passport.MANIFEST) or {}
-    with tempfile.TemporaryDirectory(prefix="tftrt-verify-") as folder:
+    with scratch.folder("verify") as folder:
         calls = _calls(first, names, manifest, options, folder)
         labels = _labels(calls, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)

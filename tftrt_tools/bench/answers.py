@@ -1,8 +1,7 @@
 """Are the answers right while the server is under load? Compared with its own first answers, which can be held against the original's."""
 
-import tempfile
 
-from tftrt_tools import errors
+from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.serving.smoke import answers as comparing
 from tftrt_tools.serving.smoke import steps
@@ -38,7 +37,7 @@ class Judge:
 
 def of_original(original, calls):
     """{index: {output: ndarray}} of a SavedModel, from TensorFlow on the CPU, in a child process. Raises: TftrtError, UsageError."""
-    with tempfile.TemporaryDirectory(prefix="tftrt-bench-") as folder, steps.worker() as worker:
+    with scratch.folder("bench") as folder, steps.worker() as worker:
         comparing.check_original(original, worker.describe(original), calls)
         ran = comparing.reference(original, list(calls), folder, worker)
         return {number: ran.answer(number) for number in range(len(calls))}

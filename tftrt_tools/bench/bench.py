@@ -1,9 +1,8 @@
 """`tftrt bench`: what is sent, to whom, point by point, until all are measured or something ends it."""
 
 import contextlib
-import tempfile
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, scratch
 from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.stack import fingerprint, installed
@@ -20,7 +19,7 @@ def bench(options, view, files=None):
     """
     wanted = answers.wanted(options.thresholds)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-bench-"))
+        folder = stack.enter_context(scratch.folder("bench"))
         client = stack.enter_context(targets.client(options)) if options.address else None
         address = client.address if client else ""
         model = subject.of_server(client, options) if client else subject.of_files(options.in_process)

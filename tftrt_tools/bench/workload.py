@@ -2,9 +2,8 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
-from tftrt_tools import errors
+from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import data
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs as random_inputs
@@ -84,7 +83,7 @@ def _from_data(signature, specs, batch_size, options):
     if ":" in options.data and not pathlib.Path(options.data).exists():
         if batch_size:
             raise errors.UsageError("--batch_size does not cut what a function yields", "let it yield calls of that size")
-        with tempfile.TemporaryDirectory(prefix="tftrt-bench-") as folder:
+        with scratch.folder("bench") as folder:
             found = data.calls_of_function(options.data, {signature: specs}, pathlib.Path(folder))
         calls, dropped = found.get(signature, []), 0
     else:

@@ -1,9 +1,8 @@
 """The child's side of `tftrt calibrate`: tables for the engines that a conversion would make, or that a converted model has."""
 
 import dataclasses
-import tempfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, progress, scratch
 from tftrt_tools.conversion import finishing, graph_pass, int8
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
@@ -20,7 +19,7 @@ def job(request):
     """
     settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
     int8.check_calibrator(settings, source, gpu_module.seen())
-    with tempfile.TemporaryDirectory(prefix="tftrt-calibrate-") as folder:
+    with scratch.folder("calibrate") as folder:
         progress.say("loading the model")
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)

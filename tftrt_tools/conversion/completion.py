@@ -2,9 +2,8 @@
 
 import dataclasses
 import pathlib
-import tempfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, progress, scratch
 from tftrt_tools.calibration import file
 from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
@@ -34,7 +33,7 @@ def job(request):
     source = pathlib.Path(request["source"])
     calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
     known = {one["name"]: SignatureResult.from_dict(one) for one in request["signatures"]}
-    with tempfile.TemporaryDirectory(prefix="tftrt-build-") as folder:
+    with scratch.folder("build") as folder:
         progress.say("loading the model")
         proto = protos.read(source)
         seen = inspector.signature_graphs(protos.meta_graph(proto, settings.tags))

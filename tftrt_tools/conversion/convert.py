@@ -4,9 +4,8 @@ Runs in a child process (`job`); `pipeline` calls it.
 """
 
 import pathlib
-import tempfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, progress, scratch
 from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
@@ -41,7 +40,7 @@ def job(request):
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     prefix = finishing.prefix(source, settings)
     results, functions, resources, tables, records = [], {}, {}, [], []
-    with tempfile.TemporaryDirectory(prefix="tftrt-engines-") as folder:
+    with scratch.folder("engines") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
             frozen = graph_pass.freeze(name, model.root.signatures[name])

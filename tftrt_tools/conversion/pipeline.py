@@ -5,11 +5,10 @@ import contextlib
 import dataclasses
 import pathlib
 import platform
-import tempfile
 import threading
 import time
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, scratch
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
@@ -211,7 +210,7 @@ def _ask(job, request, log_file):
 
 
 def _exported(source, stack, log_file):
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-export-"))
+    folder = stack.enter_context(scratch.folder("export"))
     request = {"source": str(source.path), "output": folder + "/model", "unsafe": source.unsafe, "custom_objects": source.custom_objects}
     child.run("tftrt_tools.conversion.keras_export:job", request, env={"TF_CPP_MIN_LOG_LEVEL": "1"}, log_file=log_file)
     return folder + "/model"

@@ -1,8 +1,7 @@
 """Is each declared shape served by a saved engine? Answered by running it in a fresh process."""
 
-import tempfile
 
-from tftrt_tools import errors
+from tftrt_tools import errors, scratch
 from tftrt_tools.execution import inputs, run
 
 
@@ -15,7 +14,7 @@ def check(model, signatures, started):
     Raises: CheckFailed where an engine fell back or was built inside a call.
     """
     calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
-    with tempfile.TemporaryDirectory(prefix="tftrt-coverage-") as folder:
+    with scratch.folder("coverage") as folder:
         done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True, started=started)
     missed = [text for call, trace in zip(calls, done.traces, strict=True) for text in misses(call, trace)]
     if missed:

@@ -3,12 +3,11 @@
 import contextlib
 import os
 import pathlib
-import tempfile
 import time
 
 import tensorflow as tf
 
-from tftrt_tools import errors, native_log, progress
+from tftrt_tools import errors, native_log, progress, scratch
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import guard, native_copy, npz, trace
 from tftrt_tools.savedmodel import loading
@@ -30,7 +29,7 @@ def job(request):
     with contextlib.ExitStack() as stack:
         model, replaced, mode = request["model"], [], "gpu" if gpu else "cpu"
         if not gpu:
-            copy = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-native-"))) / "model"
+            copy = pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model"
             replaced = native_copy.write(model, copy)
             if replaced:
                 model, mode = copy, "native segments"

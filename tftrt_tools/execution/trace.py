@@ -9,8 +9,8 @@ import collections
 import dataclasses
 import pathlib
 import re
-import shutil
-import tempfile
+
+from tftrt_tools import scratch
 
 EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
           "TRTEngineOp::ExecuteCalibration": "calibration"}
@@ -44,8 +44,7 @@ def profiled(function):
     """Call `function` under the profiler. Returns: (its result, {kind: count of profiler events})."""
     import tensorflow as tf
 
-    folder = tempfile.mkdtemp(prefix="tftrt-trace-")
-    try:
+    with scratch.folder("trace") as folder:
         options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=0)
         tf.profiler.experimental.start(folder, options)
         try:
@@ -53,8 +52,6 @@ def profiled(function):
         finally:
             tf.profiler.experimental.stop()
         return result, _count(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _count(folder):

@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import pathlib
 import socket
-import tempfile
 
-from tftrt_tools import environment, progress
+from tftrt_tools import environment, progress, scratch
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import flags as server_flags
 from tftrt_tools.serving.launch import choose, ending, preflight, process, readiness, serve
@@ -50,7 +49,7 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
     for path in (native, candidate):
         files.check(path)
     chosen, reason = choose.choose(backend, image)
-    with tempfile.TemporaryDirectory(prefix="tftrt-regress-") as folder:
+    with scratch.folder("regress") as folder:
         base = pathlib.Path(folder)
         values = {flag.name: flag.default for flag in server_flags.FLAGS}
         values |= {"model_config_file": _config(base, {NATIVE: native, CANDIDATE: candidate}), "max_num_load_retries": 0,

@@ -3,13 +3,12 @@
 import contextlib
 import dataclasses
 import hashlib
-import tempfile
 import time
 
 import numpy as np
 
 from tftrt_tools import client as clients
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, progress, scratch
 from tftrt_tools.bench import workload
 from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
 from tftrt_tools.regression import goals as goal_rules
@@ -97,7 +96,7 @@ def _both(options, gpus):
     """Yields: on_server.OnServer or in_process.InProcess."""
     with contextlib.ExitStack() as stack:
         if options.in_process:
-            yield in_process.InProcess(options, stack.enter_context(tempfile.TemporaryDirectory(prefix="tftrt-regress-")), gpus)
+            yield in_process.InProcess(options, stack.enter_context(scratch.folder("regress")), gpus)
             return
         if options.server:
             server = pair.Server(options.server, options.native, options.candidate)

@@ -5,10 +5,9 @@ import dataclasses
 import os
 import pathlib
 import re
-import tempfile
 import time
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import evidence, placing, preflight, targets, versions, warmup, warmup_replay
 from tftrt_tools.serving.model_facts import Facts
@@ -99,7 +98,7 @@ def publish(model, model_name, base_path, options=None):
     here = targets.machine()
     target = targets.resolve(options.target, options.compute_capability, here)
     with child.worker("tftrt_tools.serving.publish_steps:job", env={"CUDA_VISIBLE_DEVICES": "-1"}) as worker, \
-            tempfile.TemporaryDirectory(prefix="tftrt-publish-") as folder:
+            scratch.folder("publish") as folder:
         facts = Facts.from_dict(worker.call({"step": "read_model", "model": str(model)}).result)
         progress.say("computing the digest")
         digest = files.digest(model)

@@ -1,9 +1,8 @@
 """Runs a warm-up file through the published files, as a server does while it loads them. No TensorFlow in this process."""
 
 import dataclasses
-import tempfile
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, scratch
 from tftrt_tools.execution import coverage, npz, run
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -56,7 +55,7 @@ def replay(model, calls, hide_gpu=False, log_file=None):
     """
     env = {"CUDA_VISIBLE_DEVICES": "-1"} if hide_gpu else None
     mend = "give real inputs (--warmup_data), warm other signatures (--signature_keys), or none: --nowarmup"
-    with tempfile.TemporaryDirectory(prefix="tftrt-warmup-") as folder:
+    with scratch.folder("warmup") as folder:
         try:
             done = run.run(model, calls, folder, "the warm-up", trace=True, env=env, log_file=log_file)
         except child.ChildDied as death:

@@ -4,9 +4,8 @@ import dataclasses
 import json
 import os
 import sysconfig
-import tempfile
 
-from tftrt_tools import child, errors, progress
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.stack import gpus, installed, libraries
 
 
@@ -62,7 +61,7 @@ def _machine(found, wanted, seconds):
 
 
 def _ask_tensorflow(seconds):
-    with tempfile.TemporaryDirectory(prefix="tftrt-doctor-") as folder:
+    with scratch.folder("doctor") as folder:
         path = os.path.join(folder, "facts")
         env = {"TF_CPP_VMODULE": "dso_loader=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
         died = None

@@ -3,10 +3,9 @@
 import dataclasses
 import logging
 import pathlib
-import tempfile
 import time
 
-from tftrt_tools import errors
+from tftrt_tools import errors, scratch
 from tftrt_tools.serving.local import batching, batching_parameters, failure, replay
 from tftrt_tools.serving.local.servable import Servable
 
@@ -62,7 +61,7 @@ class Loader:
     def _plain(self, name, version, path):
         from tftrt_tools.serving.local.session import Session
 
-        with tempfile.TemporaryDirectory(prefix="tftrt-serving-") as folder:
+        with scratch.folder("serving") as folder:
             try:
                 place = _runnable(path, pathlib.Path(folder) / "model")
             except errors.TftrtError as error:

@@ -1,9 +1,8 @@
 """The smoke test: signatures asked for, calls sent, answers compared, the engines' traces gathered and weighed."""
 
 import dataclasses
-import tempfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import management_client
@@ -56,7 +55,7 @@ def smoke(address, model_name, options):
     if options.original:
         files.check(options.original)
     with clients.Client(address, options.timeout, options.tls) as client, steps.worker() as worker, \
-            tempfile.TemporaryDirectory(prefix="tftrt-smoke-") as folder:
+            scratch.folder("smoke") as folder:
         progress.say("asking for the signatures")
         server, unseen = (process.of_id(options.server_pid), "") if options.server_pid else process.find(client.address)
         served = _served(client, server, "--model_name", model_name, options.model_version, options.version_label)
