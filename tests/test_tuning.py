@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import time
 import xml.etree.ElementTree
 
@@ -512,7 +513,7 @@ def test_the_plot_names_every_trial_the_goal_and_the_winner(tmp_path):
     html.write_tuning(done, tmp_path / "tuning.html")
     page = (tmp_path / "tuning.html").read_text()
     assert "times as fast as TensorFlow" in page and page.count("<tr") == len(done.trials) + 2
-    assert done.winner.high and "times as fast as FP16" in page
+    assert done.winner.high and "times as fast as FP16" in page and re.search(r"tftrt-tools \S+; 20\d\d-\d\d-\d\dT", page)
     assert page.count("<details") == sum(bool(one.high) for one in done.trials) and page.count("<details open>") == 1
     html.write_tuning(tuning(Synthetic([0.0], [0.1], factors={"INT8": 3.0})), tmp_path / "fp16.html")
     assert "times as fast as FP16" not in (tmp_path / "fp16.html").read_text()

@@ -2,6 +2,7 @@
 
 from tftrt_tools import whole_file
 from tftrt_tools.report import plots
+from tftrt_tools.savedmodel import passport
 
 
 def write_verification(done, manifest, path, timing=None):
@@ -45,4 +46,5 @@ def template(name):
 
     templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
                                    trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    templates.globals["stamp"] = passport.stamp
     return templates.get_template(name)
