@@ -16,6 +16,7 @@ from tftrt_tools import errors
 from tftrt_tools.calibration import batching, data
 from tftrt_tools.calibration.data import DataOptions, DataRecord
 from tftrt_tools.calibration.rows import overlap, row_hashes
+from tftrt_tools.calibration.sources import images
 from tftrt_tools.commands import _calibration_flags
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -497,6 +498,37 @@ def test_every_picture_comes_to_the_size_of_the_signature(tmp_path, height, widt
     save(tmp_path / "p.png", pixels(0, height, width))
     for how in ("stretch", "crop", "pad"):
         assert read(tmp_path, (IMAGE,), batch_size=1, image_resize=how)[0][0]["image"].shape == (1, 6, 8, 3)
+
+
+def test_fewer_pictures_than_all_come_from_every_class(tmp_path):
+    for name, value in (("ape", 10), ("bee", 100), ("cat", 200)):
+        for number in range(8):
+            save(tmp_path / name / f"{number}.png", np.full((6, 8, 3), value, np.uint8))
+    some, record = read(tmp_path, (IMAGE,), batch_size=3, batches=2)
+    assert record.samples == 6 and sorted(np.concatenate([batch["image"] for batch in some])[:, 0, 0, 0]) == [10, 10, 100, 100, 200, 200]
+    assert [batch["image"][0, 0, 0, 0] for batch in some] == [10, 100]
+    for options in ({}, {"batches": 8}, {"batches": 9}):
+        whole, _ = read(tmp_path, (IMAGE,), batch_size=3, **options)
+        assert [batch["image"][0, 0, 0, 0] for batch in whole] == [10, 10, 10, 100, 100, 100, 200, 200]
+
+
+def test_pictures_that_do_not_decode_are_replaced_by_others(tmp_path):
+    for number in range(8):
+        save(tmp_path / f"{number}.png", np.full((6, 8, 3), number, np.uint8))
+    for number in (1, 3):
+        (tmp_path / f"{number}.png").write_bytes(b"no picture")
+    (batch,), record = read(tmp_path, (IMAGE,), batch_size=4, batches=1, image_error_limit=2)
+    assert list(batch["image"][:, 0, 0, 0]) == [5, 7, 0, 2] and record.failed_count == 2
+
+
+@given(st.integers(1, 500), st.integers(1, 600))
+def test_chosen_pictures_come_evenly_from_everywhere(total, count):
+    order = images.spread([str(number) for number in range(total)], count)
+    assert sorted(order, key=int) == [str(number) for number in range(total)]
+    chosen = [int(one) for one in order[:count]]
+    assert chosen == sorted(chosen)
+    below = np.cumsum(np.bincount(chosen, minlength=total))
+    assert np.abs(below - min(count, total) * np.arange(1, total + 1) / total).max() <= 0.5 + 1e-9
 
 
 def test_pictures_that_do_not_decode_are_named_and_counted_up_to_the_limit(tmp_path):

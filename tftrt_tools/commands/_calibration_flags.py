@@ -18,7 +18,8 @@ def define(values):
                         "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, a folder or glob of "
                         "one of these, or module:function that yields batches", **text)
     flags.DEFINE_integer("calibration_batch_size", default.batch_size, "rows of a batch", lower_bound=1, **text)
-    flags.DEFINE_integer("num_calibration_batches", default.batches, "batches to use; 0 for all", lower_bound=0, **text)
+    flags.DEFINE_integer("num_calibration_batches", default.batches, "batches to use, of pictures spread over all files; 0 for all",
+                         lower_bound=0, **text)
     flags.DEFINE_boolean("calibrate_on_random_data", default.random, "calibrate on random inputs: shows that it works, and gives useless "
                          "ranges", **text)
     flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard "

@@ -28,8 +28,9 @@ class _Target:
 def source(request):
     """Decodes one file after the other, each a row: resized, scaled, normalized, in the input's dtype and layout.
 
-    Of an animation the first picture is taken; the orientation in EXIF data is not applied; resizing is bilinear without antialiasing
-    (tf.image.resize's default).
+    Where fewer than all are wanted, they come from everywhere in the sorted files: often each class has its folder, and the first
+    pictures would be of the first class. Of an animation the first picture is taken; the orientation in EXIF data is not applied; resizing
+    is bilinear without antialiasing (tf.image.resize's default).
     """
     target = _target(request)
     options = request.options
@@ -40,7 +41,15 @@ def source(request):
         if len(value) not in (0, 1, target.channels):
             raise errors.UsageError(f"--{flag} has {len(value)} values, and input {target.name!r} {target.channels} channels",
                                     "give one, or one for each channel")
-    return lambda tally: _chunks(request.files, target, options, tally.failed)
+    files = spread(request.files, options.batches * options.batch_size or len(request.files))
+    return lambda tally: _chunks(files, target, options, tally.failed)
+
+
+def spread(files, count):
+    """`count` files at even distances, in their order; then the others, in place of those that do not decode."""
+    total = len(files)
+    chosen = {(2 * number + 1) * total // (2 * count) for number in range(count)} if count < total else set(range(total))
+    return [files[number] for number in (*sorted(chosen), *(number for number in range(total) if number not in chosen))]
 
 
 def _target(request):
