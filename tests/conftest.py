@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,9 @@ def pytest_configure(config):
     """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours. A worker
     of `pytest -n` imports TensorFlow, before it collects the tests."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # A shell lets what it starts in the background ignore Ctrl-C, and so would the commands that the tests interrupt.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         folder = tempfile.TemporaryDirectory(prefix="tftrt-test-cache-")
         os.environ["XDG_CACHE_HOME"] = folder.name
         config.add_cleanup(folder.cleanup)
