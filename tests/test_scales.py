@@ -65,6 +65,27 @@ def test_the_range_is_that_of_the_first_values_and_doubles(first, second):
     assert histogram.absmax == largest
 
 
+@given(VALUES, st.floats(0.0, 1.2))
+def test_the_share_above_a_range_is_that_of_the_values(values, part):
+    assume(values.any())
+    histogram, amax = of(values), part * float(np.abs(values).max())
+    magnitudes = np.abs(values[values != 0].astype(np.float64))
+    slack = 1.0001 * (histogram.width + 2.0**-23 * magnitudes)  # within a bin values count as evenly spread
+    least, most = (magnitudes > amax + slack).mean(), (magnitudes > amax - slack).mean()
+    assert least - 1e-12 <= histogram.share_above(amax) <= most + 1e-12
+
+
+def test_the_share_above_a_range_of_a_constant():
+    constant = of(np.full(100, 0.5, np.float32))
+    assert constant.share_above(0.4) == 1.0 and constant.share_above(0.5) == constant.share_above(0.6) == 0.0
+
+
+def test_the_entropy_method_clips_values_that_all_lie_far_from_zero_and_others_do_not():
+    values = of(np.float32(1) + np.float32(0.1) * drawn("normal", 3))
+    shares = {method: values.share_above(scales.scale(values, method) * scales.LEVELS) for method in scales.METHODS}
+    assert shares["entropy"] > 0.9 and shares["max"] == 0.0 and max(shares["mse"], shares["percentile"]) < 0.01, shares
+
+
 def test_doubling_merges_bins_in_pairs():
     values = np.linspace(0, 1, 5000, dtype=np.float32)
     small, grown = of(values), of(values, np.float32([3.0]))

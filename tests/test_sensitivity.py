@@ -308,6 +308,15 @@ def test_nodes_are_suggested_up_to_the_last_that_gains_much(total, kept, suggest
     assert len(signature.suggested_nodes) == suggested
 
 
+@pytest.mark.parametrize(("levels", "tried"), [
+    ([], 8), ([20] * 3, 8), ([20] * 50, 8), ([10] * 9 + [34] * 50, 9), ([10] * 9 + [14] * 50, 8), ([0] * 2 + [30] * 9 + [40] * 50, 8),
+    ([0] * 12 + [30] * 9 + [40] * 50, 12), ([0] * 32 + [30], 32), ([0] * 33 + [30] * 9, 8), ([-math.inf] * 10 + [30] * 9, 10),
+    ([30] * 10 + [math.inf] * 9, 10)])
+def test_as_many_nodes_are_tried_as_stand_before_the_widest_gap(levels, tried):
+    nodes = [harm.Node("n", "Mul", "e", (harm.Effect("y", 10 ** (-level / 10), None, 0),)) for level in levels]
+    assert harm.tried(nodes) == tried
+
+
 def test_the_effect_of_a_comparison():
     compared = metrics.Accumulator("s", "logits")
     reference = np.float32([[3, 0], [0, 4]])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.test_convert import assert_clear
 from tftrt_tools import errors
-from tftrt_tools.accuracy.harm import Effect, Node, SignatureHarm
+from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.commands import _flags
@@ -41,9 +41,10 @@ BASE = Settings(shapes="image:1x8x8x1,8x8x8x1")
 class Synthetic:
     """A model whose speed and accuracy follow from the settings: every node kept high costs time and gives accuracy back."""
 
-    def __init__(self, losses, costs, factors=None, speeds=None, sizes=None, strategies=None):
+    def __init__(self, losses, costs, factors=None, speeds=None, sizes=None, strategies=None, first=1):
         """Args: losses: of accuracy by INT8, node by node, the worst first; costs: of time of keeping a node high; factors: of time by
-        precision; speeds: accuracy lost by the others; sizes, strategies: factors of time."""
+        precision; speeds: accuracy lost by the others; sizes, strategies: factors of time; first: nodes to keep high first."""
+        self.first = first
         self.losses, self.costs = losses, costs
         self.factors = {"FP32": 4.0, "FP16": 2.0, "INT8": 1.0} | (factors or {})
         self.speeds = {"FP32": 0.0, "FP16": 0.001} | (speeds or {})
@@ -70,7 +71,7 @@ class Synthetic:
         return space.Space(BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), **changes)
 
     def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, **changes):  # noqa: B008
-        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: self.names, budget, drift)
+        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: search.Ranked(tuple(self.names), self.first), budget, drift)
 
     def every(self):
         """All settings of the space."""
@@ -94,7 +95,7 @@ def models(draw):
     factors = {name: draw(st.floats(0.5, 5.0)) for name in ("FP32", "FP16", "INT8")}
     sizes = {size: draw(st.floats(0.5, 2.0)) for size in draw(st.sets(st.sampled_from([1, 5, 10, 20]), max_size=3))}
     strategies = {name: draw(st.floats(0.5, 2.0)) for name in draw(st.sets(st.sampled_from(["Range", "implicit"])))}
-    return Synthetic(losses, costs, factors, {"FP16": draw(st.floats(0.0, 0.02))}, sizes, strategies)
+    return Synthetic(losses, costs, factors, {"FP16": draw(st.floats(0.0, 0.02))}, sizes, strategies, draw(st.integers(1, 25)))
 
 
 @given(models(), st.floats(0.0, 0.05), st.integers(1, 12))
@@ -230,6 +231,12 @@ def test_where_the_precision_above_misses_the_goal_too_no_nodes_are_kept_high():
     assert found.notes[0] == "FP16 misses the goal, and so does FP32: no nodes were kept high"
 
 
+@pytest.mark.parametrize("first, counts", [(1, [1, 2, 4, 8, 6, 5]), (5, [5, 2, 3, 4]), (6, [6, 3, 4, 5]), (3, [3, 6, 4, 5]), (30, [20, 10, 5, 2, 3, 4])])
+def test_the_search_for_the_fewest_nodes_begins_with_what_the_simulation_suggests(first, counts):
+    found = Synthetic([0.03] * 5 + [0.0] * 15, [0.01] * 20, first=first).search()
+    assert [len(one.high) for one in found.trials if one.high] == counts and len(found.winner.high) == 5
+
+
 def test_nodes_that_cannot_be_ranked_are_a_note():
     def refuse(settings):
         raise errors.TftrtError("nothing to simulate", "")
@@ -357,9 +364,14 @@ def test_segment_sizes_are_those_that_make_other_segments_and_leave_an_engine():
 def test_nodes_are_ranked_by_the_harm_that_they_do_alone():
     def signature(**noises):
         nodes = tuple(Node(name, "Conv2D", "e", (Effect("y", noise, None, 0), Effect("z", 0.0, None, 0))) for name, noise in noises.items())
-        return SignatureHarm("s", 8, nodes, (), (), (), 0, 100.0)
+        return SignatureHarm("s", 8, nodes, (Effect("y", 1.0, None, 0),), kept, (), 0, 100.0)
 
-    assert ranking.names([signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]) == ["d", "a", "b"]
+    kept = ()
+    two = [signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]
+    assert ranking.ranked(two) == search.Ranked(("d", "a", "b"), 1)
+    kept = (Kept(1, (Effect("y", 0.1, None, 0),)), Kept(2, (Effect("y", 0.01, None, 0),)))
+    two = [signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]
+    assert ranking.ranked(two) == search.Ranked(("d", "a", "b"), 3)
 
 
 # The journal.

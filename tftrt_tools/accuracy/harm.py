@@ -13,6 +13,8 @@ from tftrt_tools.savedmodel import passport
 
 # A node is worth keeping high where that raises the SNR by this much: where it halves the error.
 WORTH_DB = 6.0
+# So many nodes are tried at least to be kept high, and so many at most.
+_TRIED, _MOST_TRIED = 8, 32
 # Beyond, one SNR is as good as another: no noise at all, or nothing but noise.
 _LIMIT_DB = 200.0
 
@@ -219,6 +221,15 @@ def ranked(nodes):
             totals[effect.output] = totals.get(effect.output, 0.0) + effect.noise
     shared = [dataclasses.replace(node, share=_share(node.worst.noise, totals[node.worst.output])) for node in nodes]
     return tuple(sorted(shared, key=lambda node: -node.worst.noise))
+
+
+def tried(nodes):
+    """How many of the ranked Nodes to try to keep high: 8, or all that stand before the widest gap in the ranking (at least WORTH_DB, among
+    the first 32) where that comes later. The noises of nodes add up: leaving out one of many that are equally harmful gains little."""
+    levels = [_limited(node.worst.snr_db) for node in nodes[:_MOST_TRIED + 1]]
+    gaps = [(after - before, number) for number, (before, after) in enumerate(zip(levels, levels[1:], strict=False), 1)]
+    gap, number = max(gaps, default=(0.0, 0))
+    return max(_TRIED, number) if gap >= WORTH_DB else _TRIED
 
 
 def _share(noise, total):

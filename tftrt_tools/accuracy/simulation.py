@@ -19,7 +19,6 @@ from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import npz
 from tftrt_tools.savedmodel import graph, inline, loading, rounding, rounding_sites, segments
 
-MOST_KEPT = 8
 # Below, the simulation is not of this model: it draws random numbers, or keeps state.
 _LEAST_FIDELITY_DB = 40.0
 
@@ -193,7 +192,7 @@ def _studied(simulated, sites, alone, unrounded, settings):
     nodes = harm.ranked([harm.Node(sites[number].name, sites[number].op, sites[number].engine, effects[number]) for number in alone])
     order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
     # A model that keeps more than half of them is no longer one of that precision.
-    keeps = {kept: _without(sites, order[:kept], precision) for kept in range(1, min(MOST_KEPT, count // 2, len(order)) + 1)}
+    keeps = {kept: _without(sites, order[:kept], precision) for kept in range(1, min(harm.tried(nodes), count // 2, len(order)) + 1)}
     accumulated, _, _ = simulated.sweep(keeps, f"keeping the worst nodes of {simulated.name} high") if keeps else ({}, 0, 0)
     kept = tuple(harm.Kept(number, accumulated[number]) for number in keeps)
     return harm.SignatureHarm(simulated.name, rows, nodes, effects["all"], kept, unrounded, count - len(alone), fidelity)

@@ -1,8 +1,11 @@
 """Which nodes to keep high first: those that do the most harm alone where rounding is simulated, as `tftrt sensitivity` does it."""
 
+import dataclasses
+
 from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import harm
 from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning.search import Ranked
 from tftrt_tools.tuning.trial import ENV
 
 # The simulation runs all rows once for each node; the order of the nodes settles long before all rows are seen.
@@ -10,7 +13,7 @@ ROWS = 256
 
 
 class Ranking:
-    """A function Settings -> node names, the most harmful first; kept in the journal's folder."""
+    """A function Settings -> search.Ranked; what it found is kept in the journal's folder."""
 
     def __init__(self, task, journal, trials):
         """Args: task: trial.Task; journal: journal.Journal; trials: trial.Trials, which has the INT8 tables."""
@@ -23,7 +26,8 @@ class Ranking:
                    "int8": {"options": None, "given": table.to_dict() if table else None}}
         key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in table.engines] if table else [],
                                  **self._task.facts)
-        return self._journal.fact("ranking", key, lambda: _simulated(request))
+        found = self._journal.fact("ranked", key, lambda: _simulated(request))
+        return Ranked(tuple(found["names"]), found["first"])
 
     def _calls(self):
         """{signature: .npz paths} of the first rows of the data."""
@@ -42,10 +46,11 @@ def _simulated(request):
     except errors.UsageError as error:
         # What the simulation refuses is no mistake in the command's flags.
         raise errors.TftrtError(error.cause, error.mend) from None
-    return names([harm.SignatureHarm.from_dict(one) for one in answer["signatures"]])
+    return dataclasses.asdict(ranked([harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]))
 
 
-def names(signatures):
-    """Names of the nodes of several harm.SignatureHarm that do any harm, the most harmful first."""
+def ranked(signatures):
+    """Ranked nodes of several harm.SignatureHarm: those that do any harm; first as many as are suggested to be kept high."""
     nodes = sorted((node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise)
-    return list(dict.fromkeys(node.name for node in nodes))
+    suggested = {name for one in signatures for name in one.suggested_nodes}
+    return Ranked(tuple(dict.fromkeys(node.name for node in nodes)), max(1, len(suggested)))

@@ -1,9 +1,10 @@
 """The order of the trials. What a trial costs is the caller's: `search` gets a function Settings -> Measured.
 
 1. The precisions plain: FP32, FP16, INT8.
-2. FP16, where it misses the goal: the most harmful nodes in FP32, 1, 2, 4, 8, … of them until the goal is kept, then bisection to the
-   fewest. The same for INT8, whose nodes then run in FP16 or FP32. More nodes kept high are taken to be slower and nearer to the original,
-   so a precision is left as soon as it is no faster than a model that keeps the goal, and where the precisions above it miss the goal too.
+2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
+   the goal is kept, then bisection to the fewest. The same for INT8, whose nodes then run in FP16 or FP32. More nodes kept high are taken
+   to be slower and nearer to the original, so a precision is left as soon as it is no faster than a model that keeps the goal, and where
+   the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies.
 
@@ -47,6 +48,14 @@ class Outcome:
     notes: tuple
 
 
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """names: of nodes, the most harmful first; first: how many of them to keep high first."""
+
+    names: tuple
+    first: int = 1
+
+
 class _Spent(Exception):
     """The budget ends the search."""
 
@@ -57,7 +66,7 @@ def search(evaluate, space, objective, goal, original, rank, budget=None, drift=
     Args:
       evaluate: function Settings -> Measured. space: Space.
       objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
-      rank: function Settings -> node names, the most harmful first; called at most once a precision.
+      rank: function Settings -> Ranked; called at most once a precision.
       budget: Budget. drift: share by which latencies may differ and still count as equal.
 
     Returns: Outcome.
@@ -146,14 +155,14 @@ class _Search:
         except errors.TftrtError as error:
             self._notes.append(f"{precision} misses the goal, and its nodes could not be ranked: {error.cause}")
             return
-        if not ranked:
+        if not ranked.names:
             self._notes.append(f"{precision} misses the goal, and no node was found that could be kept high")
             return
         self._fewest(plain, ranked)
 
     def _fewest(self, plain, ranked):
         """Double the number of nodes kept high until the goal is kept, then bisect to the fewest."""
-        misses, keeps, count = 0, None, 1
+        misses, keeps, count, ranked = 0, None, max(1, min(ranked.first, len(ranked.names))), ranked.names
         while keeps is None:
             one = self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count])
             if one.kept:
