@@ -26,8 +26,7 @@ NEEDS_GPU = True
 # Models with random weights have thin margins: what they have to keep is the original's own classes, or its numbers.
 GOALS = {"resnet50": "top1:threshold=0.9", "mobilenet_v2": "top1:threshold=0.9", "bert_encoder": "snr_db:threshold=20",
          "digits_cnn": "top1:max-degradation=0.01", "spread_cnn": "top1:max-degradation=0.01"}
-# The entropy method ruins the encoder (BUILD_NOTES.md).
-METHODS = {"bert_encoder": "mse"}
+_TABLE = "entropy"
 # What `precision` says itself.
 _NOT_TUNED = ("--input_saved_model_dir=", "--calibration_table=", "--shapes=")
 
@@ -66,8 +65,7 @@ def main(argv=None):
 
 def _tuned(options, case):
     """(the result of `tftrt tune` as a dict, or None where it failed; the winner's flags for `precision --tuned`, or "")."""
-    method = METHODS.get(case.name, "entropy")
-    files = _precision_run.prepared(case, [method], options)
+    files = _precision_run.prepared(case, [_TABLE], options)
     folder, flagfile = options.output / case.name, options.output / case.name / "winner.flags"
     folder.mkdir(exist_ok=True)
     with np.load(files["scoring"]) as arrays:
@@ -77,7 +75,7 @@ def _tuned(options, case):
         [sys.executable, "-m", "tftrt_tools", "tune", files["model"], f"--data={files['scoring']}", f"--accuracy={GOALS[case.name]}",
          *([f"--labels={files['labels']}"] if files["labels"] else []), f"--shapes={shapes}", f"--max_trials={options.max_trials}",
          f"--max_minutes={options.max_minutes}", f"--max_trial_minutes={options.max_trial_minutes}",
-         f"--calibration_table={files['tables'][method]}", f"--calibration_method={method}", f"--work_dir={folder}",
+         f"--calibration_table={files['tables'][_TABLE]}", f"--work_dir={folder}",
          f"--output_flagfile={flagfile}", f"--html={folder / 'tuning.html'}", f"--log_file={folder / 'log'}"],
         cwd=_models.ROOT, env=_models.environment(gpu=True), check=False)
     print(f"{case.text}: tuned in {time.monotonic() - start:.0f} s, exit code {done.returncode}", flush=True)

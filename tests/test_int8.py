@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import saved_models
 from saved_models import digits_cnn
 from tests import quantized
 from tests.conftest import ROOT, run_tftrt
@@ -217,19 +216,6 @@ def test_a_table_of_another_graph_is_refused(digits_table, work, zoo_model):
     (work / "garbage").write_bytes(bytes(range(256)))
     refused(convert(zoo_model("digits_cnn"), work / "out", f"--calibration_table={work}/garbage"), 2, "no calibration file")
     assert not (work / "out").exists()
-
-
-def test_the_entropy_method_is_told_where_it_clips_an_encoder_and_mse_does_not(zoo_model, tmp_path):
-    inputs = saved_models.sample_inputs("bert_encoder", np.random.default_rng(0), 32, length=16)["serving_default"]
-    np.savez(tmp_path / "texts.npz", **inputs)
-    said = {}
-    for method in ("entropy", "mse"):
-        done = run_tftrt("calibrate", zoo_model("bert_encoder"), f"--calibration_data={tmp_path / 'texts.npz'}", f"--calibration_method={method}",
-                         f"--output_table={tmp_path / method}")
-        assert done.returncode == 0, done.stderr
-        said[method] = done.stdout
-    assert "with a range below most of the values, which INT8 therefore clips: StatefulPartitionedCall/" in said["entropy"]
-    assert "range below most" not in said["mse"]
 
 
 def test_calibrate_replaces_a_file_only_if_asked(digits_table, work, zoo_model):

@@ -65,25 +65,12 @@ def test_the_range_is_that_of_the_first_values_and_doubles(first, second):
     assert histogram.absmax == largest
 
 
-@given(VALUES, st.floats(0.0, 1.2))
-def test_the_share_above_a_range_is_that_of_the_values(values, part):
-    assume(values.any())
-    histogram, amax = of(values), part * float(np.abs(values).max())
-    magnitudes = np.abs(values[values != 0].astype(np.float64))
-    slack = 1.0001 * (histogram.width + 2.0**-23 * magnitudes)  # within a bin values count as evenly spread
-    least, most = (magnitudes > amax + slack).mean(), (magnitudes > amax - slack).mean()
-    assert least - 1e-12 <= histogram.share_above(amax) <= most + 1e-12
-
-
-def test_the_share_above_a_range_of_a_constant():
-    constant = of(np.full(100, 0.5, np.float32))
-    assert constant.share_above(0.4) == 1.0 and constant.share_above(0.5) == constant.share_above(0.6) == 0.0
-
-
-def test_the_entropy_method_clips_values_that_all_lie_far_from_zero_and_others_do_not():
-    values = of(np.float32(1) + np.float32(0.1) * drawn("normal", 3))
-    shares = {method: values.share_above(scales.scale(values, method) * scales.LEVELS) for method in scales.METHODS}
-    assert shares["entropy"] > 0.9 and shares["max"] == 0.0 and max(shares["mse"], shares["percentile"]) < 0.01, shares
+@pytest.mark.parametrize("method", scales.METHODS)
+def test_values_that_all_lie_far_from_zero_keep_their_range(method):
+    """The least of them alone in its bin, with all others clipped to it, would have no divergence."""
+    values = np.float32(1) + np.float32(0.1) * drawn("normal", 3)
+    assert (values > scales.scale(of(values), method) * scales.LEVELS).mean() < 0.01
+    assert (values > scales._entropy_amax(of(values), scales._Entropy(single=True))).mean() > 0.99
 
 
 def test_doubling_merges_bins_in_pairs():
@@ -281,6 +268,8 @@ def plain_divergence(counts, bins_kept, variant):
         filled = [place for place in places if support[place] > 0]
         for place in filled:
             candidate[place] = float(sum(counts[p] for p in places)) / len(filled)
+    if not variant.single and sum(count > 0 for count in counts[:bins_kept]) < 2:
+        return math.inf
     mass = sum(counts[:bins_kept]) + (beyond if variant.outliers == "all" else 0.0)
     total, divergence = sum(reference), 0.0
     for p, q in zip(reference, candidate, strict=True):
@@ -292,11 +281,13 @@ def plain_divergence(counts, bins_kept, variant):
     return divergence
 
 
-VARIANTS = [dataclasses.replace(scales._Entropy(bins=19, levels=4), groups=groups, support=support, outliers=outliers, tiny=tiny)
-            for groups in ("even", "floor") for support in ("count", "reference") for outliers in ("inside", "all") for tiny in (0, 1e-4)]
+VARIANTS = [dataclasses.replace(scales._Entropy(bins=19, levels=4), groups=groups, support=support, outliers=outliers, tiny=tiny,
+                                single=single)
+            for groups in ("even", "floor") for support in ("count", "reference") for outliers in ("inside", "all") for tiny in (0, 1e-4)
+            for single in (False, True)]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: f"{one.groups}-{one.support}-{one.outliers}-{one.tiny}")
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: f"{one.groups}-{one.support}-{one.outliers}-{one.tiny}-{one.single}")
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 2, 5, 40, 1000]), min_size=19, max_size=19))
 def test_divergences_are_those_of_the_definition(variant, counts):
     assume(any(counts))
@@ -333,9 +324,11 @@ def test_entropy_keeps_a_lone_outlier_as_tensorrt_does():
 
 
 def test_the_bins_kept_are_those_that_tensorrt_kept():
-    """21 tensors of digits_cnn (512 images, batches of 32) and of dynamic_segmenter's first engine (16 images, batches of 8).
+    """Tensors of digits_cnn (512 images, batches of 32), of dynamic_segmenter's first engine (16 images, batches of 8), of bert_encoder (500
+    texts of length 128, batches of 10).
 
-    `kept` is from the tables of TensorRT 8.5.3.1's calibrator on an H100, `counts` from the same data: 2,048 bins each, zeros included.
+    `kept` is from the tables of TensorRT 8.5.3.1's calibrator on an H100 and an H200, `counts` from the same data: 2,048 bins each, zeros
+    included.
     """
     with np.load(ROOT / "tests/data/tensorrt_entropy.npz") as truth:
         tensors, counts, zeros, kept = (truth[name] for name in ("tensors", "counts", "zeros", "kept"))

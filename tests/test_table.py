@@ -333,18 +333,6 @@ def edited(whole, engine_name=None, **what):
     return done.calibration, done.changes
 
 
-def test_tensors_of_which_most_is_clipped_are_told_until_their_range_is_changed():
-    seen = {name: {"min": 0.4, "max": 1.1, "clipped": share} for name, share in (("m/a", 0.6), ("m/b", 1.0), ("m/c", 0.004))}
-    whole = calibration(engine(**{"m/a": 1.0, "m/b": 2.0, "m/c": 3.0}, ranges={**seen, "m/gone": seen["m/b"]}))
-    assert whole.engines[0].mostly_clipped == {"m/b": 1.0, "m/a": 0.6}
-    assert whole.clips.startswith("2 tensors with a range below most of the values, which INT8 therefore clips: m/b (100%), m/a (60%); ")
-    assert Calibration.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
-    changed, _ = edited(whole, set_=["m/b=1.2"])
-    assert changed.engines[0].mostly_clipped == {"m/a": 0.6} and changed.engines[0].ranges["m/b"] == {"min": 0.4, "max": 1.1}
-    assert changed.clips.startswith("1 tensor with") and edited(whole, set_=["m/b=1.2"], remove=["m/a"])[0].clips == ""
-    assert merge.merge([whole, whole], "max", ["a", "b"]).clips == "" == calibration().clips
-
-
 def test_each_edit_changes_its_tensors_and_no_other():
     whole = calibration(engine(**{"m/conv": 1.0, "m/relu": 2.0, "m/add": 4.0, "m/x=y": 8.0}))
     changed, changes = edited(whole, remove=["m/c.*"], set_=["m/x=y=254"], scale=[".*/relu=1.5"])

@@ -345,6 +345,15 @@ def test_flags_of_settings_read_back_as_the_settings():
     assert convert_command.read_settings(values) == settings
 
 
+@pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
+def test_how_int8_is_calibrated_may_be_said_and_is_in_the_flags_of_int8_alone(precision):
+    values, _ = _flags.parse("tune", tune_command, [*NEEDED, "--calibration_method=percentile", "--calibration_percentile=99.9"])
+    tried = space.with_precision(tune_command._settings(values), precision)
+    read, _ = _flags.parse("convert", convert_command, space.flag_lines(tried))
+    assert convert_command.read_settings(read) == tried
+    assert tried.calibration_percentile == (99.9 if precision == "INT8" else Settings().calibration_percentile)
+
+
 @pytest.mark.parametrize("shapes, expected", [("image:1x8x8x1,8x8x8x1", ("Range", "implicit")), ("image:8x8x8x1", ("implicit",)),
                                               ("image:min=1x8x8x1,opt=4x8x8x1,max=8x8x8x1", ("Range", "implicit")), ("ids:1x64,8x128", ("Range",))])
 def test_strategies_are_those_that_can_serve_the_shapes(shapes, expected):
@@ -548,6 +557,7 @@ NEEDED = ("--data=data.npz", "--accuracy=top1:threshold=0.9", "--shapes=image:8x
     (NEEDED[1:], "--data is missing"), (NEEDED[:2], "--shapes is missing"), ((NEEDED[0], NEEDED[2]), "--accuracy is missing"),
     ((*NEEDED, "--precisions=FP8"), "FP8 is no precision"), ((*NEEDED, "--precisions=INT8"), "INT8 needs ranges"),
     ((*NEEDED, "--calibration_table=a", "--calibration_data=b"), "exclude each other"), ((*NEEDED, "--max_trials=0"), "max_trials"),
+    ((*NEEDED, "--precisions=FP16", "--calibration_method=mse"), "no effect with --precision_mode=FP16"),
     ((*NEEDED, "--precision_mode=FP16"), "precision_mode"), ((*NEEDED, "--plot=plot.png"), "written as SVG")])
 def test_wrong_flags_are_told_at_once(flags, words):
     with pytest.raises(errors.UsageError, match=words):

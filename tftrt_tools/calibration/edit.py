@@ -145,11 +145,7 @@ def _engine(one, asked):
             left_out.pop(name, None)
             scales[name] = _scale(one.table.header, after, name, flag)
         changes.append(Change(one.engine, name, before, after))
-    changed = {change.tensor for change in changes}
-    # How much of a tensor is clipped was said of the scale that it had.
-    ranges = one.ranges and {name: {key: seen[key] for key in ("min", "max")} if name in changed else seen
-                             for name, seen in one.ranges.items()}
-    return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items()), ranges=ranges), changes
+    return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items())), changes
 
 
 def _left_behind(one, changes):

@@ -16,9 +16,6 @@ _METHODS = {"EntropyCalibration2": "entropy2", "EntropyCalibration": "entropy", 
 # Why a tensor has no scale.
 NOT_MEASURED = "no TensorFlow tensor holds its values"
 NO_RANGE = "zero in all of the data"
-# Share of the values. What the entropy method clips of a tensor with a tail is far below.
-_MOSTLY = 0.5
-_NAMED = 3
 _AGAIN = "calibrate again, or give another file"
 
 
@@ -30,8 +27,7 @@ class EngineTable:
     known (a table from elsewhere). signature, engine: where it was when the table was made; the engine's name changes with the settings,
     the segment does not.
     left_out: ((tensor, reason), …), tensors that have no scale on purpose.
-    ranges: {tensor: {"min", "max", "clipped"}} as seen in the data, or None; clipped: share of the values other than zero that the scale
-    clips, 0 to 1, where it is known.
+    ranges: {tensor: {"min", "max"}} as seen in the data, or None.
     """
 
     segment: str
@@ -50,13 +46,6 @@ class EngineTable:
     def label(self):
         """The engine's name for people."""
         return self.engine or "the table"
-
-    @property
-    def mostly_clipped(self):
-        """{tensor: share clipped} of the tensors of which most values are clipped, those with the largest share first."""
-        found = {name: seen["clipped"] for name, seen in (self.ranges or {}).items() if name in self.table.scales
-                 and seen.get("clipped", 0.0) > _MOSTLY}
-        return dict(sorted(found.items(), key=lambda one: -one[1]))
 
     def to_dict(self):
         return {"segment": self.segment, "signature": self.signature, "engine": self.engine, "table": self.table.to_dict(),
@@ -91,16 +80,6 @@ class Calibration:
     data: dict
     engines: tuple
     provenance: tuple = ()
-
-    @property
-    def clips(self):
-        """A warning of tensors whose values are mostly clipped, or ""."""
-        found = {name: share for one in self.engines for name, share in one.mostly_clipped.items()}
-        if not found:
-            return ""
-        named = ", ".join(f"{name} ({share:.0%})" for name, share in list(found.items())[:_NAMED]) + (", …" if len(found) > _NAMED else "")
-        return (f"{len(found)} tensor{'' if len(found) == 1 else 's'} with a range below most of the values, which INT8 therefore clips: "
-                f"{named}; the entropy method does that to values that all lie far from zero: try --calibration_method=mse or percentile")
 
     def to_dict(self):
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -213,9 +192,7 @@ def _no_table(calibration, engine, segment, wanted):
 
 
 def _ranges(data):
-    # Files of older versions do not say how much was clipped.
-    return None if data is None else {name: {key: float(one[key]) for key in ("min", "max", "clipped") if key in one or key != "clipped"}
-                                      for name, one in data.items()}
+    return None if data is None else {name: {"min": float(one["min"]), "max": float(one["max"])} for name, one in data.items()}
 
 
 def for_segments(calibration, segments, tensorrt):

@@ -113,17 +113,6 @@ class Histogram:
         upper[-1] = self.absmax
         return upper
 
-    def share_above(self, amax):
-        """The share of the values other than zero whose |x| is above `amax`, 0 to 1; within a bin values count as evenly spread."""
-        upper = self.edges()
-        counts = self.counts[:upper.size].astype(np.float64)
-        counts[0] -= self.zeros
-        lower = np.concatenate([[0.0], upper[:-1]])
-        # The last bin has no length where absmax is its lower end.
-        inside = np.clip((upper - amax) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
-        inside[(upper <= lower) & (upper > amax)] = 1.0
-        return float((counts * inside).sum() / counts.sum())
-
     def rebinned(self, bins):
         """The counts in `bins` equal bins over [0, range]. Args: bins: a divisor of BINS. Returns: int64 [bins]."""
         return self.counts.reshape(bins, -1).sum(axis=1)

@@ -101,6 +101,9 @@ class _Entropy:
     tie: divergences nearer than this to the least count as equal, in nats, and the last of them is taken. Values that fill few bins (the
       17 levels of a 4-bit image) have more than one i without any divergence, and rounding alone would choose between a range that holds
       them all and one that holds next to nothing.
+    single: whether a candidate with one non-empty bin counts. Where all values lie far from zero, there is an i that holds the nearest of
+      them alone: reference and candidate are then the same, with all values in one bin, and their divergence is nothing. TensorRT passes
+      over it (seen in 38 tensors of an encoder).
     """
 
     bins: int = 2048
@@ -111,6 +114,7 @@ class _Entropy:
     outliers: str = "inside"
     tiny: float = 0.0
     tie: float = 1e-9
+    single: bool = False
 
 
 def entropy_amax(histogram):
@@ -143,7 +147,7 @@ def divergences(counts, variant=_Entropy()):
     each shared out evenly over its non-empty bins, normalised. With the sums S_g and the non-empty bins n_g of level g, all that
     depends on Q_i is sum_g P_g log(S_g / n_g), so no candidate is ever written out.
 
-    Args: counts: float64 [bins]. Returns: float64 [bins - levels + 1]; inf where Q is zero and P is not.
+    Args: counts: float64 [bins]. Returns: float64 [bins - levels + 1]; inf where Q is zero and P is not, and where it does not count.
     """
     starts = _level_starts(variant.bins, variant.levels, variant.groups)
     ends = np.arange(variant.levels, variant.bins + 1)
@@ -167,7 +171,8 @@ def divergences(counts, variant=_Entropy()):
         last_log_q = np.where((last > 0) | (variant.support == "reference"), log_q[:, -1], floor)
         own += np.where(beyond > 0, beyond * last_log_q, 0.0)
     entropy = np.concatenate([[0.0], np.cumsum(_x_log_x(counts))])[ends - 1] + _x_log_x(last + beyond)
-    return entropy / total - np.log(total) - own / total
+    found = entropy / total - np.log(total) - own / total
+    return found if variant.single else np.where(filled[ends] > 1, found, np.inf)
 
 
 def _x_log_x(x):

@@ -60,6 +60,5 @@ def _table(named, inner, histograms, settings, tensorrt, found):
             left_out.append((one.name, NO_RANGE))
             continue
         made[one.name] = found[id(histogram)]
-        ranges[one.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum),
-                            "clipped": histogram.share_above(made[one.name] * scales.LEVELS)}
+        ranges[one.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum)}
     return Table(header(tensorrt), made), tuple(left_out), ranges

@@ -216,7 +216,5 @@ def print_calibration(console, calibration):
     if zero:
         console.print(f"  warning: {file.NO_RANGE}, so that the layers around them stay out of INT8: " + ", ".join(zero[:3])
                       + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), markup=False, soft_wrap=True)
-    if calibration.clips:
-        console.print(f"  warning: {calibration.clips}", markup=False, soft_wrap=True)
     for warning in data.get("warnings") or ():
         console.print(f"  warning: calibration data: {warning}", markup=False, soft_wrap=True)

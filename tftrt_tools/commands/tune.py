@@ -16,6 +16,7 @@ examples:
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 
+import dataclasses
 import math
 import pathlib
 
@@ -108,7 +109,10 @@ def run(values, positional):
 def _settings(values):
     """Settings of everything that is not searched."""
     given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes", "allow_quantization_changes")}
-    return checked(Settings(**{name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}))
+    given = {name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}
+    # How INT8 is calibrated may be said where INT8 is among what is tried.
+    highest = "INT8" if "INT8" in _precisions(values) else "FP16"
+    return dataclasses.replace(checked(Settings(precision_mode=highest, **given)), precision_mode=Settings().precision_mode)
 
 
 def _options(values, model):
@@ -119,7 +123,7 @@ def _options(values, model):
     for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
-    precisions = tuple(one.strip().upper() for one in values.precisions if one.strip())
+    precisions = _precisions(values)
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
@@ -138,6 +142,10 @@ def _options(values, model):
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         cache=convert_command.read_cache(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)
+
+
+def _precisions(values):
+    return tuple(one.strip().upper() for one in values.precisions if one.strip())
 
 
 def _calibration(values):

@@ -15,6 +15,9 @@ STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible"
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 
+# How INT8 gets its ranges: without effect in another precision.
+CALIBRATION = ("calibration_table", "calibrator", "calibration_method", "calibration_percentile")
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -141,7 +144,7 @@ def _check_calibration(settings):
                                 "add --calibration_method=percentile, or leave it out")
     if settings.precision_mode == "INT8":
         return
-    for name in ("calibration_table", "high_precision_nodes", "calibrator", "calibration_method", "calibration_percentile"):
+    for name in (*CALIBRATION, "high_precision_nodes"):
         if getattr(settings, name) != getattr(default, name):
             raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
                                     "use --precision_mode=INT8, or leave it out")

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from tftrt_tools.conversion.settings import KEEPS_HIGH, Settings
+from tftrt_tools.conversion.settings import CALIBRATION, KEEPS_HIGH, Settings
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 IMPLICIT = "implicit"
@@ -20,9 +20,11 @@ class Space:
     strategies: tuple = ()
 
 
-def with_precision(settings, precision):
-    """Settings of another precision, no nodes kept high."""
-    return dataclasses.replace(settings, precision_mode=precision, high_precision_nodes="", fp32_nodes="")
+def with_precision(base, precision):
+    """Settings of the base in a precision, no nodes kept high; how INT8 is calibrated stays in INT8's alone."""
+    default, kept = Settings(), () if precision == "INT8" else CALIBRATION
+    changes = {name: getattr(default, name) for name in kept}
+    return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **changes)
 
 
 def with_high(settings, nodes):

@@ -97,8 +97,7 @@ def tune(model, settings, options):
                                        ranking.Ranking(task, journal, trials), options.budget)
         chosen = outcome.winner or outcome.best
         calibration = _calibration_path(chosen, options, trials)
-    clips = (table.clips,) if table and table.clips else ()
-    warnings = (*options.warnings, *prepared.warnings, *clips, *_overlap(table, given, prepared.specs))
+    warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
     done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
                   {call: Latency(**one) for call, one in native.items()}, outcome.trials, outcome.winner, outcome.best, outcome.ended,
                   outcome.notes, gpu["gpu"], gpu["tensorrt"], prepared.data, warnings)
