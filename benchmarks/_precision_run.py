@@ -239,6 +239,7 @@ class Runner:
 
     def _measure(self, column, target, engines):
         *latency, last = self._options.batches
+        latency = latency or [last]
         names = ("model", "scoring", "labels", "reference")
         request = {"do": "measure", **{name: self._files[name] for name in names}, "converted": target, "engines": engines,
                    "latency": latency if column.timed else [], "throughput": last if column.timed else 0, "score": last,

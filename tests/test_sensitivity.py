@@ -408,4 +408,4 @@ def test_the_worst_nodes_are_measured_with_engines(precision, spread):
     measured = [node.measured for node in signature.nodes if node.measured]
     assert len(measured) == 2 and not any(one.problem for one in measured)
     if precision == "INT8":
-        assert max(one.gain_db for one in measured) > 1
+        assert max(one.gain_db for one in measured) > 1, (signature.measured, measured)

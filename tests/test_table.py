@@ -434,6 +434,19 @@ def test_engines_are_paired_by_graph_then_by_name_then_alone():
     assert alone.equal
 
 
+def test_numbers_of_layers_are_compared_where_both_tables_number_alike():
+    """Builds of other shapes have other layers: a number stands for another tensor there."""
+    shuffled, constant, other = "(Unnamed Layer* 3) [Shuffle]_output", "(Unnamed Layer* 4) [Constant]_output", "(Unnamed Layer* 5) [Constant]_output"
+    a, b = calibration(engine(**{"m/x": 1.0, shuffled: 2.0, constant: 3.0})), calibration(engine(**{"m/x": 1.0, shuffled: 9.0, other: 3.0}))
+    found = difference.compare(a, b, "old", "new")
+    assert [one.tensor for one in found.tensors] == ["m/x"] and found.summary.tensors == 1 and not found.equal
+    assert "2 tensors in old and 2 in new are named after layers' numbers, and are not compared" in found.notes[0]
+    part = calibration(engine(**{"m/x": 1.0, shuffled: 9.0}))
+    assert not difference.compare(a, part).notes and difference.compare(a, part).summary.tensors == 2
+    elsewhere = calibration(engine(left_out=((shuffled, "zero"), (constant, "zero")), **{"m/x": 1.0}))
+    assert not difference.compare(a, elsewhere).notes
+
+
 def test_another_header_makes_tables_different():
     other = calibration(dataclasses.replace(engine(), table=Table("TRT-8401-EntropyCalibration2", {"a": 0.5, "b": 0.25})))
     found = difference.compare(calibration(), other)

@@ -9,6 +9,8 @@ import dataclasses
 import math
 import statistics
 
+from tftrt_tools.calibration.table import is_numbered
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorDifference:
@@ -73,7 +75,13 @@ class Difference:
 
 
 def compare(a, b, name_a="A", name_b="B"):
-    """Compare two Calibrations. Equal are those with the same tables for the same engines. Returns: Difference."""
+    """Compare two Calibrations. Equal are those with the same tables for the same engines.
+
+    Tensors that are named after a layer's number are compared where both tables number alike; builds of other shapes or of the other batch
+    mode have other layers, and a number stands for another tensor there.
+
+    Returns: Difference.
+    """
     tensors, notes, equal = [], [], True
     for left, right, how in _pairs(a.engines, b.engines):
         engine = (left or right).label
@@ -85,8 +93,19 @@ def compare(a, b, name_a="A", name_b="B"):
             notes.append(f"{engine}: {left.table.header} in {name_a}, {right.table.header} in {name_b}")
         equal = equal and left is not None and right is not None and left.table == right.table
         scales = [one.table.scales if one else {} for one in (left, right)]
+        if left and right and not _numbered_alike(left, right):
+            counts = [sum(map(is_numbered, one)) for one in scales]
+            scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
+            notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are not "
+                         "compared: the tables number otherwise, having been made for other shapes or another batch mode")
         tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
     return Difference(name_a, name_b, equal, tuple(tensors), tuple(notes))
+
+
+def _numbered_alike(left, right):
+    """Whether the numbered names of one EngineTable are among the other's; what a table leaves out may not be written down."""
+    mine, others = ({name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right))
+    return mine <= others or others <= mine
 
 
 def _pairs(left, right):
