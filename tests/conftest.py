@@ -1,5 +1,6 @@
 """Fixtures and helpers of all tests."""
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -10,7 +11,7 @@ import tempfile
 
 import pytest
 
-from tests.zoo import zoo_model  # noqa: F401
+from tests.zoo import turn, zoo_model  # noqa: F401
 from tftrt_tools import collection
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -81,6 +82,16 @@ def pytest_collection_modifyitems(config, items):
     reason = _no_gpu()
     for item in marked if reason else ():
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Tests of several workers share a GPU, but for those that are marked gpu_alone. Waiting does not count as the test's time."""
+    with contextlib.ExitStack() as held:
+        if item.get_closest_marker("gpu"):
+            name = f"gpu-{os.environ.get('CUDA_VISIBLE_DEVICES', 'all')}.lock"
+            held.enter_context(turn(pathlib.Path(os.environ["XDG_CACHE_HOME"]) / name, bool(item.get_closest_marker("gpu_alone"))))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -147,6 +147,7 @@ def test_a_cache_that_cannot_be_used_does_not_stop_a_build(portable, tmp_path):
     assert json.loads(done.stdout)["cache_problem"]
 
 
+@pytest.mark.gpu_alone
 def test_too_little_gpu_memory_is_a_clear_error_and_leaves_the_model_as_it_was(zoo_model, portable, tmp_path):
     shutil.copytree(portable, tmp_path / "model")
     before = sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*"))

@@ -398,6 +398,7 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 @pytest.mark.parametrize("precision", ["INT8", "FP16"])
 def test_the_worst_nodes_are_measured_with_engines(precision, spread):
     model, path = spread

@@ -66,8 +66,18 @@ def built(folder, name, **options):
 
 
 @contextlib.contextmanager
-def lock(path):
+def lock(path, shared=False):
+    """Hold the lock of a file: alone, or with all others that share it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def turn(path, alone):
+    """Wait for a turn: alone, or beside all others that are not alone. Who waits to be alone lets no other begin."""
+    with contextlib.ExitStack() as held:
+        with lock(path.with_suffix(".gate")):
+            held.enter_context(lock(path, shared=not alone))
         yield

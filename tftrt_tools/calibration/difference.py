@@ -96,8 +96,8 @@ def compare(a, b, name_a="A", name_b="B"):
         if left and right and not _numbered_alike(left, right):
             counts = [sum(map(is_numbered, one)) for one in scales]
             scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
-            notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are not "
-                         "compared: the tables number otherwise, having been made for other shapes or another batch mode")
+            notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
+                         "not compared: the tables number otherwise, having been made for other shapes or another batch mode")
         tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
     return Difference(name_a, name_b, equal, tuple(tensors), tuple(notes))
 
