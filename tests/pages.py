@@ -9,7 +9,8 @@ from tests.conftest import ROOT
 
 PAGES = ("README.md", "serving/README.md")
 # First lines of blocks whose commands are checked and not run.
-ONLY_READ = ("needs a GPU", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs")
+ONLY_READ = ("needs a GPU", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
+             "needs a folder of pictures")
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
 
 

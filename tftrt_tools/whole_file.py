@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import contextlib
 import os
 import pathlib
 import tempfile
@@ -51,6 +52,13 @@ def write_text(path, text):
 
 def write_bytes(path, data):
     """Put `data` into `path`, as `write_text` does. Raises: OSError."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A binary file that takes the place of `path` by one rename where the block ends well, and leaves nothing else. Raises: OSError."""
     path = pathlib.Path(path)
     try:
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -58,7 +66,7 @@ def write_bytes(path, data):
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)

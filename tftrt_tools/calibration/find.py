@@ -11,6 +11,10 @@ from tftrt_tools import errors
 _KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif")}
 _SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+# How messages name the data of a calibration, and data that is an argument.
+FLAG, POSITIONAL = "--calibration_data", ""
+# Under this name a source gives the class of a row, where it is asked for.
+LABEL = "label of the row"
 _KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + ")"
 
 
@@ -22,14 +26,16 @@ class Found:
     files: tuple
 
 
-def find(source):
+def find(source, said=FLAG):
     """What `source` names: a file, a folder (with its sub-folders; hidden files are left out), a glob, or module:function.
 
+    Args: said: the flag that named it, for messages; "" for an argument.
     Returns: Found. Raises: UsageError where nothing of a known kind, or more than one kind, is there.
     """
     if not os.path.lexists(source) and _FUNCTION.match(source):
         return Found("function", ())
-    files = _files(source)
+    said = f"{said}={source}" if said else source
+    files = _files(source, said)
     kinds = {}
     for path in files:
         kinds.setdefault(_kind(path), []).append(path)
@@ -37,23 +43,23 @@ def find(source):
     if not kinds:
         what = "matches no file" if not os.path.exists(source) else "is of no known kind" if os.path.isfile(source) \
             else "holds no file of a known kind"
-        raise errors.UsageError(f"--calibration_data={source} {what}", f"known: {_KNOWN}, or module:function")
+        raise errors.UsageError(f"{said} {what}", f"known: {_KNOWN}, or module:function")
     if len(kinds) > 1:
         counts = ", ".join(f"{len(paths)} {kind} ({pathlib.Path(paths[0]).name})" for kind, paths in kinds.items())
-        raise errors.UsageError(f"--calibration_data={source} holds data of several kinds: {counts}",
+        raise errors.UsageError(f"{said} holds data of several kinds: {counts}",
                                 "give one kind: a sub-folder, or a glob such as 'DIR/*.npz'")
     (kind, paths), = kinds.items()
     return Found(kind, tuple(paths))
 
 
-def _files(source):
+def _files(source, said):
     if os.path.isdir(source):
         return sorted(_walk(source))
     if os.path.exists(source):
         return [source]
     if glob.has_magic(source):
         return sorted(path for path in glob.glob(source, recursive=True) if os.path.isfile(path))
-    raise errors.UsageError(f"--calibration_data: no such file or folder: {source}", f"give {_KNOWN}, a folder of one kind, a glob, "
+    raise errors.UsageError(f"{said}: no such file or folder", f"give {_KNOWN}, a folder of one kind, a glob, "
                             "or module:function")
 
 
@@ -75,3 +81,8 @@ def _kind(path):
     if _SHARD.search(name):
         return "tfrecords"
     return next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")
+
+
+def spread(total, count):
+    """`count` of the numbers 0 .. total - 1 at even distances, in order; all where they are fewer."""
+    return sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}) if count < total else list(range(total))

@@ -25,6 +25,12 @@ def define(values):
     flags.DEFINE_string("calibration_ranges", default.ranges, "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard "
                         "normal and integers 0 or 1", **text)
     flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
+    define_images(values)
+
+
+def define_images(values):
+    """Define those of pictures on FlagValues `values`."""
+    default, text = DataOptions(), dict(flag_values=values)
     flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
     flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
                       "resized to cover it and cropped in the middle; or fitted in and padded with black", **text)
@@ -51,10 +57,15 @@ def read(values):
     return options_module.checked(DataOptions(
         source=values.calibration_data or "", batch_size=values.calibration_batch_size, batches=values.num_calibration_batches,
         seed=values.calibration_seed, random=values.calibrate_on_random_data, shapes=(values.shapes or "") if "shapes" in values else "",
-        ranges=values.calibration_ranges or "", image_size=values.image_size or "", image_resize=values.image_resize,
-        image_scale=_number("image_scale", values.image_scale), image_mean=_numbers("image_mean", values.image_mean),
-        image_std=_numbers("image_std", values.image_std), image_channels=values.image_channels,
-        image_error_limit=values.image_error_limit))
+        ranges=values.calibration_ranges or "", **images(values)))
+
+
+def images(values):
+    """The fields of DataOptions that say how pictures are read. Raises: UsageError."""
+    return {"image_size": values.image_size or "", "image_resize": values.image_resize,
+            "image_scale": _number("image_scale", values.image_scale), "image_mean": _numbers("image_mean", values.image_mean),
+            "image_std": _numbers("image_std", values.image_std), "image_channels": values.image_channels,
+            "image_error_limit": values.image_error_limit}
 
 
 def _numbers(flag, given):

@@ -11,7 +11,7 @@ from tftrt_tools import errors
 def items(reference, flag):
     """What a function without arguments yields, one after the other.
 
-    Args: reference: "module:function", importable from the current directory. flag: the flag that named it, for messages.
+    Args: reference: "module:function", importable from the current directory. flag: the one that named it, for messages, or "".
     Raises: UsageError, also for what the function itself raises, with its file and line.
     """
     function = find(reference, flag, "a function without arguments that yields its data")
@@ -20,7 +20,12 @@ def items(reference, flag):
     except (errors.TftrtError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the function takes no arguments and yields its data") from None
+        raise errors.UsageError(f"{_named(reference, flag)}: {text(error)}",
+                                "the function takes no arguments and yields its data") from None
+
+
+def _named(reference, flag):
+    return f"{flag}={reference}" if flag else reference
 
 
 def find(reference, flag, kind):
@@ -34,9 +39,9 @@ def find(reference, flag, kind):
     try:
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:
-        raise errors.UsageError(f"{flag}={reference}: {text(error)}", "the module must be importable from here") from None
+        raise errors.UsageError(f"{_named(reference, flag)}: {text(error)}", "the module must be importable from here") from None
     if not callable(function):
-        raise errors.UsageError(f"{flag}={reference} is no function", f"name {kind}")
+        raise errors.UsageError(f"{_named(reference, flag)} is no function", f"name {kind}")
     return function
 
 

@@ -15,7 +15,7 @@ def source(request):
 
 def _chunks(request):
     reference = request.options.source
-    for number, item in enumerate(user_function.items(reference, "--calibration_data"), 1):
+    for number, item in enumerate(user_function.items(reference, request.said), 1):
         where = f"batch {number} of {reference}"
         yield where, {name: _array(value, name, where) for name, value in _named(item, where, request).items()}
 

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from tftrt_tools import errors
+from tftrt_tools.calibration import find
 from tftrt_tools.calibration import options as options_module
 
 # ITU-R BT.601 luma, as libjpeg and libpng turn colours to grey.
@@ -41,15 +42,15 @@ def source(request):
         if len(value) not in (0, 1, target.channels):
             raise errors.UsageError(f"--{flag} has {len(value)} values, and input {target.name!r} {target.channels} channels",
                                     "give one, or one for each channel")
-    files = spread(request.files, options.batches * options.batch_size or len(request.files))
+    files = spread(request.files, request.rows or len(request.files))
     return lambda tally: _chunks(files, target, options, tally.failed)
 
 
 def spread(files, count):
     """`count` files at even distances, in their order; then the others, in place of those that do not decode."""
-    total = len(files)
-    chosen = {(2 * number + 1) * total // (2 * count) for number in range(count)} if count < total else set(range(total))
-    return [files[number] for number in (*sorted(chosen), *(number for number in range(total) if number not in chosen))]
+    chosen = find.spread(len(files), count)
+    others = set(range(len(files))).difference(chosen)
+    return [files[number] for number in (*chosen, *sorted(others))]
 
 
 def _target(request):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from tftrt_tools import errors
+from tftrt_tools.calibration import find
 from tftrt_tools.calibration.sources.row_shapes import row_shapes
 
 _GZIP = b"\x1f\x8b"
@@ -30,7 +31,9 @@ def _chunks(request, rows):
         for number, record in enumerate(_records(path)):
             where = f"record {number} (counted from 0) of {path}"
             features = _features(record, where)
-            yield where, {spec.name: _row(features, spec, rows[spec.name], where, request.signature)[None] for spec in request.specs}
+            arrays = {spec.name: _row(features, spec, rows[spec.name], where, request.signature)[None] for spec in request.specs}
+            label = {find.LABEL: _label(features, request.label_feature, where)} if request.label_feature else {}
+            yield where, arrays | label
 
 
 def _records(path):
@@ -78,6 +81,15 @@ def _row(features, spec, shape, where, signature):
     flat = np.empty(count, dtype)
     flat[:] = values
     return flat.reshape(shape)
+
+
+def _label(features, name, where):
+    values = features[name].int64_list.value if name in features else ()
+    if len(values) != 1:
+        there = "no feature" if name not in features else "no single integer in feature"
+        raise errors.UsageError(f"{where} has {there} {name!r}; it has {', '.join(sorted(features)) or 'none'}",
+                                "--label_feature names a feature that holds one integer, the class")
+    return values[0]
 
 
 def _raw(values, spec, shape, name, where):

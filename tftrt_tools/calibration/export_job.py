@@ -1,0 +1,121 @@
+"""Reads rows and writes them to files; the child's side of `export`."""
+
+import contextlib
+import importlib
+import pathlib
+import zipfile
+
+import ml_dtypes
+import numpy as np
+
+from tftrt_tools import errors, progress, whole_file
+from tftrt_tools.calibration import batching, find
+from tftrt_tools.calibration import labels as labels_module
+from tftrt_tools.calibration.data import Request
+from tftrt_tools.calibration.export import Wanted, Written
+from tftrt_tools.calibration.rows import row_hashes
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+_SAID_EVERY = 50
+
+
+def job(request):
+    """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "kind", "files", "prefix": of the names of arrays}.
+    Returns: Written as a dict. Raises: UsageError."""
+    wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
+    specs = tuple(map(InputSpec.from_dict, request["specs"]))
+    rows, labels, tally = _read(wanted, specs, kind, tuple(request["files"]))
+    scored, others = _dealt(wanted, len(rows))
+    known = {row_hashes(rows[number])[0] for number in scored} if others else set()
+    kept = [number for number in others if row_hashes(rows[number])[0] not in known]
+    if others and not kept:
+        raise errors.UsageError(f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data")
+    inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"])
+    classes = ()
+    if wanted.labels:
+        values = np.array([labels[number] for number in scored], np.int64)
+        with whole_file.replacing(wanted.labels) as file:
+            np.save(file, values)
+        classes = labels_module.counted(values, _names(wanted, request["files"]) if kind == "images" else {})
+    if wanted.calibration:
+        _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"])
+    size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
+    return Written(wanted, kind, len(scored), len(kept), len(others) - len(kept), size, inputs, classes, failed).to_dict()
+
+
+def _names(wanted, files):
+    """{class: folder}."""
+    return {index: labels_module.folder(path, wanted.options.source)
+            for path, index in labels_module.of_folders(files, wanted.options.source, wanted.classes).items()}
+
+
+def _read(wanted, specs, kind, files):
+    """([{input: array of one row}], [class of each] or [], Tally)."""
+    asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
+    request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
+    of_path = labels_module.of_folders(files, wanted.options.source, wanted.classes) if wanted.labels and kind == "images" else None
+    tally, labels, rows = batching.Tally(), [], []
+    chunks = importlib.import_module(f"tftrt_tools.calibration.sources.{kind}").source(request)(tally)
+
+    def noted():
+        for where, arrays in chunks:
+            if wanted.labels:
+                labels.append(of_path[where] if of_path else arrays[find.LABEL])
+            yield where, arrays
+
+    with contextlib.closing(batching.cut(noted(), wanted.signature, specs, 1, tally)) as batches:
+        for row in batches:
+            rows.append(row)
+            if len(rows) % _SAID_EVERY == 0:
+                progress.say("reading rows", len(rows), asked or None)
+            if len(rows) == asked:
+                break
+    if not rows:
+        failed = f": {len(tally.failed)} files could not be decoded" if tally.failed else ""
+        raise errors.UsageError(f"{wanted.options.source} holds no rows{failed}", "give data with one row at least")
+    return rows, labels, tally
+
+
+def _dealt(wanted, total):
+    """([numbers of the rows to score], [numbers of the rows to calibrate on]): those from everywhere among these. Raises: UsageError."""
+    if not wanted.calibration:
+        return list(range(total)), []
+    if total <= wanted.calibration_rows or total < wanted.rows + wanted.calibration_rows:
+        asked = f"{wanted.rows} and {wanted.calibration_rows} rows" if wanted.rows else f"{wanted.calibration_rows} rows besides the others"
+        raise errors.UsageError(f"{wanted.options.source} holds {total} rows, and {asked} were asked for",
+                                "ask for fewer, or give more data")
+    chosen = set(find.spread(total, wanted.calibration_rows))
+    return [number for number in range(total) if number not in chosen], sorted(chosen)
+
+
+def _write(path, rows, specs, prefix):
+    """Write rows as an .npz without a second copy in memory. Returns: {array: "dtype[shape]"}."""
+    said = {}
+    with whole_file.replacing(path) as target, zipfile.ZipFile(target, "w") as archive:
+        for spec in specs:
+            parts = [_storable(row[spec.name], spec.name) for row in rows]
+            if parts and not parts[0].ndim:
+                parts, shape = parts[:1], ()
+            else:
+                shape = (len(parts), *parts[0].shape[1:])
+            dtype = max((part.dtype for part in parts), key=lambda one: one.itemsize)
+            with archive.open(f"{prefix}{spec.name}.npy", "w", force_zip64=True) as file:
+                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for part in parts:
+                    file.write(np.ascontiguousarray(part, dtype).tobytes())
+            said[prefix + spec.name] = f"{'string' if dtype.kind == 'S' else dtype.name}[{','.join(map(str, shape))}]"
+    return said
+
+
+def _storable(array, name):
+    """What a file can hold without pickled objects: strings of a fixed width, bfloat16 as float32."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return array.astype(np.float32)
+    if array.dtype != object:
+        return array
+    fixed = array.astype("S")
+    if fixed.astype(object).tolist() != array.tolist():
+        raise errors.UsageError(f"strings of input {name!r} end in zero bytes, which an .npz cannot keep",
+                                "give such data by module:function")
+    return fixed

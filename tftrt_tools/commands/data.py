@@ -1,0 +1,113 @@
+"""usage: tftrt data MODEL SOURCE --output=FILE.npz [--flags]
+
+Writes rows of inputs as the model takes them, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures,
+TFRecords of tf.train.Example, .npz or .npy files, a folder or glob of one of these, or module:function that yields batches.
+
+Pictures that lie in one folder a class, and TFRecords with a feature for it, give --output_labels as well. --output_calibration gets other
+rows of the same source: no row is in both, and both come from everywhere in it.
+
+examples:
+  tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy
+  tftrt data resnet pictures/ --rows=2000 --output=scored.npz --output_calibration=calibration.npz --calibration_rows=500
+  tftrt data ranker 'day-*.tfrecord' --rows=1000 --output=scored.npz --label_feature=clicked --output_labels=labels.npy
+"""
+
+import pathlib
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _calibration_flags, _flags, _output
+
+OUTPUTS = ("output", "output_labels", "output_calibration")
+_CLASSES, _FAILED = 12, 5
+
+
+def define(values):
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("output", None, "the .npz to write, an array for each input", **text)
+    flags.DEFINE_string("output_labels", None, "the .npy for the rows' classes: of pictures the folder directly below SOURCE, counted "
+                        "from 0 in alphabetical order", **text)
+    flags.DEFINE_string("output_calibration", None, "another .npz, with --calibration_rows other rows", **text)
+    flags.DEFINE_integer("rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text)
+    flags.DEFINE_integer("calibration_rows", 500, "rows of --output_calibration", lower_bound=1, **text)
+    flags.DEFINE_string("classes", "", "a text file with a folder's name in each line, in the order of the model's classes, for "
+                        "--output_labels", **text)
+    flags.DEFINE_string("label_feature", "", "the feature of TFRecords that is the class, an integer", **text)
+    flags.DEFINE_string("signature_key", "", "the signature that the rows are for, by default serving_default or the only one", **text)
+    flags.DEFINE_string("shapes", "", "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
+                        **text)
+    flags.DEFINE_boolean("overwrite", False, "replace files that are there", **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
+    _calibration_flags.define_images(values)
+
+
+def run(values, positional):
+    """Write. Returns: the exit code."""
+    model, source = _flags.arguments("data", positional, ["MODEL", "SOURCE"])
+    wanted = _wanted(values, source)
+    from tftrt_tools.calibration import export
+
+    with progress.on_terminal():
+        done = export.export(model, wanted, values.log_file)
+    _print(done, model, values.json)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE
+
+
+def _wanted(values, source):
+    from tftrt_tools.calibration import options
+    from tftrt_tools.calibration.export import Wanted
+
+    if not values.output:
+        raise errors.UsageError("--output is missing", "name the .npz to write")
+    for flag, ending in (("output", ".npz"), ("output_labels", ".npy"), ("output_calibration", ".npz")):
+        path = values[flag].value
+        if path and pathlib.Path(path).suffix.lower() != ending:
+            raise errors.UsageError(f"--{flag}={path}: {ending} is what is written", f"name it FILE{ending}")
+        if path and pathlib.Path(path).exists() and not values.overwrite:
+            raise errors.UsageError(f"{path} is there", "name another file, or add --overwrite")
+    if values["calibration_rows"].present and not values.output_calibration:
+        raise errors.UsageError("--calibration_rows has no effect without --output_calibration", "name that file, or leave it out")
+    given = options.checked(options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values)))
+    return Wanted(given, values.output, values.signature_key, values.rows, values.output_labels or "", values.output_calibration or "",
+                  values.calibration_rows if values.output_calibration else 0, values.label_feature, _classes(values.classes))
+
+
+def _classes(path):
+    """The lines of a file of folders' names."""
+    if not path:
+        return ()
+    try:
+        names = tuple(filter(None, (line.strip() for line in pathlib.Path(path).read_text().splitlines())))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise errors.UsageError(f"--classes={path} cannot be read: {why}", "give a text file, a folder's name in each line") from None
+    if len(set(names)) != len(names) or not names:
+        raise errors.UsageError(f"--classes={path} {'names a folder twice' if names else 'is empty'}", "give each class a line of its own")
+    return names
+
+
+def _print(done, model, json_path):
+    console = _output.console(json_path)
+
+    def say(text):
+        console.print(text, markup=False, soft_wrap=True)
+
+    wanted = done.wanted
+    inputs = ", ".join(f"{name} {shape}" for name, shape in done.inputs.items())
+    say(f"{wanted.output}: {_output.counted(done.rows, 'row')} for {wanted.signature}: {inputs}, {done.bytes / 1e6:.3g} MB")
+    if done.classes:
+        named = ", ".join(" ".join(filter(None, (str(one.index), one.name, f"({one.rows})"))) for one in done.classes[:_CLASSES])
+        say(f"{wanted.labels}: {len(done.classes)} classes (rows): {named}{', …' if len(done.classes) > _CLASSES else ''}")
+    if wanted.calibration:
+        say(f"{wanted.calibration}: {_output.counted(done.calibration_rows, 'other row')}")
+    if done.in_both:
+        say(f"  warning: {_output.counted(done.in_both, 'row')} equal to one that is scored: left out of the calibration")
+    if done.failed:
+        say(f"  warning: {_output.counted(len(done.failed), 'picture')} could not be decoded: " + ", ".join(done.failed[:_FAILED])
+            + (", …" if len(done.failed) > _FAILED else ""))
+    labels = f" --labels={wanted.labels}" if wanted.labels else ""
+    say(f"next: `tftrt verify {model} CONVERTED --data={wanted.output}{labels}`"
+        + (f", `tftrt convert … --calibration_data={wanted.calibration}`" if wanted.calibration else ""))
