@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from benchmarks import _loop, _models
+from benchmarks import _loop, _models, _trace
 from benchmarks import _precision_cases as cases
 from tftrt_tools import errors, native_log
 from tftrt_tools.accuracy import metrics
@@ -23,6 +23,7 @@ from tftrt_tools.savedmodel import passport
 
 _REFERENCE_ROWS = 32
 _THROUGHPUT_SECONDS = 1.0
+_TRACED_CALLS = 5
 _CALLERS = 2  # the calling of one overlaps with the other's engine
 _loaded = {}
 
@@ -219,7 +220,8 @@ def measure(request):
       paths, "latency": batch sizes, "throughput": batch size or 0, "score": batch size, "repeats"}.
 
     Returns: {"device", "latency": {batch: {"native_ms", "native_mad_ms", "ms", "mad_ms", "calls"}}, "images_s", "outputs": Comparison
-      dicts, "accuracy", "snr_db": of the worst output ("inf" for no difference), "top1": of the outputs that are classes}.
+      dicts, "accuracy", "snr_db": of the worst output ("inf" for no difference), "top1": of the outputs that are classes, "kernels": of
+      _trace.kernels at the score's batch size}.
 
     Raises: TftrtError where an engine does not serve a shape.
     """
@@ -243,7 +245,18 @@ def measure(request):
         functions = [native.root.signatures[cases.SIGNATURE], function]
         measured["latency"] = {str(size): _latency(functions, feeds[size], request["repeats"]) for size in request["latency"]}
         measured["images_s"] = _images_s(function, feeds, request["throughput"]) if request["throughput"] else None
+        measured["kernels"] = _kernels(function, feeds[request["score"]]) if seen else []
     return measured
+
+
+def _kernels(function, feed):
+    """What the GPU runs in a call: the names of TensorRT's kernels tell the arithmetic."""
+    def calls():
+        for _ in range(_TRACED_CALLS):
+            for tensor in function(**feed).values():
+                tensor.numpy()
+
+    return _trace.kernels(_trace.events(calls), _TRACED_CALLS)
 
 
 def _native(path):

@@ -7,12 +7,11 @@ import contextlib
 import json
 import pathlib
 import sys
-import tempfile
 import time
 
 import numpy as np
 
-from benchmarks import _loop, _report, _stats
+from benchmarks import _loop, _report, _stats, _trace
 
 SIGNATURE = "serving_default"
 _LOOP_CALLS = 50
@@ -251,50 +250,27 @@ def _profile(request):
 
 
 def _traced(call):
-    import tensorflow as tf
+    times = []
 
-    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
-    with tempfile.TemporaryDirectory() as folder:
-        times = []
-        tf.profiler.experimental.start(folder, options)
-        try:
-            for _ in range(_TRACED_CALLS):
-                start = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - start)
-        finally:
-            tf.profiler.experimental.stop()
-        return {"calls": len(times), "traced_p50_ms": _stats.summary(times)["p50_ms"], **_read_trace(folder, len(times))}
-
-
-def _read_trace(folder, calls):
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    def calls():
+        for _ in range(_TRACED_CALLS):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
 
     found = {}
-    for path in pathlib.Path(folder).rglob("*.xplane.pb"):
-        space = xplane_pb2.XSpace()
-        space.ParseFromString(path.read_bytes())
-        for plane in space.planes:
-            events = list(_events(plane))
-            if plane.name.startswith("/device:GPU") and events:
-                found |= _gpu_shares(events, calls)
-            elif plane.name.startswith("/host:CPU"):
-                found["host_ms_per_call"] = _host_shares(events, calls)
-    return found or {"error": "the trace holds no events"}
-
-
-def _events(plane):
-    for line in plane.lines:
-        for event in line.events:
-            start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
-            yield plane.event_metadata[event.metadata_id].name, start, start + event.duration_ps * 1e-12
+    for plane, events in _trace.events(calls).items():
+        if _trace.is_gpu(plane) and events:
+            found |= _gpu_shares(events, len(times))
+        elif plane.startswith("/host:CPU"):
+            found["host_ms_per_call"] = _host_shares(events, len(times))
+    return {"calls": len(times), "traced_p50_ms": _stats.summary(times)["p50_ms"], **(found or {"error": "the trace holds no events"})}
 
 
 def _gpu_shares(events, calls):
     """Milliseconds for each call: some kernel runs, some copy runs, and from first start to last end (median)."""
-    is_copy = [name.lower().startswith(("memcpy", "memset")) for name, _, _ in events]
-    kernels = [event[1:] for event, copy in zip(events, is_copy, strict=True) if not copy]
-    copies = [event[1:] for event, copy in zip(events, is_copy, strict=True) if copy]
+    kernels = [event[1:] for event in events if not _trace.is_copy(event[0])]
+    copies = [event[1:] for event in events if _trace.is_copy(event[0])]
     windows = []
     ends = sorted(end for name, _, end in events if "d2h" in name.lower())
     for before, end in zip([0.0, *ends], ends, strict=False):
