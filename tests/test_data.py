@@ -8,8 +8,11 @@ from PIL import Image
 
 from tests.conftest import run_tftrt
 from tests.test_convert import assert_clear
+from tftrt_tools import errors
 from tftrt_tools.calibration import find, labels
 from tftrt_tools.calibration.rows import row_hashes
+from tftrt_tools.commands import _flags
+from tftrt_tools.commands import data as command
 
 FOLDERS = ("ant", "bee", "cat")
 
@@ -137,12 +140,15 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
     (("here.npz", "--output=x.npz", "--image_scale=1/255"), "speaks of picture files"),
     (("here.npz", "--output=x.npz", "--output_labels=y.npy"), "arrays have no labels"),
     (("pictures", "--output=here.npz"), "here.npz is there"), (("pictures", "--output=x.npz", "--signature_key=other"), "no signature 'other'")])
-def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, folder):
+def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, folder, monkeypatch):
     np.savez(folder / "here.npz", image=np.zeros((2, 8, 8, 1), np.float32))
     (folder / "classes.txt").write_text("ant\nbee\n")
+    monkeypatch.chdir(folder)
     before = sorted(folder.iterdir())
-    assert_clear(data(folder, zoo_model("digits_cnn"), *flags), 2, words)
-    assert sorted(folder.iterdir()) == before
+    with pytest.raises(errors.UsageError, match=words) as refused:
+        values, positional = _flags.parse("data", command, [str(zoo_model("digits_cnn")), *flags])
+        command.run(values, positional)
+    assert refused.value.mend and sorted(folder.iterdir()) == before
 
 
 def test_numbers_are_spread_evenly():

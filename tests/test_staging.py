@@ -1,4 +1,4 @@
-"""Directories are written whole or not at all."""
+"""Directories and files are written whole or not at all."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tftrt_tools import errors
+from tftrt_tools import errors, whole_file
 from tftrt_tools.savedmodel import files, passport, staging
 
 
@@ -36,6 +36,20 @@ def test_a_failure_leaves_nothing_not_even_the_parents(tmp_path):
         (stage / "file").write_text("x")
         raise RuntimeError
     assert names(tmp_path) == []
+
+
+def test_an_interrupt_behind_the_making_of_the_directory_leaves_nothing(tmp_path, monkeypatch):
+    made, mkdir = [], pathlib.Path.mkdir
+
+    def interrupted(self, *arguments, **options):
+        mkdir(self, *arguments, **options)
+        made.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), staging.staged(tmp_path / "out"):
+        pytest.fail("never begun")
+    assert len(made) == 1 and not list(tmp_path.iterdir())
 
 
 def test_a_failure_leaves_the_old_target(tmp_path):
@@ -152,3 +166,31 @@ def test_what_is_no_saved_model_says_so_and_guesses(tmp_path):
     with pytest.raises(errors.UsageError) as caught:
         files.check(tmp_path / "versions")
     assert caught.value.mend.endswith("versions/1?")
+
+
+def test_a_file_is_replaced_whole_or_stays_as_it_was(tmp_path):
+    place = tmp_path / "rows.npz"
+    whole_file.write_text(place, "old")
+    with pytest.raises(ZeroDivisionError), whole_file.replacing(place) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert names(tmp_path) == ["rows.npz"] and place.read_text() == "old"
+    with whole_file.replacing(place) as file:
+        file.write(b"new")
+        assert place.read_text() == "old"
+    assert names(tmp_path) == ["rows.npz"] and place.read_text() == "new" and place.stat().st_mode & 0o777 == 0o644
+
+
+def test_an_interrupt_behind_the_making_of_the_file_leaves_nothing(tmp_path, monkeypatch):
+    made, opened = [], os.open
+
+    def interrupted(*arguments, **options):
+        made.append(opened(*arguments, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt), whole_file.replacing(tmp_path / "rows.npz"):
+        pytest.fail("never begun")
+    monkeypatch.undo()
+    os.close(*made)
+    assert not names(tmp_path)

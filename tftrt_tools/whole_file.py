@@ -3,7 +3,7 @@
 import contextlib
 import os
 import pathlib
-import tempfile
+import secrets
 
 from tftrt_tools import errors
 
@@ -60,21 +60,19 @@ def write_bytes(path, data):
 def replacing(path):
     """A binary file that takes the place of `path` by one rename where the block ends well, and leaves nothing else. Raises: OSError."""
     path = pathlib.Path(path)
+    # Named before it is made: an interrupt may come between any two steps.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    try:
-        with os.fdopen(fd, "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
-        pathlib.Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         # What was asked for, where the error names the temporary file or none at all.
         raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -55,11 +55,12 @@ def staged(target):
     try:
         _sweep(target)
         stage = target.parent / f".{target.name}.tftrt-{os.getpid()}"
+        # An interrupt may come between any two steps, the first of which makes the directory.
         try:
-            stage.mkdir()
-        except PermissionError:
-            raise errors.TftrtError(f"no permission to write in {target.parent}", "choose another output directory") from None
-        try:
+            try:
+                stage.mkdir()
+            except PermissionError:
+                raise errors.TftrtError(f"no permission to write in {target.parent}", "choose another output directory") from None
             yield stage
             _flush(stage)
             _publish(stage, target)
