@@ -173,7 +173,7 @@ def checkout(tmp_path):
 
     def run(*arguments):
         calls.write_text("")
-        env = {**os.environ, "MAKEFLAGS": "", "MAKELEVEL": "0"}
+        env = {**os.environ, "MAKEFLAGS": "", "MAKELEVEL": "0", "PYTEST_FLAGS": ""}
         subprocess.run(["make", *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=60)
         return calls.read_text().splitlines()
 
