@@ -181,6 +181,13 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(tmp_path):
     assert names(tmp_path) == ["rows.npz"] and place.read_text() == "new" and place.stat().st_mode & 0o777 == 0o644
 
 
+def test_an_error_names_the_place_that_was_asked_for(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as refused:
+        whole_file.write_text(tmp_path / "file/rows.npz", "rows")
+    assert refused.value.filename == str(tmp_path / "file/rows.npz")
+
+
 def test_an_interrupt_behind_the_making_of_the_file_leaves_nothing(tmp_path, monkeypatch):
     made, opened = [], os.open
 

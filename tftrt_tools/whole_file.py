@@ -70,9 +70,8 @@ def replacing(path):
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         # What was asked for, where the error names the temporary file or none at all.
         raise OSError(error.errno, error.strerror, str(path)) from None
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
