@@ -127,7 +127,7 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
 
 
 @pytest.mark.parametrize(("flags", "words"), [
-    (("pictures",), "--output is missing"), (("pictures", "--output=x.csv"), ".npz is what is written"),
+    (("pictures",), "--output is missing"), (("", "--output=x.npz"), "SOURCE is empty"), (("pictures", "--output=x.csv"), ".npz is what is written"),
     (("nothing", "--output=x.npz"), "nothing: no such file or folder"), (("pictures/ant", "--output=x.npz", "--output_labels=y.npy"), "outside"),
     (("pictures", "--output=x.npz", "--label_feature=y"), "speaks of TFRecords"),
     (("pictures", "--output=x.npz", "--classes=classes.txt"), "no effect without --output_labels"),
@@ -149,6 +149,14 @@ def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, f
         values, positional = _flags.parse("data", command, [str(zoo_model("digits_cnn")), *flags])
         command.run(values, positional)
     assert refused.value.mend and sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(("model", "words"), [("nowhere", "no such file or directory: nowhere"), ("here", "holds no saved_model.pb"),
+                                            ("model.keras", "model.keras is a file")])
+def test_what_is_no_model_is_told(model, words, folder):
+    (folder / "here").mkdir()
+    (folder / "model.keras").touch()
+    assert_clear(data(folder, model, "pictures", "--output=x.npz"), 2, words)
 
 
 def test_numbers_are_spread_evenly():

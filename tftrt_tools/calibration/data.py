@@ -21,7 +21,7 @@ _AS_YIELDED = ("function", "random")
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What a source is asked for. specs: [InputSpec] of the signature; files: paths, () where the source has none; said: the flag that
-    named the source, for messages; rows: as many as will be read, 0 for all; label_feature: of TFRecords, that of find.LABEL, or ""."""
+    named the source, for messages; rows: as many as will be read, 0 for all; label_feature: of TFRecords, that of labels.LABEL, or ""."""
 
     options: DataOptions
     signature: str

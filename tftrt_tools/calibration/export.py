@@ -6,7 +6,7 @@ from tftrt_tools import child, errors
 from tftrt_tools.calibration import data, find
 from tftrt_tools.calibration.labels import Class
 from tftrt_tools.calibration.options import DataOptions
-from tftrt_tools.savedmodel import describe, signatures
+from tftrt_tools.savedmodel import describe, files, signatures
 
 _DEFAULT = "serving_default"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -68,9 +68,10 @@ class Written:
 
 def export(model, wanted, log_file=None):
     """Write the files. Args: model: SavedModel directory, whose signature says what a row is. Returns: Written. Raises: UsageError."""
+    files.check(model)
     inputs = describe.describe(model)[0].inputs
     name = _signature(wanted.signature, inputs)
-    found = find.find(wanted.options.source, "")
+    found = find.find(wanted.options.source, find.POSITIONAL)
     data.check_image_flags(wanted.options, found.kind)
     _check_labels(wanted, found.kind)
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],

@@ -24,7 +24,9 @@ def job(request):
     Returns: Written as a dict. Raises: UsageError."""
     wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
     specs = tuple(map(InputSpec.from_dict, request["specs"]))
-    rows, labels, tally = _read(wanted, specs, kind, tuple(request["files"]))
+    files, source = tuple(request["files"]), wanted.options.source
+    of_path, folders = labels_module.of_folders(files, source, wanted.classes) if wanted.labels and kind == "images" else ({}, {})
+    rows, labels, tally = _read(wanted, specs, kind, files, of_path)
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
     kept = [number for number in others if row_hashes(rows[number])[0] not in known]
@@ -36,31 +38,24 @@ def job(request):
         values = np.array([labels[number] for number in scored], np.int64)
         with whole_file.replacing(wanted.labels) as file:
             np.save(file, values)
-        classes = labels_module.counted(values, _names(wanted, request["files"]) if kind == "images" else {})
+        classes = labels_module.counted(values, folders)
     if wanted.calibration:
         _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"])
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
     return Written(wanted, kind, len(scored), len(kept), len(others) - len(kept), size, inputs, classes, failed).to_dict()
 
 
-def _names(wanted, files):
-    """{class: folder}."""
-    return {index: labels_module.folder(path, wanted.options.source)
-            for path, index in labels_module.of_folders(files, wanted.options.source, wanted.classes).items()}
-
-
-def _read(wanted, specs, kind, files):
-    """([{input: array of one row}], [class of each] or [], Tally)."""
+def _read(wanted, specs, kind, files, of_path):
+    """([{input: array of one row}], [class of each] or [], Tally). Args: of_path: {picture: class}, or {}."""
     asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
     request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
-    of_path = labels_module.of_folders(files, wanted.options.source, wanted.classes) if wanted.labels and kind == "images" else None
     tally, labels, rows = batching.Tally(), [], []
     chunks = importlib.import_module(f"tftrt_tools.calibration.sources.{kind}").source(request)(tally)
 
     def noted():
         for where, arrays in chunks:
             if wanted.labels:
-                labels.append(of_path[where] if of_path else arrays[find.LABEL])
+                labels.append(of_path[where] if of_path else arrays[labels_module.LABEL])
             yield where, arrays
 
     with contextlib.closing(batching.cut(noted(), wanted.signature, specs, 1, tally)) as batches:

@@ -13,8 +13,6 @@ _SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 # How messages name the data of a calibration, and data that is an argument.
 FLAG, POSITIONAL = "--calibration_data", ""
-# Under this name a source gives the class of a row, where it is asked for.
-LABEL = "label of the row"
 _KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + ")"
 
 

@@ -5,6 +5,9 @@ import pathlib
 
 from tftrt_tools import errors
 
+# Under this name a source gives the class of a row, where it is asked for.
+LABEL = "label of the row"
+
 
 @dataclasses.dataclass(frozen=True)
 class Class:
@@ -16,12 +19,13 @@ class Class:
 
 
 def of_folders(files, source, names):
-    """{path: class} of pictures. Each class has a folder directly below `source`, or, where that is no folder (a glob), around them.
+    """The classes of pictures. Each has a folder directly below `source`, or, where that is no folder (a glob), around its pictures.
 
     Args: names: of the folders in the order of their classes; () for the folders that are there, sorted.
-    Raises: UsageError where there is one folder only, or one without a class.
+    Returns: ({path: class}, {class: folder}). Raises: UsageError where there is one folder only, or one without a class.
     """
-    folders = {path: folder(path, source) for path in files}
+    below = pathlib.Path(source).is_dir()
+    folders = {path: _first_folder(path, source) if below else pathlib.Path(path).parent.name for path in files}
     there = sorted(set(folders.values()))
     if len(there) < 2 or "" in there:
         raise errors.UsageError(f"{source} has pictures outside of folders" if "" in there else f"{source} has one folder of pictures only",
@@ -29,13 +33,12 @@ def of_folders(files, source, names):
     for name in there:
         if names and name not in names:
             raise errors.UsageError(f"--classes does not name the folder {name!r}", "give each folder a line, in the order of the classes")
-    return {path: (list(names) or there).index(name) for path, name in folders.items()}
+    classes = {name: number for number, name in enumerate(names or there)}
+    return {path: classes[name] for path, name in folders.items()}, {number: name for name, number in classes.items()}
 
 
-def folder(path, source):
-    """The folder that is a picture's class; "" for a picture beside the folders."""
-    if not pathlib.Path(source).is_dir():
-        return pathlib.Path(path).parent.name
+def _first_folder(path, source):
+    """The folder directly below `source` that holds a picture; "" for a picture beside the folders."""
     parts = pathlib.Path(path).relative_to(source).parts
     return parts[0] if len(parts) > 1 else ""
 

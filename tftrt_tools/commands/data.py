@@ -4,7 +4,7 @@ Writes rows of inputs as the model takes them, for --data, --labels and --calibr
 TFRecords of tf.train.Example, .npz or .npy files, a folder or glob of one of these, or module:function that yields batches.
 
 Pictures that lie in one folder a class, and TFRecords with a feature for it, give --output_labels as well. --output_calibration gets other
-rows of the same source: no row is in both, and both come from everywhere in it.
+rows: no row is in both. Fewer than all come from everywhere in the files where they are pictures, else they are the first ones.
 
 examples:
   tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy
@@ -60,6 +60,8 @@ def _wanted(values, source):
     from tftrt_tools.calibration import options
     from tftrt_tools.calibration.export import Wanted
 
+    if not source:
+        raise errors.UsageError("SOURCE is empty", "name a file, a folder, a glob or module:function")
     if not values.output:
         raise errors.UsageError("--output is missing", "name the .npz to write")
     for flag, ending in (("output", ".npz"), ("output_labels", ".npy"), ("output_calibration", ".npz")):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import find
+from tftrt_tools.calibration.labels import LABEL
 from tftrt_tools.calibration.sources.row_shapes import row_shapes
 
 _GZIP = b"\x1f\x8b"
@@ -32,7 +32,7 @@ def _chunks(request, rows):
             where = f"record {number} (counted from 0) of {path}"
             features = _features(record, where)
             arrays = {spec.name: _row(features, spec, rows[spec.name], where, request.signature)[None] for spec in request.specs}
-            label = {find.LABEL: _label(features, request.label_feature, where)} if request.label_feature else {}
+            label = {LABEL: _label(features, request.label_feature, where)} if request.label_feature else {}
             yield where, arrays | label
 
 
