@@ -158,11 +158,11 @@ class _Search:
         if not ranked.names:
             self._notes.append(f"{precision} misses the goal, and no node was found that could be kept high")
             return
-        self._fewest(plain, ranked)
+        self._fewest(plain, ranked.names, ranked.first)
 
-    def _fewest(self, plain, ranked):
-        """Double the number of nodes kept high until the goal is kept, then bisect to the fewest."""
-        misses, keeps, count, ranked = 0, None, max(1, min(ranked.first, len(ranked.names))), ranked.names
+    def _fewest(self, plain, ranked, first):
+        """Double the number of nodes kept high, from `first` on, until the goal is kept, then bisect to the fewest. Args: ranked: names."""
+        misses, keeps, count = 0, None, min(first, len(ranked))
         while keeps is None:
             one = self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count])
             if one.kept:

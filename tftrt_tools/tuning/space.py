@@ -22,9 +22,9 @@ class Space:
 
 def with_precision(base, precision):
     """Settings of the base in a precision, no nodes kept high; how INT8 is calibrated stays in INT8's alone."""
-    default, kept = Settings(), () if precision == "INT8" else CALIBRATION
-    changes = {name: getattr(default, name) for name in kept}
-    return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **changes)
+    default = Settings()
+    reset = {} if precision == "INT8" else {name: getattr(default, name) for name in CALIBRATION}
+    return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **reset)
 
 
 def with_high(settings, nodes):
