@@ -16,6 +16,8 @@ from tftrt_tools.savedmodel import graph
 # Names alone, of the tables that TensorRT 8.5.3 made through TensorFlow 2.14.1 on an H100 and an H200, of the sample models' own sizes:
 # {model: {mode: {"shapes": {signature: [shape of each engine input, by engine]}, "names": {signature: [names, by engine]}}}}.
 RECORDED = json.loads((ROOT / "tests/data/calibration_names.json").read_text())
+# Options of a builder where the sample model of the tests is another than the one recorded.
+_AS_RECORDED = {"bert_encoder": {"layers": 4, "hidden": 256}}
 
 
 def predicted(body, *shapes, dynamic=True, dtype=tf.float32):
@@ -107,6 +109,38 @@ def test_a_slice_of_unknown_sizes_hides_layers_that_compute_shapes():
     assert unnamed(predicted(body, (5, 4))) == ["(Unnamed Layer* 1) [Unary]_output"]
 
 
+def test_sizes_taken_from_a_shape_need_a_slice_and_a_reshape_each():
+    """As in the encoder: TensorRT knows how many sizes there are, also where it does not know the sizes."""
+    def body(x):
+        batch = tf.raw_ops.StridedSlice(input=tf.raw_ops.Shape(input=x), begin=[0], end=[1], strides=[1], shrink_axis_mask=1, name="batch")
+        split = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.Pack(values=[batch, 2, 2]), name="split")
+        return tf.raw_ops.Rsqrt(x=split, name="root")
+
+    # Shape, Slice, Shuffle, what Pack makes of three sizes (three and a concatenation), Reshape.
+    for batch in (None, 5):
+        assert unnamed(predicted(body, (batch, 4))) == ["(Unnamed Layer* 8) [Unary]_output"]
+
+
+def test_taking_one_row_of_an_axis_puts_the_other_sizes_together_where_they_are_unknown():
+    def body(x):
+        first = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 1], strides=[1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2,
+                                        name="first")
+        return tf.raw_ops.Rsqrt(x=first, name="root")
+
+    # Beside the slice and its 24 layers: Shape, a Slice for each of two sizes, Concatenation, the reshape.
+    assert unnamed(predicted(body, (None, 3, 4)))[-1] == "(Unnamed Layer* 30) [Unary]_output"
+    assert unnamed(predicted(body, (5, 3, 4)))[-1] == "(Unnamed Layer* 2) [Unary]_output"
+
+
+def test_a_table_that_rows_are_looked_up_in_gets_no_range():
+    def body(x):
+        rows = tf.raw_ops.GatherV2(params=weights(5, 4), indices=x, axis=0, name="rows")
+        return tf.raw_ops.Rsqrt(x=rows, name="root")
+
+    assert [tensor.name for tensor in predicted(body, (None, 3), dtype=tf.int32)] == [
+        "rows", "(Unnamed Layer* 2) [Unary]_output", "TensorRTOutputPH_0"]
+
+
 def test_integers_are_not_listed():
     assert predicted(lambda x: tf.raw_ops.Neg(x=x), (None, 3), dtype=tf.int32) == []
 
@@ -144,7 +178,7 @@ def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profil
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in RECORDED for mode in RECORDED[name]])
 def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, name, mode):
     recorded = RECORDED[name][mode]
-    root = tf.saved_model.load(str(zoo_model(name)))
+    root = tf.saved_model.load(str(zoo_model(name, **_AS_RECORDED.get(name, {}))))
     for signature, tables in recorded["names"].items():
         frozen = graph_pass.freeze(signature, root.signatures[signature])
         graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=mode == "dynamic")).graph_def

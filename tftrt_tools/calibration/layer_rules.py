@@ -209,7 +209,9 @@ def _transpose(network, op, inputs):
 
 
 def _shape(network, op, inputs):
-    return [network.shapes("Constant" if _static(inputs[0].dims) else "Shape")]
+    # How many sizes there are is known, also where the sizes are not: a slice of them needs no arithmetic of its own.
+    dims = inputs[0].dims
+    return [network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")]
 
 
 def _reshape(network, op, inputs):
@@ -241,10 +243,14 @@ def _squeeze(network, op, inputs):
     value, rank = inputs[0], len(inputs[0].dims)
     axes = {_axis(network, axis, rank) for axis in op.get_attr("squeeze_dims")}
     axes = axes or {axis for axis, size in enumerate(value.dims) if size == 1}
-    dims = tuple(size for axis, size in enumerate(value.dims) if axis not in axes)
-    if network.implicit or _static(value.dims):
-        return [network.shaped(value, dims)]
-    return [network.reshaped_dynamically(value, dims, len(dims))]
+    return [_without_axes(network, value, tuple(size for axis, size in enumerate(value.dims) if axis not in axes))]
+
+
+def _without_axes(network, value, dims):
+    """`value` without some axes of size 1; dims: what is left."""
+    if network.implicit or _static(dims):
+        return network.shaped(value, dims)
+    return network.reshaped_dynamically(value, dims, len(dims))
 
 
 def _pack(network, op, inputs):
@@ -270,7 +276,9 @@ def _concat(network, op, inputs):
 
 def _gather(network, op, inputs):
     for value in inputs[:2]:
-        network.tensor(value)
+        tensor = network.tensor(value)
+        if isinstance(value, Weights):
+            tensor.name = None  # a table that rows are looked up in: TensorRT gives it a layer and no range
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
         return [network.result("Gather", op.outputs[0])]
     network.add("Gather", (), inputs[0].dtype, op.outputs[0].name)
@@ -341,7 +349,7 @@ def _strided_slice(network, op, inputs):
     end.update(range(len(dense), rank))
     dense += [1] * (rank - len(dense))
     output = _sliced(network, op, inputs[0], begin, end, dense)
-    return [network.shaped(output, network.dims(op.outputs[0])) if masks["shrink_axis"] else output]
+    return [_without_axes(network, output, network.dims(op.outputs[0])) if masks["shrink_axis"] else output]
 
 
 def _sliced(network, op, value, begin, end, strides):
