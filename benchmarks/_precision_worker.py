@@ -19,6 +19,7 @@ from tftrt_tools.accuracy import metrics
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.data import DataOptions
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.execution import trace
 from tftrt_tools.savedmodel import passport
 
 _REFERENCE_ROWS = 32
@@ -256,7 +257,7 @@ def _kernels(function, feed):
             for tensor in function(**feed).values():
                 tensor.numpy()
 
-    return _trace.kernels(_trace.events(calls), _TRACED_CALLS)
+    return _trace.kernels(trace.events(calls), _TRACED_CALLS)
 
 
 def _native(path):
@@ -284,7 +285,6 @@ def _rows(array, count):
 
 
 def _check_served(function, feed, engines, size):
-    from tftrt_tools.execution import trace
 
     with native_log.captured() as log:
         _, counts = trace.profiled(lambda: [tensor.numpy() for tensor in function(**feed).values()])

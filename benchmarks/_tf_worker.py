@@ -11,7 +11,9 @@ import time
 
 import numpy as np
 
-from benchmarks import _loop, _report, _stats, _trace
+from benchmarks import _loop, _report, _stats
+from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.execution import trace
 
 SIGNATURE = "serving_default"
 _LOOP_CALLS = 50
@@ -259,8 +261,8 @@ def _traced(call):
             times.append(time.perf_counter() - start)
 
     found = {}
-    for plane, events in _trace.events(calls).items():
-        if _trace.is_gpu(plane) and events:
+    for plane, events in trace.events(calls).items():
+        if kernel_names.is_gpu(plane) and events:
             found |= _gpu_shares(events, len(times))
         elif plane.startswith("/host:CPU"):
             found["host_ms_per_call"] = _host_shares(events, len(times))
@@ -269,8 +271,8 @@ def _traced(call):
 
 def _gpu_shares(events, calls):
     """Milliseconds for each call: some kernel runs, some copy runs, and from first start to last end (median)."""
-    kernels = [event[1:] for event in events if not _trace.is_copy(event[0])]
-    copies = [event[1:] for event in events if _trace.is_copy(event[0])]
+    kernels = [event[1:] for event in events if not kernel_names.is_copy(event[0])]
+    copies = [event[1:] for event in events if kernel_names.is_copy(event[0])]
     windows = []
     ends = sorted(end for name, _, end in events if "d2h" in name.lower())
     for before, end in zip([0.0, *ends], ends, strict=False):

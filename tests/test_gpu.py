@@ -19,7 +19,7 @@ from tests.conftest import ROOT, run_tftrt
 from tests.test_convert import FLAGS, assert_clear
 from tests.test_verify import saved_inputs
 from tests.zoo import zoo_inputs
-from tftrt_tools.savedmodel import describe, passport, protos
+from tftrt_tools.savedmodel import describe, engine_assets, passport, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -276,12 +276,14 @@ def test_the_v1_loader_of_tensorflow_serving_gets_the_saved_engines(zoo_model, d
 
 
 def test_engines_of_another_tensorrt_are_refused_before_they_are_loaded(zoo_model, digits, tmp_path):
+    """An engine says in its head which TensorRT built it; here another is written there."""
     target = shutil.copytree(digits(EXACT), tmp_path / "copy")
-    said = passport.read(target, passport.MANIFEST)
-    said["versions"]["tensorrt"] = "8.4.3"
-    passport.write(target, passport.MANIFEST, said)
+    (asset,) = (target / "assets").glob(engine_assets.PREFIX + "*")
+    raw = bytearray(asset.read_bytes())
+    raw[raw.index(b"ptrt") + 33] = 4
+    asset.write_bytes(raw)
     done = run_tftrt("verify", zoo_model("digits_cnn"), target)
-    assert_clear(done, 1, "were built for TensorRT 8.4.3")
+    assert_clear(done, 1, "were built for TensorRT 8.4.3.1")
 
 
 def test_shapes_that_fail_in_the_model_are_a_clear_error(zoo_model, tmp_path):

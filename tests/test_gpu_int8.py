@@ -1,16 +1,21 @@
 """INT8 on a GPU: both calibrators, tables reused and edited, nodes kept high, quantization-aware models. `make gpu-test`."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import saved_models
 from tests import quantized
-from tests.conftest import run_tftrt
+from tests.conftest import ROOT, run_tftrt
 from tests.test_gpu import NO_GPU, change_engines, convert, report, verify
-from tftrt_tools.calibration import difference, file
-from tftrt_tools.savedmodel import describe, passport
+from tftrt_tools.calibration import difference, file, table
+from tftrt_tools.conversion import build, pass_log
+from tftrt_tools.savedmodel import describe, graph, passport, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -132,8 +137,70 @@ def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, 
         shares[name], said, _ = accuracy(source, tmp_path / name.replace(" ", "_"), images, "--thresholds=snr_db>=-100,cosine>=-1,top1>=0")
         report(test="INT8", model=f"spread_cnn {name}", calibrator="toolkit/entropy", accuracy=shares[name],
                original=said["accuracy"]["original"], snr_db=said["comparisons"][0]["snr_db"], passed=True)
+        if name == "plain":
+            # What plain INT8 breaks was computed in INT8, and the kernels' names say so.
+            assert said["kernels"]["INT8"] > 0 and not any("not taken" in warning for warning in said["warnings"])
     assert shares["plain"] < said["accuracy"]["original"] - 0.1
     assert shares["kept high"] >= said["accuracy"]["original"] - 0.02
+
+
+def test_int8_that_tensorrt_does_not_take_is_told(zoo_model, images, tmp_path):
+    """Nothing in the engine has a range: no kernel can compute in INT8."""
+    source = zoo_model("digits_cnn")
+    int8(source, tmp_path / "out", images, SHAPES, "--high_precision_nodes=.*")
+    _, said, _ = accuracy(source, tmp_path / "out", images)
+    report(test="INT8", model="digits_cnn, all nodes kept high", problems=said["warnings"], kernels=said["kernels"], passed=True)
+    assert said["kernels"] and "INT8" not in said["kernels"]
+    assert any(warning.startswith("INT8 was asked for and not taken") for warning in said["warnings"]), said["warnings"]
+
+
+@pytest.fixture(scope="module")
+def encoder(zoo_model, tmp_path_factory):
+    """A small encoder in INT8, without engines, for any shape. Sizes that its graph computes decide how many layers there are."""
+    folder = tmp_path_factory.mktemp("encoder")
+    source = zoo_model("bert_encoder", layers=1)
+    inputs = saved_models.sample_inputs("bert_encoder", np.random.default_rng(0), 64, length=16)["serving_default"]
+    np.savez(folder / "data.npz", **inputs)
+    convert(source, folder / "portable", "--precision_mode=INT8", f"--calibration_data={folder / 'data.npz'}", "--use_dynamic_shape",
+            env=NO_GPU)
+    return folder / "portable"
+
+
+_VERBOSE = {"TF_CPP_VMODULE": "trt_engine_op=1,trt_logger=4", "TF_CPP_MIN_LOG_LEVEL": "0"}
+_RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
+
+
+def on_op(path):
+    """The names in the tables on the engine ops of a model."""
+    nodes = graph.engine_nodes(protos.read(path).meta_graphs[0].graph_def)
+    texts = [node.attr["calibration_data"].s.decode() for node in nodes]
+    return {name for text in texts if text for name in table.parse(text, path).scales}
+
+
+@pytest.mark.parametrize(("label", "batches"), [("one profile", [4]), ("two profiles", [2, 4])])
+def test_tensorrt_finds_every_range_of_the_table(label, batches, encoder, tmp_path, monkeypatch):
+    """Its verbose log lists the tensors of the network that have a range: numbers of layers that are others' would be missing there."""
+    monkeypatch.setattr(pass_log, "ENV", _VERBOSE)
+    shapes = ";".join(f"{name}:" + ",".join(f"{batch}x16" for batch in batches) for name in ("input_ids", "input_mask"))
+    build.build(encoder, tmp_path / "built", build.Options(shapes), log_file=tmp_path / "log")
+    log = (tmp_path / "log").read_text(errors="replace")
+    wanted, found = on_op(tmp_path / "built"), set(_RANGE.findall(log))
+    refused = sorted(set(re.findall(r"due to missing int8 scales for tensor (.+?) at (?:in|out)put", log)))
+    report(test="names", model=f"bert_encoder, {label}", names=len(wanted), found=len(found), missing=sorted(wanted - found), refused=refused,
+           passed=wanted == found)
+    assert wanted == found and len(wanted) > 50
+
+
+def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(encoder):
+    script = ("import numpy as np, tensorflow as tf; from tftrt_tools.savedmodel import loading;"
+              f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
+              "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, errors="replace", timeout=500, check=True,
+                          env={**os.environ, **_VERBOSE, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
+    wanted, found = on_op(encoder), set(_RANGE.findall(done.stderr))
+    report(test="names", model="bert_encoder, built by the first request", names=len(wanted), found=len(found),
+           missing=sorted(wanted - found), passed=wanted == found)
+    assert wanted == found and len(wanted) > 50
 
 
 @pytest.mark.parametrize(("activations", "weights"), [("QuantizeAndDequantizeV2", None), ("QuantizeAndDequantizeV3", ""),

@@ -275,6 +275,49 @@ def test_a_table_for_the_same_build_stays_as_it_is():
     assert fitting.fitted(dynamic, function, True, [(None, 2)]) == dynamic
 
 
+def test_a_table_follows_the_shapes_of_each_build(zoo_model):
+    """The encoder computes sizes: with one profile TF-TRT makes a network of known sizes, which has other layers than one of unknown."""
+    from tftrt_tools.calibration import tensor_names
+    from tftrt_tools.conversion import engine_inputs, graph_pass
+    from tftrt_tools.savedmodel import loading
+
+    root = tf.saved_model.load(str(zoo_model("bert_encoder", layers=1)))
+    frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
+    specs = loading.input_specs(root.signatures["serving_default"])
+    one, two = ({spec.name: (batch, 16) for spec in specs} for batch in (2, 4))
+    settings = Settings(precision_mode="INT8", use_dynamic_shape=True)
+    graph_def = graph_pass.run(frozen, settings).graph_def
+    native = graph.native_segments(graph_def)
+    engine = max(native, key=lambda name: len(native[name].function.node_def))
+    static = [fed.shape for fed in engine_inputs.of_calls(frozen, graph_def, specs, [one])[engine][0]]
+    names = {key: {found.name for found in tensor_names.names(native[engine].function, True, shapes) if found.tensor}
+             for key, shapes in (("one", static), ("any", native[engine].shapes))}
+    assert names["one"] != names["any"]
+    portable = file.EngineTable("sha256:x", "s", engine, table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names["any"], 1.0)))
+
+    def built(calls, made, **flags):
+        shapes = Settings(precision_mode="INT8", use_dynamic_shape=True, dynamic_shape_profile_strategy="Optimal")
+        (fitted,) = int8.for_build(frozen, graph_def, specs, shapes, calls, [made], "max", **flags)
+        return {name for name in fitted.table.scales if "Constant" not in name}, fitted
+
+    def wanted(key):
+        return {name for name in names[key] if "Constant" not in name}
+
+    single, fitted = built([one], portable)
+    assert single == wanted("one")
+    assert built([one, two], portable)[1] == portable
+    assert built([one, two], fitted, earlier=True)[0] == wanted("any")
+    assert built([], fitted, earlier=True)[0] == wanted("any")
+    assert built([two], fitted, earlier=True)[0] == wanted("one")
+
+
+def test_int8_for_any_shape_gets_a_profile_that_keeps_the_tables_names():
+    plain, int8_of = Settings(use_dynamic_shape=True), Settings(precision_mode="INT8", use_dynamic_shape=True)
+    assert plain.strategy == "Optimal" and int8_of.strategy == "Range"
+    assert dataclasses.replace(int8_of, shapes="x:1x2").strategy == "Optimal"
+    assert dataclasses.replace(int8_of, dynamic_shape_profile_strategy="Optimal").strategy == "Optimal"
+
+
 # The order of an engine's inputs and outputs.
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import data, held_out, metrics, thresholds
 from tftrt_tools.execution import arrays as array_reader
-from tftrt_tools.execution import coverage, run
+from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 
@@ -44,7 +44,8 @@ class Options:
 class Verification:
     """A finished verification. arithmetic: whose thresholds were used; evidence: what the answers show, in words; problems: everything
     that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
-    None."""
+    None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
+    engines were asked for, "" without engines."""
 
     original: str
     converted: str
@@ -69,6 +70,8 @@ class Verification:
     seed: int
     accuracy: dict | None
     calibration: object = None
+    kernels: dict = dataclasses.field(default_factory=dict)
+    precision: str = ""
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -79,7 +82,8 @@ class Verification:
     @property
     def warnings(self):
         """What to know about the result beside its problems, a line each."""
-        return tuple(self.calibration.warnings()) if self.calibration else ()
+        not_taken = kernels.not_taken(self.precision, self.kernels)
+        return (*(self.calibration.warnings() if self.calibration else ()), *([not_taken] if not_taken else []))
 
     @property
     def passed(self):
@@ -137,7 +141,7 @@ def verify(original, converted, options):
         answers.mode, arithmetic, _evidence(answers, second), answers.gpu, tuple(comparisons), bounds, tuple(misses),
         tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *broken), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy, used)
+        options.seed, accuracy, used, answers.kernels, _lowest(second))
 
 
 def _structure(first, second, names):
@@ -226,7 +230,7 @@ def _run_both(original, converted, saved, folder, options):
 def _run_converted(converted, saved, folder, options, started=None):
     try:
         return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file,
-                       started=started)
+                       started=started, kernels=True)
     except child.ChildDied as death:
         raise errors.TftrtError(f"the converted model aborts: {death.cause}",
                                 "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
@@ -235,9 +239,14 @@ def _run_converted(converted, saved, folder, options, started=None):
 def _arithmetic(answers, second):
     if answers.mode != "gpu" or not second.engines:
         return "rewrite"
-    precisions = {engine.precision for engine in second.engines}
-    lowest = next(one for one in ("INT8", "FP16", "FP32") if one in precisions)
+    lowest = _lowest(second)
     return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest
+
+
+def _lowest(second):
+    """The lowest precision that engines were asked for, "" without engines."""
+    precisions = {engine.precision for engine in second.engines}
+    return next((one for one in ("INT8", "FP16", "FP32") if one in precisions), "")
 
 
 def _evidence(answers, second):

@@ -20,6 +20,7 @@ from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags, _output
+from tftrt_tools.execution import kernels
 
 OUTPUTS = ("html",)
 
@@ -94,6 +95,8 @@ def _print(done, json_path):
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
         console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}", markup=False)
+    if done.kernels:
+        console.print(f"asked for {done.precision}; time of the GPU's kernels: {kernels.text(done.kernels)}", markup=False)
     for warning in done.warnings:
         console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
     for problem in done.problems:

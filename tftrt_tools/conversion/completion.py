@@ -83,6 +83,6 @@ def _tables(frozen, graph_def, seen, settings, calls, calibration):
     by_segment = {table.segment: table for table in calibration.engines}
     kept = [dataclasses.replace(by_segment[digests[engine]], engine=engine, signature=seen.name)
             for engine in int8.wanting_tables(graph_def) if digests.get(engine) in by_segment]
-    fitted = int8.for_build(frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration))
+    fitted = int8.for_build(frozen, graph_def, seen.inputs, settings, calls, kept, int8.method_of(calibration), earlier=True)
     int8.write(graph_def, fitted)
     return fitted

@@ -2,10 +2,11 @@
 
 import tensorflow as tf
 
-from tftrt_tools import tf_private
+from tftrt_tools import errors, tf_private
 from tftrt_tools.engine_cache.key import Fed
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.savedmodel import graph, inline
+from tftrt_tools.savedmodel import graph, inline, loading
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
 def of_calls(frozen, graph_def, specs, calls):
@@ -16,6 +17,7 @@ def of_calls(frozen, graph_def, specs, calls):
 
     Args: frozen: graph_pass.Frozen. graph_def: its converted graph. specs: [InputSpec]. calls: [{input: shape}].
     Returns: {engine: ((Fed, …) of each call)}; an engine op inside a function is missing: its shapes can differ from run to run.
+    Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
     sources = {graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
@@ -27,7 +29,10 @@ def of_calls(frozen, graph_def, specs, calls):
         function = tf_private.fetching(inlined, frozen, unknown)
         for fed, call in zip(known, calls, strict=True):
             arrays = random_inputs.random(specs, call, seed=0)
-            values = function(*(tf.constant(arrays[name]) for name in frozen.input_names))
+            try:
+                values = function(*(tf.constant(arrays[name]) for name in frozen.input_names))
+            except tf.errors.OpError as error:
+                raise _refused(call, error) from None
             fed.update({name: Fed.of(value.numpy()) for name, value in zip(unknown, values, strict=True)})
     return {engine: tuple(tuple(fed[name] for name in names) for fed in known) for engine, names in sources.items()}
 
@@ -42,9 +47,17 @@ def _inferred(frozen, inlined, wanted, call):
     with tf.Graph().as_default() as scratch:
         dtypes = {node.name: node.attr["dtype"].type for node in inlined.node if node.op == "Placeholder"}
         feeds = {name: tf.compat.v1.placeholder(dtypes[name.split(":")[0]], shape) for name, shape in shapes.items()}
-        tf.graph_util.import_graph_def(inlined, input_map=feeds, name="")
+        try:
+            tf.graph_util.import_graph_def(inlined, input_map=feeds, name="")
+        except ValueError as error:
+            raise _refused(call, error) from None
         tensors = {name: feeds[name] if name in feeds else scratch.get_tensor_by_name(name) for name in wanted}
     return {name: _fed(tensor) for name, tensor in tensors.items()}
+
+
+def _refused(call, error):
+    return errors.TftrtError(f"the model fails at the declared shapes {shape_grammar.call_text(call)}: {loading.first_line(error)}",
+                             "check --shapes")
 
 
 def _fed(tensor):

@@ -62,20 +62,25 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
     return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
 
 
-def for_build(frozen, graph_def, specs, settings, calls, made, method):
+def for_build(frozen, graph_def, specs, settings, calls, made, method, earlier=False):
     """Tables with the names that the engines for `calls` will ask for.
 
-    With one profile of one shape TF-TRT makes the network of that shape, in all other cases that of the declared one, which tables are
-    made for: static and unknown dimensions can give other numbers of layers.
+    With one "Optimal" profile, of one shape, TF-TRT makes the network of that shape, in all other cases that of the declared one, which
+    tables are made for: static and unknown dimensions can give other numbers of layers.
 
     Args: frozen, graph_def, specs, settings, calls: as conversion.engines.build takes them. made: EngineTables; method: of constants.
+      earlier: the tables may be of an earlier build, with other shapes than the declared ones.
     Returns: (EngineTable, …).
     """
-    if not made or not settings.dynamic or settings.strategy != "Optimal" or len(calls) != 1:
+    single = settings.strategy == "Optimal" and len(calls) == 1
+    if not made or not settings.dynamic or not (single or earlier):
         return tuple(made)
-    inputs, native = engine_inputs.of_calls(frozen, graph_def, specs, calls), graph.native_segments(graph_def)
-    return tuple(_fitted(one, native[one.engine].function, [fed.shape for fed in inputs[one.engine][0]], method)
-                 if one.engine in inputs else one for one in made)
+    native = graph.native_segments(graph_def)
+    shapes = {engine: one.shapes for engine, one in native.items()}
+    if single:
+        shapes |= {engine: [fed.shape for fed in fed_calls[0]]
+                   for engine, fed_calls in engine_inputs.of_calls(frozen, graph_def, specs, calls).items()}
+    return tuple(_fitted(one, native[one.engine].function, shapes[one.engine], method) if one.engine in native else one for one in made)
 
 
 def _fitted(made, function, shapes, method):

@@ -30,8 +30,8 @@ class Settings:
     max_workspace_size_bytes: scratch GPU memory that an engine may use.
     maximum_cached_engines: engines kept for one segment in implicit batch mode.
     use_dynamic_shape: explicit batch with optimization profiles; None decides by `shapes`.
-    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape, and for ranges
-      (min=…,max=…) "Range" or "Range+Optimal".
+    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape, for ranges
+      (min=…,max=…) "Range" or "Range+Optimal", and "Range" for INT8 without shapes.
     allow_build_at_runtime: whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
     max_engines: keep the N largest segments; 0 for no limit.
     keep_native_ops: op types that stay in TensorFlow.
@@ -95,7 +95,13 @@ class Settings:
     @property
     def strategy(self):
         """The profile strategy in force, or None in implicit batch mode."""
-        return (self.dynamic_shape_profile_strategy or shape_grammar.strategy(self.shapes)) if self.dynamic else None
+        if not self.dynamic:
+            return None
+        if self.dynamic_shape_profile_strategy:
+            return self.dynamic_shape_profile_strategy
+        # An INT8 table has the names of a network of unknown sizes while the shapes are not known; "Optimal" would make one of the first
+        # request's, whose layers can have other numbers. A profile of a single shape is the same in both.
+        return "Range" if self.precision_mode == "INT8" and not self.shapes else shape_grammar.strategy(self.shapes)
 
 
 def _plain(value):

@@ -38,7 +38,8 @@ class Call:
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What a model answered. answers: .npz path for each call; mode: "gpu" (engines may run), "cpu" (no engine op in the model) or
-    "native segments" (engine ops replaced, no engine arithmetic); seconds: of each call; traces: CallTrace of each call, or None."""
+    "native segments" (engine ops replaced, no engine arithmetic); seconds: of each call; traces: CallTrace of each call, or None; kernels:
+    {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served, where they were asked for."""
 
     answers: tuple
     mode: str
@@ -46,6 +47,7 @@ class Run:
     replaced: tuple
     seconds: tuple
     traces: tuple
+    kernels: dict = dataclasses.field(default_factory=dict)
 
     def answer(self, index):
         """{output: np.ndarray} of call `index`."""
@@ -69,20 +71,20 @@ def worker(env=None, log_file=None):
     return child.worker("tftrt_tools.execution.runner:job", {**_ENV, **(env or {})}, log_file)
 
 
-def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None, started=None):
+def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None, started=None, kernels=False):
     """Run `saved_calls` (of `save_calls`) on SavedModel `model`, the answers in `folder`.
 
-    Args: trace: record what each engine op did (GPU only). tf32: allow TF32 in matrix products (Ampere and later). env, log_file: for the
-      child. started: what `worker` yields, for a child that was started before.
+    Args: trace: record what each engine op did (GPU only); kernels: with it, in which arithmetic the GPU computed. tf32: allow TF32 in
+      matrix products (Ampere and later). env, log_file: for the child. started: what `worker` yields, for a child that was started before.
     Returns: Run. Raises: TftrtError; child.ChildDied where native code aborted.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     calls = [{"signature": signature, "inputs": path, "output": str(folder / f"{number}.npz")}
              for number, (signature, path) in enumerate(saved_calls)]
-    request = {"model": str(model), "tags": [], "calls": calls, "trace": trace, "tf32": tf32, "label": label}
+    request = {"model": str(model), "tags": [], "calls": calls, "trace": trace, "kernels": kernels, "tf32": tf32, "label": label}
     with contextlib.nullcontext(started) if started else worker(env, log_file) as one:
         done = one.call(request).result
     traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
     return Run(tuple(call["output"] for call in calls), done["mode"], done["gpu"], tuple(done["replaced"]),
-               tuple(one["seconds"] for one in done["calls"]), traces)
+               tuple(one["seconds"] for one in done["calls"]), traces, done["kernels"])

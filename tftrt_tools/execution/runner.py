@@ -1,5 +1,6 @@
 """Runs calls on a SavedModel and keeps the answers; the child's side of `run`."""
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress, scratch
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import guard, native_copy, npz, trace
+from tftrt_tools.execution import guard, kernels, native_copy, npz, trace
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -19,10 +20,11 @@ def job(request):
 
     Args:
       request: {"model": directory, "tags": […], "calls": [{"signature", "inputs": .npz path, "output": .npz path}], "trace": bool,
-        "tf32": bool, "label": text for the progress line}.
+        "kernels": bool, "tf32": bool, "label": text for the progress line}.
 
     Returns: {"calls": [{"seconds", "trace": CallTrace dict or None}], "mode": "native segments" | "gpu" | "cpu", "gpu": {…} or None,
-      "replaced": engines that ran through native segments}.
+      "replaced": engines that ran through native segments, "kernels": {arithmetic: seconds} of one more call at each shape that engines
+      served}.
     """
     gpu = gpu_module.seen()
     tf.config.experimental.enable_tensor_float_32_execution(request["tf32"])
@@ -33,8 +35,8 @@ def job(request):
             replaced = native_copy.write(model, copy)
             if replaced:
                 model, mode = copy, "native segments"
-        results = _run_calls(model, request, bool(gpu) and request["trace"])
-    return {"calls": results, "mode": mode, "gpu": gpu, "replaced": replaced}
+        results, kernel_seconds = _run_calls(model, request, bool(gpu) and request["trace"])
+    return {"calls": results, "mode": mode, "gpu": gpu, "replaced": replaced, "kernels": kernel_seconds}
 
 
 def _run_calls(model, request, traced):
@@ -45,23 +47,44 @@ def _run_calls(model, request, traced):
     results = []
     for number, call in enumerate(request["calls"]):
         progress.say(f"running {request['label']}", number, len(request["calls"]))
-        function = loaded.root.signatures[call["signature"]]
-        feed = {name: tf.constant(_strings(array)) for name, array in npz.load(call["inputs"]).items()}
-        outputs, seconds, done = _one_call(function, feed, traced, call["signature"])
+        outputs, seconds, done = _one_call(loaded.root.signatures[call["signature"]], _feed(call), traced, call["signature"])
         npz.save(call["output"], outputs)
         results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
-    return results
+    return results, _kernel_seconds(loaded, request, results) if traced and request["kernels"] else {}
+
+
+def _kernel_seconds(loaded, request, results):
+    """{arithmetic: seconds} of a call at each shape that engines served. A call of its own: watching kernels slows it down, and what
+    TensorRT tries while it builds an engine are kernels too."""
+    served = {}
+    for call, result in zip(request["calls"], results, strict=True):
+        if result["trace"]["engine"] and not result["trace"]["fallback"]:
+            feed = _feed(call)
+            served.setdefault((call["signature"], shape_grammar.call_text({name: value.shape for name, value in feed.items()})), feed)
+    total = collections.Counter()
+    for (signature, _), feed in served.items():
+        function = loaded.root.signatures[signature]
+        total.update(kernels.seconds(trace.events(lambda function=function, feed=feed: _answers(function, feed))))
+    return dict(total)
+
+
+def _feed(call):
+    return {name: tf.constant(_strings(array)) for name, array in npz.load(call["inputs"]).items()}
 
 
 def _strings(array):
     return array.astype(object) if array.dtype.kind in "SU" else array
 
 
+def _answers(function, feed):
+    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
+
+
 def _one_call(function, feed, traced, signature):
     from tftrt_tools.savedmodel import loading
     def call():
         start = time.perf_counter()
-        answers = {name: tensor.numpy() for name, tensor in function(**feed).items()}
+        answers = _answers(function, feed)
         return answers, time.perf_counter() - start
 
     try:

@@ -42,29 +42,48 @@ class CallTrace:
 
 def profiled(function):
     """Call `function` under the profiler. Returns: (its result, {kind: count of profiler events})."""
+    result, planes = _traced(function, device=0)
+    counts = collections.Counter()
+    for plane in planes:
+        kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
+        counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
+    return result, dict(counts)
+
+
+def events(function):
+    """Call `function` under the profiler, the GPU's kernels included.
+
+    Returns: {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
+    """
+    found = collections.defaultdict(list)
+    for plane in _traced(function, device=1)[1]:
+        for line in plane.lines:
+            for event in line.events:
+                start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
+                found[plane.name].append((plane.event_metadata[event.metadata_id].name, start, start + event.duration_ps * 1e-12))
+    return dict(found)
+
+
+def _traced(function, device):
+    """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
     import tensorflow as tf
 
     with scratch.folder("trace") as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=0)
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
         tf.profiler.experimental.start(folder, options)
         try:
             result = function()
         finally:
             tf.profiler.experimental.stop()
-        return result, _count(folder)
+        return result, [plane for path in pathlib.Path(folder).rglob("*.xplane.pb") for plane in _planes(path)]
 
 
-def _count(folder):
+def _planes(path):
     from tftrt_tools.tf_private import xplane_pb2
 
-    counts = collections.Counter()
-    for path in pathlib.Path(folder).rglob("*.xplane.pb"):
-        space = xplane_pb2.XSpace()
-        space.ParseFromString(path.read_bytes())
-        for plane in space.planes:
-            kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
-            counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
-    return dict(counts)
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(path.read_bytes())
+    return list(space.planes)
 
 
 def _engine(logged):

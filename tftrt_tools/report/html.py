@@ -1,6 +1,7 @@
 """Reports: HTML files that need nothing else."""
 
 from tftrt_tools import whole_file
+from tftrt_tools.execution import kernels
 from tftrt_tools.report import plots
 from tftrt_tools.savedmodel import passport
 
@@ -17,7 +18,7 @@ def write_verification(done, manifest, path, timing=None):
     page = template("verification.html").render(
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
-        latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses})
+        latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses}, kernels=kernels.text)
     whole_file.write_text(path, page)
 
 
