@@ -130,6 +130,15 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     assert verify(zoo_model("digits_cnn"), tmp_path / "model")[0] == 0
 
 
+def test_the_layers_of_an_engine_say_in_what_they_compute(portable, tmp_path):
+    """Two profiles: the log lists the layers of both."""
+    done = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}", "--layers")
+    (layers,) = passport.read(tmp_path / "model", passport.MANIFEST)["layers"].values()
+    report(test="layers", model="digits_cnn, two profiles", layers=[(one["node"], one["precision"]) for one in layers if one["multiplies"]], passed=True)
+    assert {one["precision"] for one in layers} <= {"FP16", "FP32"} and sum(one["multiplies"] for one in layers) >= 4
+    assert all(not engine["cached"] for signature in done["signatures"] for engine in signature["built"])
+
+
 def test_a_stripped_model_builds_on_its_first_request(portable, zoo_model, tmp_path):
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
     build(tmp_path / "model", "--strip")

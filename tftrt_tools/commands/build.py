@@ -36,6 +36,7 @@ def define(values):
                          "conversion chose", **text)
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
     convert.define_cache(values)
+    convert.define_layers(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
@@ -47,13 +48,13 @@ def run(values, positional):
                                 "give --shapes to build engines, or --strip to take them away")
     if values.shapes:
         shape_grammar.parse(values.shapes)
-    cache = convert.read_cache(values)
+    cache = None if convert.read_layers(values) else convert.read_cache(values)
     from tftrt_tools.conversion import build
 
     options = build.Options(values.shapes, values.dynamic_shape_profile_strategy, values.max_workspace_size_bytes,
                             values.allow_build_at_runtime, tuple(filter(None, values.tags)))
     with progress.on_terminal():
-        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file)
+        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file, values.layers)
     _print(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
@@ -63,6 +64,7 @@ def _print(done, json_path):
     console = _output.console(json_path)
     if done.built:
         _print_engines(console, done)
+        convert.print_layers(console, done)
     else:
         ops = sum(len(one.engines) for one in done.signatures)
         console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own", markup=False)

@@ -18,11 +18,12 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
 from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
+from tftrt_tools.conversion import layer_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
-_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
+_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
 
 
 def define(values):
@@ -44,6 +45,7 @@ def define(values):
                         "table`, or a converted model) in place of data", **text)
     define_keras(values)
     define_cache(values)
+    define_layers(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
     flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -101,6 +103,27 @@ def read_cache(values):
     return {"folder": str(store.folder) if store.folder else None, "max_bytes": store.max_bytes}
 
 
+def define_layers(values):
+    """The flag that asks in what the engines' layers compute."""
+    flags.DEFINE_boolean("layers", False, "say in what each convolution and matrix product of the built engines computes, and which have "
+                         "no range for INT8; builds without the engine cache, and makes the log long", flag_values=values)
+
+
+def read_layers(values):
+    """Whether layers are asked for. Raises: UsageError where no engine is built."""
+    if values.layers and not values.shapes:
+        raise errors.UsageError("--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU")
+    return values.layers
+
+
+def print_layers(console, done):
+    """What layer_log found for the engines of a Conversion or Build; nothing where it was not asked for."""
+    asked = {engine.name: engine.precision for one in done.signatures for engine in one.engines}
+    for engine, layers in done.layers.items():
+        for line in layer_log.lines(engine, layers, asked[engine]):
+            console.print(line, markup=False, soft_wrap=True)
+
+
 def define_keras(values):
     """The flags of loading a Keras file."""
     flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
@@ -127,14 +150,14 @@ def run(values, positional):
     settings = read_settings(values)
     if settings.shapes:
         shape_grammar.parse(settings.shapes)
-    cache = read_cache(values)
+    cache = None if read_layers(values) else read_cache(values)
     data = read_data(values, settings)
     from tftrt_tools.conversion import pipeline
 
     source = pipeline.Source(values.input_saved_model_dir, values.allow_unsafe_deserialization, values.custom_objects)
     with progress.on_terminal():
         done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
-                                values.log_file, data, cache)
+                                values.log_file, data, cache, values.layers)
     _print(done, values.json)
     if done.calibration is None and (data or settings.calibration_table):
         console = _output.console(values.json)
@@ -196,6 +219,7 @@ def _print(done, json_path):
         console.print(f"{_output.counted(reused, 'engine')} came from the engine cache", markup=False)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
+    print_layers(console, done)
     if done.output:
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     else:

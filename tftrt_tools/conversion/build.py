@@ -9,7 +9,7 @@ import time
 
 from tftrt_tools import child, errors
 from tftrt_tools.calibration import file
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
@@ -32,7 +32,8 @@ class Options:
 @dataclasses.dataclass(frozen=True)
 class Build:
     """A finished build. model_digest: of the model before; strategy: None in implicit batch mode; shapes_served: what coverage.check saw;
-    cache_problem: why the engine cache did not work, or ""; seconds: wall time."""
+    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} where they were
+    asked for."""
 
     model: str
     output: str
@@ -45,6 +46,7 @@ class Build:
     shapes_served: tuple
     cache_problem: str
     seconds: float
+    layers: dict = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -56,16 +58,18 @@ class Build:
         return {"kind": "build", **self.stamp, "model": self.model, "output": self.output, "model_digest": self.model_digest,
                 "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
                 "versions": self.versions, "gpu": self.gpu, "signatures": [one.to_dict() for one in self.signatures],
-                "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2)}
+                "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2),
+                "layers": layer_log.to_dict(self.layers)}
 
 
-def build(model, output, options, overwrite=False, cache=None, log_file=None):
+def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False):
     """Build the engines of a converted model, or take them away.
 
     Args:
       model: converted SavedModel directory. output: directory to make; None replaces the model's by the result, in one step.
       options: Options. overwrite: replace a SavedModel at `output`.
-      cache: {"folder", "max_bytes"} of the engine cache, or None for none. log_file: where to keep the log.
+      cache: {"folder", "max_bytes"} of the engine cache, or None for none. log_file: where to keep the log. layers: as in
+        pipeline.convert.
 
     Returns: Build. Raises: UsageError, TftrtError; CheckFailed where a declared shape has no engine. The target is then as it was.
     """
@@ -83,11 +87,14 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None):
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
                    "signatures": (manifest or {}).get("signatures", []), "cache": cache,
                    "calibration": calibration.to_dict() if calibration else None}
-        answer = child.run("tftrt_tools.conversion.completion:job", request, env=pass_log.ENV, log_file=log_file).result
+        env = layer_log.ENV if layers else pass_log.ENV
+        outcome = child.run("tftrt_tools.conversion.completion:job", request, env=env, log_file=log_file)
+        answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
         done = Build(str(pathlib.Path(model).absolute()), str(target), digest, options.shapes, settings.strategy, signatures, versions,
-                     answer["gpu"] if options.shapes else None, (), answer["cache_problem"], 0.0)
+                     answer["gpu"] if options.shapes else None, (), answer["cache_problem"], 0.0,
+                     layer_log.of_signatures(outcome.log, signatures) if layers else {})
         if calibration:
             tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
@@ -128,7 +135,7 @@ def _write_passport(stage, model, manifest, settings, done):
                 "settings": settings.to_dict(), "use_dynamic_shape": settings.dynamic,
                 "dynamic_shape_profile_strategy": settings.strategy,
                 "versions": done.versions, "gpu": done.gpu, "engine_count": sum(len(one.engines) for one in done.signatures),
-                "signatures": said["signatures"], "shapes_served": said["shapes_served"],
+                "signatures": said["signatures"], "shapes_served": said["shapes_served"], "layers": said["layers"],
                 "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS

@@ -13,7 +13,7 @@ from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.file import Calibration, EngineTable
-from tftrt_tools.conversion import keras_export, pass_log
+from tftrt_tools.conversion import keras_export, layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult, coverage
 from tftrt_tools.execution import run
@@ -25,7 +25,7 @@ from tftrt_tools.savedmodel import files, passport, staging
 class Conversion:
     """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
     coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
-    cache did not work, or ""; seconds: wall time."""
+    cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} where they were asked for."""
 
     source: str
     output: str | None
@@ -38,6 +38,7 @@ class Conversion:
     seconds: float
     calibration: Calibration | None = None
     cache_problem: str = ""
+    layers: dict = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -57,7 +58,8 @@ class Conversion:
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
-                "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration)}
+                "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration),
+                "layers": layer_log.to_dict(self.layers)}
 
 
 def _summary(calibration):
@@ -79,7 +81,7 @@ class Source:
     custom_objects: str = ""
 
 
-def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None):
+def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False):
     """Convert a SavedModel or Keras file.
 
     Args:
@@ -92,6 +94,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       log_file: where to keep what TensorFlow and TensorRT log.
       data: calibration.options.DataOptions for INT8, or None.
       cache: {"folder", "max_bytes"} of the engine cache, or None for none.
+      layers: find out in what the engines' layers compute, from TensorRT's verbose log; engines of a cache were built without one.
 
     Returns: Conversion.
 
@@ -109,10 +112,12 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         digest = _Digest(source.path)
         request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
-        answer = _ask("tftrt_tools.conversion.convert:job", request, log_file)
+        outcome = child.run("tftrt_tools.conversion.convert:job", request, env=layer_log.ENV if layers else pass_log.ENV, log_file=log_file)
+        answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         done = Conversion(_absolute(source), str(target) if target else None, digest.value(), settings, signatures,
-                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
+                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"],
+                          layers=layer_log.of_signatures(outcome.log, signatures) if layers else {})
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         _check_engines(done)
         if checker:

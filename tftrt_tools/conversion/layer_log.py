@@ -1,0 +1,119 @@
+"""In what the layers of built engines compute, read from TensorRT's verbose log.
+
+An engine says nothing of it: TF-TRT builds with TensorRT's default profiling verbosity, which keeps names alone. While it builds, TensorRT
+lists the layers that it chose with the types of what goes in and out, and, for INT8, which layers it had to leave out for want of a range.
+Form of the lines: TensorRT 8.5.3 under TensorFlow 2.14.1, seen on an H200 (tests/data/engine_layers.log.gz).
+"""
+
+import collections
+import dataclasses
+import re
+
+from tftrt_tools.conversion import pass_log
+
+# For a child whose log is to be read here; the log is some ten times as long then.
+ENV = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
+_BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
+_LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
+_REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
+_TYPE = re.compile(r"\((Int8|Half|Float)\[")
+_PRECISION = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
+_MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
+# They move or hold values.
+_PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gather", "ShapeHostToDevice", "ShapeDeviceToHost")
+_FUSED = "Myelin"
+_PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A layer that computes. node: the TensorFlow node of its product, else TensorRT's own name, without the engine's; kind: TensorRT's;
+    precision: of its first input, "INT8", "FP16" or "FP32" (TF32 is not told from it), "" for other types; multiplies: whether it is a
+    convolution or matrix product; without_range: tensors for whose missing range it could not be INT8."""
+
+    node: str
+    kind: str
+    precision: str
+    multiplies: bool
+    without_range: tuple = ()
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), "without_range": list(self.without_range)}
+
+
+def of_signatures(text, signatures):
+    """`parse` for the engines of SignatureResults."""
+    return parse(text, [engine.name for one in signatures for engine in one.engines])
+
+
+def to_dict(found):
+    """What `parse` found, for a manifest."""
+    return {engine: [layer.to_dict() for layer in layers] for engine, layers in found.items()}
+
+
+def parse(text, engines):
+    """Read the log of a build.
+
+    Args: text: the log. engines: names of engine ops.
+    Returns: {engine: (Layer, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
+    """
+    found, start = {}, 0
+    for block in _BLOCK.finditer(text):
+        engine = next((name for name in engines if f"{name}/" in block.group(1)), None)
+        if engine:
+            found[engine] = _layers(block.group(1), _without_range(text[start:block.start()]), f"{engine}/")
+        start = block.end()
+    return found
+
+
+def _without_range(text):
+    """{TensorRT's layer: {tensor}} of the layers that could not be INT8."""
+    refused = collections.defaultdict(set)
+    for layer, tensor in _REFUSED.findall(text):
+        refused[layer].add(tensor)
+    return refused
+
+
+def _layers(block, refused, prefix):
+    found = []
+    for match in _LAYER.finditer(block):
+        kind, name = match["kind"], match["name"]
+        if kind in _PASSIVE:
+            continue
+        kinds = _TYPE.findall(match["inputs"]) or _TYPE.findall(match["outputs"])
+        missing = {tensor for layer, tensors in refused.items() if layer in name for tensor in tensors}
+        found.append(Layer(_node(name, prefix), kind, _PRECISION[kinds[0]] if kinds else "", bool(_MULTIPLIES.search(name)),
+                           tuple(sorted(missing))))
+    return tuple(found)
+
+
+def _node(name, prefix):
+    """The node of the part that multiplies, else of the first."""
+    parts = name.split(" + ")
+    chosen = next((part for part in parts if _MULTIPLIES.search(part)), parts[0])
+    plain = chosen.replace(prefix, "")
+    return plain if plain.startswith(("{", "PWN(")) else _PART_OF_A_NODE.sub("", plain.rsplit(":", 1)[0])
+
+
+def lines(engine, layers, asked):
+    """For people: what an engine's layers compute in, a line each. Args: asked: the engine op's precision."""
+    fused = [layer for layer in layers if layer.kind == _FUSED]
+    products = [layer for layer in layers if layer.multiplies]
+    parts = [_counted(products, "convolution or matrix product", "convolutions and matrix products"),
+             _counted([layer for layer in layers if not layer.multiplies and layer not in fused], "other layer", "other layers"),
+             _counted(fused, "fused graph", "fused graphs", " of its inputs; what it multiplies in is not told")]
+    yield f"{engine}, asked for {asked}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
+    others = sorted((layer for layer in products if layer.precision != asked), key=lambda layer: not layer.without_range)
+    for layer in others[:_SHOWN]:
+        reason = f" (no range for {layer.without_range[0]})" if asked == "INT8" and layer.without_range else ""
+        yield f"  in {layer.precision}: {layer.node}{reason}"
+    if len(others) > _SHOWN:
+        yield f"  and {len(others) - _SHOWN} more that are not in {asked}"
+
+
+def _counted(layers, one, many, note=""):
+    """"4 MANY (1 in INT8, 3 in FP32)", "" for none."""
+    counts = collections.Counter(layer.precision or "other types" for layer in layers)
+    inside = ", ".join(f"{counts[name]} in {name}" for name in ("INT8", "FP16", "FP32", "other types") if counts[name])
+    return f"{len(layers)} {one if len(layers) == 1 else many} ({inside}{note})" if layers else ""
