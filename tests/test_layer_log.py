@@ -6,6 +6,7 @@ import gzip
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
+from tftrt_tools.calibration import file, table
 from tftrt_tools.commands import build as command
 from tftrt_tools.conversion import build, layer_log
 from tftrt_tools.conversion.result import BuiltEngine
@@ -47,6 +48,16 @@ def test_an_engine_without_layers_in_the_log_is_missing_and_the_last_build_count
     assert [layer.precision for layer in layer_log.parse(again, [DIGITS_INT8])[DIGITS_INT8] if layer.multiplies] == ["FP32"] * 4
 
 
+def test_ranges_that_no_tensor_of_the_network_has_are_found():
+    def made(engine, *names):
+        return file.EngineTable("sha256:x", "s", engine, table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names, 1.0)))
+
+    own = "StatefulPartitionedCall/Gather", "(Unnamed Layer* 20) [Shuffle]_output"
+    tables = [made(ENCODER_INT8, *own, "(Unnamed Layer* 99) [Shuffle]_output"), made(DIGITS_INT8, "TensorRTInputPH_0"), made("other", "x")]
+    assert layer_log.unused_ranges(LOG, tables) == {ENCODER_INT8: ("(Unnamed Layer* 99) [Shuffle]_output",)}
+    assert "has a range of tensors" in layer_log.unused_text("engine", ("x",))
+
+
 @pytest.mark.parametrize(("engine", "asked", "wanted"), [
     (DIGITS_FP16, "FP16", ["asked for FP16: 4 convolutions and matrix products (4 in FP32); 2 other layers (2 in FP32)",
                            "  in FP32: StatefulPartitionedCall/digits_cnn/conv1/Conv2D"]),
@@ -83,9 +94,12 @@ def test_a_build_prints_and_keeps_its_layers(zoo_model, tmp_path, capsys):
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")
     signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(DIGITS_FP16, ((32, 8, 8, 1),), 1000, 2.0),))
     built = dataclasses.replace(stripped, signatures=(signature,), gpu={"name": "a GPU", "compute_capability": "9.0"},
-                                layers=layer_log.of_signatures(LOG, [signature]))
+                                layers=layer_log.of_signatures(LOG, [signature]), unused_ranges={DIGITS_FP16: ("a", "b")})
     command._print(built, None)
-    assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said
+    assert f"warning: the table of {DIGITS_FP16} has 2 ranges of tensors that TensorRT does not have here, first a" in said
+    assert built.to_dict()["unused_ranges"] == {DIGITS_FP16: ["a", "b"]}
     kept = built.to_dict()["layers"][DIGITS_FP16]
     assert kept[0] == {"node": "StatefulPartitionedCall/digits_cnn/conv1/Conv2D", "kind": "CaskConvolution", "precision": "FP32",
                        "multiplies": True, "without_range": []}

@@ -122,6 +122,8 @@ def print_layers(console, done):
     for engine, layers in done.layers.items():
         for line in layer_log.lines(engine, layers, asked[engine]):
             console.print(line, markup=False, soft_wrap=True)
+        if names := done.unused_ranges.get(engine):
+            console.print(f"  warning: {layer_log.unused_text(engine, names)}", markup=False, soft_wrap=True)
 
 
 def define_keras(values):

@@ -32,8 +32,8 @@ class Options:
 @dataclasses.dataclass(frozen=True)
 class Build:
     """A finished build. model_digest: of the model before; strategy: None in implicit batch mode; shapes_served: what coverage.check saw;
-    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} where they were
-    asked for."""
+    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} and
+    unused_ranges: {engine: (name, …)} of its table, where they were asked for."""
 
     model: str
     output: str
@@ -47,6 +47,7 @@ class Build:
     cache_problem: str
     seconds: float
     layers: dict = dataclasses.field(default_factory=dict)
+    unused_ranges: dict = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -59,7 +60,7 @@ class Build:
                 "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
                 "versions": self.versions, "gpu": self.gpu, "signatures": [one.to_dict() for one in self.signatures],
                 "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2),
-                "layers": layer_log.to_dict(self.layers)}
+                "layers": layer_log.to_dict(self.layers), "unused_ranges": {name: list(one) for name, one in self.unused_ranges.items()}}
 
 
 def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False):
@@ -98,6 +99,8 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None, la
         if calibration:
             tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
+            if layers:
+                done = dataclasses.replace(done, unused_ranges=layer_log.unused_ranges(outcome.log, tables))
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
             served = coverage.check(stage, {one.name: one for one in signatures if one.calls}, checker)
@@ -136,6 +139,7 @@ def _write_passport(stage, model, manifest, settings, done):
                 "dynamic_shape_profile_strategy": settings.strategy,
                 "versions": done.versions, "gpu": done.gpu, "engine_count": sum(len(one.engines) for one in done.signatures),
                 "signatures": said["signatures"], "shapes_served": said["shapes_served"], "layers": said["layers"],
+                "unused_ranges": said["unused_ranges"],
                 "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS

@@ -16,6 +16,7 @@ ENV = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
 _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
+_RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
 _TYPE = re.compile(r"\((Int8|Half|Float)\[")
 _PRECISION = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
@@ -47,6 +48,13 @@ def of_signatures(text, signatures):
     return parse(text, [engine.name for one in signatures for engine in one.engines])
 
 
+def unused_text(engine, names):
+    """For people: ranges that an engine did not take."""
+    count = "a range" if len(names) == 1 else f"{len(names)} ranges"
+    return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it is "
+            "the table of another network, whose layers stay out of INT8")
+
+
 def to_dict(found):
     """What `parse` found, for a manifest."""
     return {engine: [layer.to_dict() for layer in layers] for engine, layers in found.items()}
@@ -58,13 +66,29 @@ def parse(text, engines):
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: (Layer, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    found, start = {}, 0
+    return {engine: _layers(block, _without_range(before), f"{engine}/") for engine, before, block in _builds(text, engines)}
+
+
+def unused_ranges(text, tables):
+    """The ranges that no tensor of the built network has: a table's number of a layer may be that of another network.
+
+    Args: text: the log. tables: calibration.file.EngineTables as they were on the engine ops.
+    Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
+    """
+    known = {one.engine: one.table.scales for one in tables}
+    used = {engine: set(_RANGE.findall(before)) for engine, before, _ in _builds(text, list(known))}
+    unused = {engine: tuple(name for name in known[engine] if name not in names) for engine, names in used.items()}
+    return {engine: names for engine, names in unused.items() if names}
+
+
+def _builds(text, engines):
+    """(engine, what the log says before, the list of its layers) for each build."""
+    start = 0
     for block in _BLOCK.finditer(text):
         engine = next((name for name in engines if f"{name}/" in block.group(1)), None)
         if engine:
-            found[engine] = _layers(block.group(1), _without_range(text[start:block.start()]), f"{engine}/")
+            yield engine, text[start:block.start()], block.group(1)
         start = block.end()
-    return found
 
 
 def _without_range(text):

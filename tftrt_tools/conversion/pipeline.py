@@ -25,7 +25,8 @@ from tftrt_tools.savedmodel import files, passport, staging
 class Conversion:
     """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
     coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
-    cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} where they were asked for."""
+    cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} and
+    unused_ranges: {engine: (name, …)} of its table, where they were asked for."""
 
     source: str
     output: str | None
@@ -39,6 +40,7 @@ class Conversion:
     calibration: Calibration | None = None
     cache_problem: str = ""
     layers: dict = dataclasses.field(default_factory=dict)
+    unused_ranges: dict = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -59,7 +61,7 @@ class Conversion:
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
                 "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration),
-                "layers": layer_log.to_dict(self.layers)}
+                "layers": layer_log.to_dict(self.layers), "unused_ranges": {name: list(one) for name, one in self.unused_ranges.items()}}
 
 
 def _summary(calibration):
@@ -119,6 +121,8 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
                           answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"],
                           layers=layer_log.of_signatures(outcome.log, signatures) if layers else {})
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
+        if layers and done.calibration:
+            done = dataclasses.replace(done, unused_ranges=layer_log.unused_ranges(outcome.log, done.calibration.engines))
         _check_engines(done)
         if checker:
             called = {signature.name: signature for signature in done.signatures if signature.calls}
