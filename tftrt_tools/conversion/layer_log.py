@@ -51,8 +51,8 @@ def of_signatures(text, signatures):
 def unused_text(engine, names):
     """For people: ranges that an engine did not take."""
     count = "a range" if len(names) == 1 else f"{len(names)} ranges"
-    return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it is "
-            "the table of another network, whose layers stay out of INT8")
+    return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it "
+            "is the table of another network, whose layers stay out of INT8")
 
 
 def to_dict(found):
