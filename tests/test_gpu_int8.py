@@ -13,7 +13,7 @@ import saved_models
 from tests import quantized
 from tests.conftest import ROOT, run_tftrt
 from tests.test_gpu import NO_GPU, change_engines, convert, report, verify
-from tftrt_tools.calibration import difference, file, table
+from tftrt_tools.calibration import difference, file, table, tensor_names
 from tftrt_tools.conversion import build, pass_log
 from tftrt_tools.savedmodel import describe, graph, passport, protos
 
@@ -127,6 +127,24 @@ def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, t
     tables = file.read(tmp_path / "out").engines
     assert len(tables) == said["engine_count"] == 4
     assert all(engine["calibrated"] for signature in said["signatures"] for engine in signature["engines"])
+
+
+@pytest.mark.parametrize("name", ["ranker", "lstm_tagger", "dynamic_segmenter", "tf1_export", "spread_cnn", "bert_encoder"])
+def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_path):
+    """Of a network of unknown sizes: that is what it calibrates in explicit batch mode."""
+    inputs = saved_models.sample_inputs(name, np.random.default_rng(0), 32)
+    np.savez(tmp_path / "data.npz", **{f"{signature}/{key}": value.astype("S") if value.dtype == object else value
+                                       for signature, one in inputs.items() for key, value in one.items()})
+    convert(zoo_model(name), tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--use_dynamic_shape",
+            "--calibrator=tensorrt", "--calibration_batch_size=16")
+    native = graph.native_segments(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
+    for made in file.read(tmp_path / "out").engines:
+        named = tensor_names.names(native[made.engine].function, True, native[made.engine].shapes)
+        listed = {*made.table.scales, *dict(made.left_out)}
+        predicted = {one.name for one in named}
+        report(test="names", model=f"{name} {made.signature}", names=len(listed), found=len(listed & predicted), sure=all(one.sure for one in named),
+               missing=sorted(predicted - listed)[:20], refused=sorted(listed - predicted)[:20], passed=listed == predicted)
+        assert listed == predicted or not all(one.sure for one in named), (made.engine, predicted ^ listed)
 
 
 def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, tmp_path):
