@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT, run_tftrt
+from tests.conftest import ROOT
 from tftrt_tools.accuracy import verify
 from tftrt_tools.commands import verify as command
 from tftrt_tools.execution import kernels, run, trace
@@ -39,10 +39,12 @@ def test_seconds_are_summed_by_arithmetic_without_copies_and_the_host():
     assert kernels.text(dict(reversed(found.items()))) == kernels.text(found)
 
 
-def test_a_machine_without_a_gpu_has_no_kernels():
+def test_a_machine_without_a_gpu_has_no_kernels_and_builds_no_engine():
     import tensorflow as tf
 
-    assert kernels.seconds(trace.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())) == {}
+    found = trace.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
+    assert kernels.seconds(found) == {} and found and not trace.built(found)
+    assert trace.built({"/host:CPU": [("Sum", 0.0, 1.0), ("TRTEngineOp::BuildEngine", 1.0, 2.0)]})
 
 
 @pytest.mark.parametrize(("precision", "found", "said"), [
@@ -60,22 +62,13 @@ def test_a_precision_that_was_not_taken_is_told(precision, found, said):
     assert text.startswith(said) if said else not text
 
 
-def test_without_a_gpu_nothing_is_said_of_kernels(zoo_model, tmp_path):
-    model, out = zoo_model("digits_cnn"), tmp_path / "out"
-    done = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={out}", "--precision_mode=FP16")
-    assert done.returncode == 0, done.stderr
+def test_without_a_gpu_nothing_is_said_of_kernels_and_what_one_would_say_is_a_warning(zoo_model, converted, tmp_path, capsys):
+    """What a GPU would have run is made up at the end; that it is watched there is tested there (test_gpu_int8.py)."""
+    model, out = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     saved = run.save_calls([run.Call("serving_default", {"image": np.zeros((2, 8, 8, 1), np.float32)})], tmp_path / "in")
     assert run.run(out, saved, tmp_path / "answers", "the model", trace=True, kernels=True).kernels == {}
     checked = verify.verify(model, out, verify.Options(shapes="image:2x8x8x1"))
     assert checked.precision == "FP16" and checked.kernels == {} and checked.warnings == ()
-
-
-def test_a_model_whose_int8_was_not_taken_passes_with_a_warning(zoo_model, tmp_path, capsys):
-    """What a GPU would have run is made up here; that it is watched there is tested there (test_gpu_int8.py)."""
-    model, out = zoo_model("digits_cnn"), tmp_path / "out"
-    done = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={out}", "--precision_mode=FP16")
-    assert done.returncode == 0, done.stderr
-    checked = verify.verify(model, out, verify.Options(shapes="image:2x8x8x1"))
     seen = dataclasses.replace(checked, mode="gpu", engine_runs={"engine": 1}, precision="INT8", kernels={"FP16": 1e-3})
     assert seen.passed and seen.warnings[0].startswith("INT8 was asked for and not taken") and seen.to_dict()["kernels"] == {"FP16": 1e-3}
     command._print(seen, None)

@@ -9,7 +9,8 @@ from tests.conftest import ROOT, run_tftrt
 from tftrt_tools.calibration import file, table
 from tftrt_tools.commands import build as command
 from tftrt_tools.conversion import build, layer_log
-from tftrt_tools.conversion.result import BuiltEngine
+from tftrt_tools.conversion.result import BuiltEngine, SignatureResult
+from tftrt_tools.savedmodel import passport
 
 # What is of use of three logs of TensorFlow 2.14.1 with TensorRT 8.5.3: the digits CNN in INT8 and in FP16 (batch 32), an encoder of four layers
 # in FP16 and then in INT8 with a table in which some ranges were missing (batch 32, 128 tokens).
@@ -84,17 +85,16 @@ def test_the_flag_needs_engines_that_are_built(zoo_model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_build_prints_and_keeps_its_layers(zoo_model, tmp_path, capsys):
-    """The build itself needs a GPU (test_gpu_engines.py); here its result is put together from a real strip and the recorded log."""
-    done = run_tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", f"--output_saved_model_dir={tmp_path / 'out'}")
-    assert done.returncode == 0, done.stderr
-    stripped = build.build(tmp_path / "out", tmp_path / "portable", build.Options(""))
-    assert stripped.layers == {}
-    (signature,) = stripped.signatures
+def test_a_build_prints_and_keeps_its_layers(converted, capsys):
+    """The build itself needs a GPU (test_gpu_engines.py); here its result is put together from a conversion and the recorded log."""
+    manifest = passport.read(converted("digits_cnn", "--precision_mode=FP16"), passport.MANIFEST)
+    assert manifest["layers"] == {}
+    signature = SignatureResult.from_dict(manifest["signatures"][0])
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")
     signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(DIGITS_FP16, ((32, 8, 8, 1),), 1000, 2.0),))
-    built = dataclasses.replace(stripped, signatures=(signature,), gpu={"name": "a GPU", "compute_capability": "9.0"},
-                                layers=layer_log.of_signatures(LOG, [signature]), unused_ranges={DIGITS_FP16: ("a", "b")})
+    built = build.Build("model", "out", "sha256:x", "image:32x8x8x1", "Optimal", (signature,), manifest["versions"],
+                        {"name": "a GPU", "compute_capability": "9.0"}, (), "", 2.0, layers=layer_log.of_signatures(LOG, [signature]),
+                        unused_ranges={DIGITS_FP16: ("a", "b")})
     command._print(built, None)
     said = capsys.readouterr().out
     assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said

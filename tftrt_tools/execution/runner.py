@@ -44,27 +44,27 @@ def _run_calls(model, request, traced):
     progress.say(f"loading {request['label']}")
     # The loaded object owns the engines; dropping it would destroy them before the first call.
     loaded = loading.load(model, tuple(request["tags"]))
-    results = []
+    results, served = [], {}
     for number, call in enumerate(request["calls"]):
         progress.say(f"running {request['label']}", number, len(request["calls"]))
-        outputs, seconds, done = _one_call(loaded.root.signatures[call["signature"]], _feed(call), traced, call["signature"])
+        feed = _feed(call)
+        outputs, seconds, done = _one_call(loaded.root.signatures[call["signature"]], feed, traced, call["signature"])
         npz.save(call["output"], outputs)
         results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
-    return results, _kernel_seconds(loaded, request, results) if traced and request["kernels"] else {}
+        if done and done.engine and not done.fallback:
+            served.setdefault((call["signature"], *(tuple(value.shape) for value in feed.values())), call)
+    return results, _kernel_seconds(loaded, served.values()) if request["kernels"] else {}
 
 
-def _kernel_seconds(loaded, request, results):
-    """{arithmetic: seconds} of a call at each shape that engines served. A call of its own: watching kernels slows it down, and what
-    TensorRT tries while it builds an engine are kernels too."""
-    served = {}
-    for call, result in zip(request["calls"], results, strict=True):
-        if result["trace"]["engine"] and not result["trace"]["fallback"]:
-            feed = _feed(call)
-            served.setdefault((call["signature"], shape_grammar.call_text({name: value.shape for name, value in feed.items()})), feed)
+def _kernel_seconds(loaded, calls):
+    """{arithmetic: seconds} of `calls`, done once more: watching kernels slows a call down, and what TensorRT tries while it builds an
+    engine are kernels too. A call that builds one even now says nothing."""
     total = collections.Counter()
-    for (signature, _), feed in served.items():
-        function = loaded.root.signatures[signature]
-        total.update(kernels.seconds(trace.events(lambda function=function, feed=feed: _answers(function, feed))))
+    for call in calls:
+        function, feed = loaded.root.signatures[call["signature"]], _feed(call)
+        events = trace.events(lambda function=function, feed=feed: _answers(function, feed))
+        if not trace.built(events):
+            total.update(kernels.seconds(events))
     return dict(total)
 
 

@@ -64,6 +64,12 @@ def events(function):
     return dict(found)
 
 
+def built(found):
+    """Whether an engine was built, by `events`."""
+    builds = [name for name, kind in EVENTS.items() if kind == "build"]
+    return any(name in builds for listed in found.values() for name, _, _ in listed)
+
+
 def _traced(function, device):
     """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
     import tensorflow as tf
