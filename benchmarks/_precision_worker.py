@@ -285,7 +285,6 @@ def _rows(array, count):
 
 
 def _check_served(function, feed, engines, size):
-
     with native_log.captured() as log:
         _, counts = trace.profiled(lambda: [tensor.numpy() for tensor in function(**feed).values()])
     other = {kind: count for kind, count in counts.items() if kind != "engine" and count}

@@ -2,16 +2,14 @@
 
 import collections
 
-from tftrt_tools.execution import kernels as names
+from tftrt_tools.execution import kernels as kernel_names
 
 
 def kernels(found, calls, top=40):
     """The kernels of `execution.trace.events` that take longest: [{"kernel", "ms": of all its runs in a call, "runs": in a call}], the
     longest first. Args: calls: how many calls the trace is of."""
     seconds, runs = collections.Counter(), collections.Counter()
-    for plane, listed in found.items():
-        for name, start, end in listed if names.is_gpu(plane) else ():
-            if not names.is_copy(name):
-                seconds[name] += end - start
-                runs[name] += 1
+    for name, start, end in kernel_names.runs(found):
+        seconds[name] += end - start
+        runs[name] += 1
     return [{"kernel": name, "ms": 1e3 * total / calls, "runs": runs[name] / calls} for name, total in seconds.most_common(top)]

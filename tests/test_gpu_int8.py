@@ -13,8 +13,9 @@ import saved_models
 from tests import quantized
 from tests.conftest import ROOT, run_tftrt
 from tests.test_gpu import NO_GPU, change_engines, convert, report, verify
+from tests.test_verify import saved_inputs
 from tftrt_tools.calibration import difference, file, table, tensor_names
-from tftrt_tools.conversion import build, pass_log
+from tftrt_tools.conversion import build, layer_log
 from tftrt_tools.savedmodel import describe, graph, passport, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
@@ -132,10 +133,8 @@ def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, t
 @pytest.mark.parametrize("name", ["ranker", "lstm_tagger", "dynamic_segmenter", "tf1_export", "spread_cnn", "bert_encoder"])
 def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_path):
     """Of a network of unknown sizes: that is what it calibrates in explicit batch mode."""
-    inputs = saved_models.sample_inputs(name, np.random.default_rng(0), 32)
-    np.savez(tmp_path / "data.npz", **{f"{signature}/{key}": value.astype("S") if value.dtype == object else value
-                                       for signature, one in inputs.items() for key, value in one.items()})
-    convert(zoo_model(name), tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--use_dynamic_shape",
+    data = saved_inputs(tmp_path / "data.npz", name, batch=32)
+    convert(zoo_model(name), tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={data}", "--use_dynamic_shape",
             "--calibrator=tensorrt", "--calibration_batch_size=16")
     native = graph.native_segments(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
     for made in file.read(tmp_path / "out").engines:
@@ -184,7 +183,6 @@ def encoder(zoo_model, tmp_path_factory):
     return folder / "portable"
 
 
-_VERBOSE = {"TF_CPP_VMODULE": "trt_engine_op=1,trt_logger=4", "TF_CPP_MIN_LOG_LEVEL": "0"}
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
 
 
@@ -196,17 +194,16 @@ def on_op(path):
 
 
 @pytest.mark.parametrize(("label", "batches"), [("one profile", [4]), ("two profiles", [2, 4])])
-def test_tensorrt_finds_every_range_of_the_table(label, batches, encoder, tmp_path, monkeypatch):
+def test_tensorrt_finds_every_range_of_the_table(label, batches, encoder, tmp_path):
     """Its verbose log lists the tensors of the network that have a range: numbers of layers that are others' would be missing there."""
-    monkeypatch.setattr(pass_log, "ENV", _VERBOSE)
     shapes = ";".join(f"{name}:" + ",".join(f"{batch}x16" for batch in batches) for name in ("input_ids", "input_mask"))
-    build.build(encoder, tmp_path / "built", build.Options(shapes), log_file=tmp_path / "log")
+    built = build.build(encoder, tmp_path / "built", build.Options(shapes), log_file=tmp_path / "log", layers=True)
     log = (tmp_path / "log").read_text(errors="replace")
     wanted, found = on_op(tmp_path / "built"), set(_RANGE.findall(log))
-    refused = sorted(set(re.findall(r"due to missing int8 scales for tensor (.+?) at (?:in|out)put", log)))
+    refused = sorted({tensor for layers in built.layers.layers.values() for layer in layers for tensor in layer.without_range})
     report(test="names", model=f"bert_encoder, {label}", names=len(wanted), found=len(found), missing=sorted(wanted - found), refused=refused,
            passed=wanted == found)
-    assert wanted == found and len(wanted) > 50
+    assert wanted == found and len(wanted) > 50 and not built.layers.unused_ranges
 
 
 def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(encoder):
@@ -214,7 +211,7 @@ def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(e
               f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
               "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, errors="replace", timeout=500, check=True,
-                          env={**os.environ, **_VERBOSE, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
+                          env={**os.environ, **layer_log.ENV, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
     wanted, found = on_op(encoder), set(_RANGE.findall(done.stderr))
     report(test="names", model="bert_encoder, built by the first request", names=len(wanted), found=len(found),
            missing=sorted(wanted - found), passed=wanted == found)

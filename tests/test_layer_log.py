@@ -92,9 +92,9 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     signature = SignatureResult.from_dict(manifest["signatures"][0])
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")
     signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(DIGITS_FP16, ((32, 8, 8, 1),), 1000, 2.0),))
+    made = file.EngineTable("sha256:x", "s", DIGITS_FP16, table.Table("TRT-8503-EntropyCalibration2", {"a": 1.0, "b": 1.0}))
     built = build.Build("model", "out", "sha256:x", "image:32x8x8x1", "Optimal", (signature,), manifest["versions"],
-                        {"name": "a GPU", "compute_capability": "9.0"}, (), "", 2.0, layers=layer_log.of_signatures(LOG, [signature]),
-                        unused_ranges={DIGITS_FP16: ("a", "b")})
+                        {"name": "a GPU", "compute_capability": "9.0"}, (), "", 2.0, layers=layer_log.Found.of(LOG, [signature], [made]))
     command._print(built, None)
     said = capsys.readouterr().out
     assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said

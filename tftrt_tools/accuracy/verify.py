@@ -11,6 +11,7 @@ from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import describe, files, passport, signatures
+from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
@@ -244,9 +245,7 @@ def _arithmetic(answers, second):
 
 
 def _lowest(second):
-    """The lowest precision that engines were asked for, "" without engines."""
-    precisions = {engine.precision for engine in second.engines}
-    return next((one for one in ("INT8", "FP16", "FP32") if one in precisions), "")
+    return lowest_precision({engine.precision for engine in second.engines})
 
 
 def _evidence(answers, second):

@@ -18,7 +18,6 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
 from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
-from tftrt_tools.conversion import layer_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -117,13 +116,9 @@ def read_layers(values):
 
 
 def print_layers(console, done):
-    """What layer_log found for the engines of a Conversion or Build; nothing where it was not asked for."""
-    asked = {engine.name: engine.precision for one in done.signatures for engine in one.engines}
-    for engine, layers in done.layers.items():
-        for line in layer_log.lines(engine, layers, asked[engine]):
-            console.print(line, markup=False, soft_wrap=True)
-        if names := done.unused_ranges.get(engine):
-            console.print(f"  warning: {layer_log.unused_text(engine, names)}", markup=False, soft_wrap=True)
+    """What the log says of the engines of a Conversion or Build; nothing where it was not asked."""
+    for line in done.layers.text(done.signatures):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def define_keras(values):

@@ -32,8 +32,8 @@ class Options:
 @dataclasses.dataclass(frozen=True)
 class Build:
     """A finished build. model_digest: of the model before; strategy: None in implicit batch mode; shapes_served: what coverage.check saw;
-    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} and
-    unused_ranges: {engine: (name, …)} of its table, where they were asked for."""
+    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: what the log says of the engines, where it was
+    asked."""
 
     model: str
     output: str
@@ -46,8 +46,7 @@ class Build:
     shapes_served: tuple
     cache_problem: str
     seconds: float
-    layers: dict = dataclasses.field(default_factory=dict)
-    unused_ranges: dict = dataclasses.field(default_factory=dict)
+    layers: layer_log.Found = layer_log.Found()
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -60,7 +59,7 @@ class Build:
                 "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
                 "versions": self.versions, "gpu": self.gpu, "signatures": [one.to_dict() for one in self.signatures],
                 "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2),
-                "layers": layer_log.to_dict(self.layers), "unused_ranges": {name: list(one) for name, one in self.unused_ranges.items()}}
+                **self.layers.to_dict()}
 
 
 def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False):
@@ -93,14 +92,12 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None, la
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
+        tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
         done = Build(str(pathlib.Path(model).absolute()), str(target), digest, options.shapes, settings.strategy, signatures, versions,
                      answer["gpu"] if options.shapes else None, (), answer["cache_problem"], 0.0,
-                     layer_log.of_signatures(outcome.log, signatures) if layers else {})
+                     layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
         if calibration:
-            tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
-            if layers:
-                done = dataclasses.replace(done, unused_ranges=layer_log.unused_ranges(outcome.log, tables))
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
             served = coverage.check(stage, {one.name: one for one in signatures if one.calls}, checker)
@@ -138,8 +135,7 @@ def _write_passport(stage, model, manifest, settings, done):
                 "settings": settings.to_dict(), "use_dynamic_shape": settings.dynamic,
                 "dynamic_shape_profile_strategy": settings.strategy,
                 "versions": done.versions, "gpu": done.gpu, "engine_count": sum(len(one.engines) for one in done.signatures),
-                "signatures": said["signatures"], "shapes_served": said["shapes_served"], "layers": said["layers"],
-                "unused_ranges": said["unused_ranges"],
+                "signatures": said["signatures"], "shapes_served": said["shapes_served"], **done.layers.to_dict(),
                 "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")}}
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS

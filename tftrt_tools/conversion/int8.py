@@ -65,22 +65,23 @@ def tables(name, frozen, graph_def, specs, settings, source, folder):
 def for_build(frozen, graph_def, specs, settings, calls, made, method, earlier=False):
     """Tables with the names that the engines for `calls` will ask for.
 
-    With one "Optimal" profile, of one shape, TF-TRT makes the network of that shape, in all other cases that of the declared one, which
-    tables are made for: static and unknown dimensions can give other numbers of layers.
+    Tables are made for the declared shapes, and TF-TRT may make the network of others (tensor_names.build_shapes): static and unknown
+    dimensions can give other numbers of layers.
 
     Args: frozen, graph_def, specs, settings, calls: as conversion.engines.build takes them. made: EngineTables; method: of constants.
       earlier: the tables may be of an earlier build, with other shapes than the declared ones.
     Returns: (EngineTable, …).
     """
-    single = settings.strategy == "Optimal" and len(calls) == 1
-    if not made or not settings.dynamic or not (single or earlier):
+    if not made or not settings.dynamic or not (len(calls) == 1 or earlier):
         return tuple(made)
-    native = graph.native_segments(graph_def)
-    shapes = {engine: one.shapes for engine, one in native.items()}
-    if single:
-        shapes |= {engine: [fed.shape for fed in fed_calls[0]]
-                   for engine, fed_calls in engine_inputs.of_calls(frozen, graph_def, specs, calls).items()}
-    return tuple(_fitted(one, native[one.engine].function, shapes[one.engine], method) if one.engine in native else one for one in made)
+    # Several calls are several profiles.
+    inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls) if len(calls) == 1 else {}
+    native, fitted = graph.native_segments(graph_def), []
+    for one in made:
+        profiles = [[fed.shape for fed in call] for call in inputs.get(one.engine, ())]
+        shapes = tensor_names.build_shapes(native[one.engine].shapes, profiles, True, settings.strategy)
+        fitted.append(_fitted(one, native[one.engine].function, shapes, method))
+    return tuple(fitted)
 
 
 def _fitted(made, function, shapes, method):

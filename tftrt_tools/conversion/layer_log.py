@@ -1,6 +1,6 @@
 """In what the layers of built engines compute, read from TensorRT's verbose log.
 
-An engine says nothing of it: TF-TRT builds with TensorRT's default profiling verbosity, which keeps names alone. While it builds, TensorRT
+TF-TRT builds with TensorRT's default profiling verbosity, which keeps the names of an engine's layers alone. While it builds, TensorRT
 lists the layers that it chose with the types of what goes in and out, and, for INT8, which layers it had to leave out for want of a range.
 Form of the lines: TensorRT 8.5.3 under TensorFlow 2.14.1, seen on an H200 (tests/data/engine_layers.log.gz).
 """
@@ -43,9 +43,29 @@ class Layer:
         return {**dataclasses.asdict(self), "without_range": list(self.without_range)}
 
 
-def of_signatures(text, signatures):
-    """`parse` for the engines of SignatureResults."""
-    return parse(text, [engine.name for one in signatures for engine in one.engines])
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a log says of built engines. layers: as `parse`, unused_ranges: as `unused_ranges` returns them; both {} where nobody asked."""
+
+    layers: dict = dataclasses.field(default_factory=dict)
+    unused_ranges: dict = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text, signatures, tables):
+        """Read a log. Args: signatures: SignatureResults; tables: EngineTables, as they are on the engine ops."""
+        return cls(parse(text, [engine.name for one in signatures for engine in one.engines]), unused_ranges(text, tables))
+
+    def to_dict(self):
+        return {"layers": {engine: [layer.to_dict() for layer in layers] for engine, layers in self.layers.items()},
+                "unused_ranges": {engine: list(names) for engine, names in self.unused_ranges.items()}}
+
+    def text(self, signatures):
+        """For people, a line each. Args: signatures: as in `of`."""
+        asked = {engine.name: engine.precision for one in signatures for engine in one.engines}
+        for engine, layers in self.layers.items():
+            yield from lines(engine, layers, asked[engine])
+            if engine in self.unused_ranges:
+                yield f"  warning: {unused_text(engine, self.unused_ranges[engine])}"
 
 
 def unused_text(engine, names):
@@ -53,11 +73,6 @@ def unused_text(engine, names):
     count = "a range" if len(names) == 1 else f"{len(names)} ranges"
     return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it "
             "is the table of another network, whose layers stay out of INT8")
-
-
-def to_dict(found):
-    """What `parse` found, for a manifest."""
-    return {engine: [layer.to_dict() for layer in layers] for engine, layers in found.items()}
 
 
 def parse(text, engines):

@@ -25,8 +25,8 @@ from tftrt_tools.savedmodel import files, passport, staging
 class Conversion:
     """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
     coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
-    cache did not work, or ""; seconds: wall time; layers: {engine: (layer_log.Layer, …)} and
-    unused_ranges: {engine: (name, …)} of its table, where they were asked for."""
+    cache did not work, or ""; seconds: wall time; layers: what the log says of the engines, where it was
+    asked."""
 
     source: str
     output: str | None
@@ -39,8 +39,7 @@ class Conversion:
     seconds: float
     calibration: Calibration | None = None
     cache_problem: str = ""
-    layers: dict = dataclasses.field(default_factory=dict)
-    unused_ranges: dict = dataclasses.field(default_factory=dict)
+    layers: layer_log.Found = layer_log.Found()
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -61,7 +60,7 @@ class Conversion:
                 "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
                 "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration),
-                "layers": layer_log.to_dict(self.layers), "unused_ranges": {name: list(one) for name, one in self.unused_ranges.items()}}
+                **self.layers.to_dict()}
 
 
 def _summary(calibration):
@@ -118,11 +117,11 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         done = Conversion(_absolute(source), str(target) if target else None, digest.value(), settings, signatures,
-                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"],
-                          layers=layer_log.of_signatures(outcome.log, signatures) if layers else {})
+                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
-        if layers and done.calibration:
-            done = dataclasses.replace(done, unused_ranges=layer_log.unused_ranges(outcome.log, done.calibration.engines))
+        if layers:
+            tables = done.calibration.engines if done.calibration else ()
+            done = dataclasses.replace(done, layers=layer_log.Found.of(outcome.log, signatures, tables))
         _check_engines(done)
         if checker:
             called = {signature.name: signature for signature in done.signatures if signature.calls}

@@ -1,7 +1,7 @@
 """In which arithmetic a GPU computes: told from the names of the kernels that ran.
 
-An engine that was asked for in INT8 is one in which TensorRT may take INT8; what it took is not said by its op, its answers or its log.
-The names of the kernels that multiply say it: those of TensorRT 8.5, cuDNN 8.7 and cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
+An engine that was asked for in INT8 is one in which TensorRT may take INT8; what it took is not said by its op or its answers. The
+names of the kernels that multiply say it: those of TensorRT 8.5, cuDNN 8.7 and cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
 """
 
 import collections
@@ -27,11 +27,14 @@ def arithmetic(kernel):
 def seconds(events):
     """{arithmetic: seconds of the GPU's kernels}, of those that ran; copies are left out. Args: events: of `trace.events`."""
     found = collections.Counter()
-    for plane, listed in events.items():
-        for name, start, end in listed if is_gpu(plane) else ():
-            if not is_copy(name):
-                found[arithmetic(name)] += end - start
+    for name, start, end in runs(events):
+        found[arithmetic(name)] += end - start
     return {name: found[name] for name in ARITHMETICS if name in found}
+
+
+def runs(events):
+    """(kernel, start, end in seconds) of each that ran on a GPU. Args: events: of `trace.events`."""
+    return [one for plane, listed in events.items() if is_gpu(plane) for one in listed if not is_copy(one[0])]
 
 
 def is_gpu(plane):

@@ -4,8 +4,7 @@ import dataclasses
 import pathlib
 
 from tftrt_tools.savedmodel import files, passport
-
-_LOWEST = ("INT8", "FP16", "FP32")
+from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +43,11 @@ def read(path, name, version=None):
     manifest = passport.read(path, passport.MANIFEST) or {}
     engines = [engine for one in manifest.get("signatures", ()) for engine in one.get("engines", ())]
     built = [engine for one in manifest.get("signatures", ()) for engine in one.get("built", ())]
-    precisions = {engine.get("precision") for engine in engines}
+    precision = lowest_precision({engine.get("precision") for engine in engines})
     seconds = [one["build_seconds"] for one in manifest.get("signatures", ()) if one.get("build_seconds") is not None]
     peaks = [one["peak_memory_bytes"] for one in built if one.get("peak_memory_bytes") is not None]
     return Model(str(pathlib.Path(path).absolute()), name, version, files.digest(path),
-                 next((one for one in _LOWEST if one in precisions), ""), len(engines) if manifest else None,
+                 precision, len(engines) if manifest else None,
                  sum(seconds) if seconds else None, sum(one["bytes"] for one in built) if built else None, max(peaks) if peaks else None)
 
 

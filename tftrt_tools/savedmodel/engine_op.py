@@ -6,6 +6,12 @@ ENGINE_OP = "TRTEngineOp"
 # Ops that hold or pass on values: neither TensorRT nor TensorFlow spends time in them.
 PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "NoOp", "_Arg", "_Retval",
                          "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})
+_LOWEST_FIRST = ("INT8", "FP16", "FP32")
+
+
+def lowest_precision(precisions):
+    """The lowest of some engines' precisions, "" for none."""
+    return next((one for one in _LOWEST_FIRST if one in precisions), "")
 
 
 @dataclasses.dataclass(frozen=True)

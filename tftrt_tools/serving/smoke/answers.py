@@ -7,9 +7,9 @@ import numpy as np
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics, thresholds
 from tftrt_tools.execution import run
+from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
-_LOWEST = ("INT8", "FP16", "FP32")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +54,8 @@ def arithmetic(model, ran, use):
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if model is None:
         return "FP16", "the model's precision is not known (--model_dir)"
-    lowest = next((one for one in _LOWEST if one in model.precisions), None)
-    if lowest is None or ran is False:
+    lowest = lowest_precision(model.precisions)
+    if not lowest or ran is False:
         return "TF32", "TensorFlow's own ops, which may use TF32 on a GPU"
     return ("TF32", "FP32 engines, which use TF32 on newer GPUs") if lowest == "FP32" else (lowest, f"{lowest} engines")
 
