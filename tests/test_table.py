@@ -80,6 +80,16 @@ def test_windows_line_ends_a_missing_last_newline_and_capital_digits_are_read():
     assert table.parse(f"{HEADER}\na: 3C03156F\n").text() == f"{HEADER}\na: 3c03156f\n"
 
 
+@pytest.mark.parametrize("zero", ["0", "00000000"])
+def test_a_tensor_that_was_always_zero_has_no_scale(zero, tmp_path):
+    """TensorRT 8.5.3 wrote a bare 0, on an H200, for the initial state of an LSTM."""
+    (tmp_path / "text").write_text(f"{HEADER}\na: 3c03156f\n(Unnamed Layer* 31) [Constant]_output: {zero}\n")
+    one, zeros = table.read((tmp_path / "text").read_text())
+    assert list(one.scales) == ["a"] and zeros == ("(Unnamed Layer* 31) [Constant]_output",)
+    made, = file.read(tmp_path / "text").engines
+    assert made.table == one and made.left_out == ((zeros[0], "zero in all of the data"),)
+
+
 @pytest.mark.parametrize(("digits", "version"), [("8401", "8.4.1"), ("8503", "8.5.3"), ("8601", "8.6.1"), ("7213", "7.2.13"), ("100300", "10.3.0")])
 def test_the_version_in_the_header(digits, version):
     one = Table(f"TRT-{digits}-EntropyCalibration2", {})
@@ -102,7 +112,8 @@ def test_the_version_in_the_header(digits, version):
     (f"{HEADER}\na: 7fc00000\n", "line 2: the scale of 'a' is nan"),
     (f"{HEADER}\na: 7f800000\n", "line 2: the scale of 'a' is inf"),
     (f"{HEADER}\na: bf800000\n", "line 2: the scale of 'a' is -1.0"),
-    (f"{HEADER}\na: 00000000\n", "line 2: the scale of 'a' is 0.0"),
+    (f"{HEADER}\na: 80000000\n", "line 2: the scale of 'a' is -0.0"),
+    (f"{HEADER}\na: 00\n", "line 2: '00' is no scale of 'a'"),
     (f"{HEADER}\na: 3c03156f\nb: 3c03156f\na: 3c03156f\n", "line 4: 'a' has a scale already, in line 2"),
 ])
 def test_what_is_no_table_is_refused_by_line(text, says):

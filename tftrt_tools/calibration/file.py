@@ -97,11 +97,16 @@ class Calibration:
         whole_file.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
 
-def of_table(table, engine="", signature="", source=""):
-    """A Calibration that holds one table of unknown origin, such as a text file that another tool made."""
+def of_table(table, engine="", signature="", source="", zeros=()):
+    """A Calibration that holds one table of unknown origin, such as a text file that another tool made. Args: zeros: of tables.read."""
     return Calibration(**passport.stamp(), calibrator="tensorrt", method=_METHODS[table.calibrator], tensorrt=table.tensorrt, tensorflow="",
                        model="", model_digest="", data={"source": source} if source else {},
-                       engines=(EngineTable("", signature, engine, table),))
+                       engines=(EngineTable("", signature, engine, table, without_range(zeros)),))
+
+
+def without_range(zeros):
+    """What EngineTable.left_out says of tensors that were zero in all of the data."""
+    return tuple((name, NO_RANGE) for name in zeros)
 
 
 def read(path):
@@ -124,7 +129,8 @@ def read(path):
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
     if text.startswith("TRT-") or not text.strip():
-        return of_table(tables.parse(text, str(path)))
+        table, zeros = tables.read(text, str(path))
+        return of_table(table, zeros=zeros)
     raise _no_calibration(path)
 
 

@@ -5,7 +5,8 @@
     (Unnamed Layer* 10) [Shuffle]_output: 3b25c70c
 
 scale = range / 127: TensorRT rounds x / scale to an integer and clips it to [-128, 127], so `range` is the largest |x| that survives.
-A tensor without a line has no scale, and layers that need it stay out of INT8.
+A tensor without a line has no scale, and layers that need it stay out of INT8. For a tensor that was zero in all of the data TensorRT
+writes a bare 0 (seen: the initial state of an LSTM): that is no scale to divide by, and is read as none.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ CALIBRATORS = (TFTRT_CALIBRATOR, "EntropyCalibration", "MinMaxCalibration", "Leg
 LEVELS = 127
 _NUMBERED = "(Unnamed Layer* "
 _HEADER = re.compile(r"TRT-([0-9]{4}|[0-9]{6})-(\w+)")
-_HEX = re.compile(r"[0-9a-fA-F]{8}")
+# A shorter one than eight digits may be a file that was cut.
+_HEX = re.compile(r"[0-9a-fA-F]{8}|0")
 _FORM = "a table is a line like TRT-8503-EntropyCalibration2, then lines like `tensor name: 3c03156f`"
 
 
@@ -99,7 +101,17 @@ def header(tensorrt):
 
 
 def parse(text, source="the table"):
-    """Read a table. Args: source: what errors call it, such as its path. Returns: Table. Raises: TftrtError that names the line."""
+    """As `read`, the table alone."""
+    return read(text, source)[0]
+
+
+def read(text, source="the table"):
+    """Read a table. Args: source: what errors call it, such as its path.
+
+    Returns: (Table, names of the tensors whose scale is zero, which the Table does not have).
+
+    Raises: TftrtError that names the line.
+    """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
@@ -115,7 +127,8 @@ def parse(text, source="the table"):
             if name in seen:
                 raise errors.TftrtError(f"{_short(name)} has a scale already, in line {seen[name]}", "leave one of the two lines")
         scales[name], seen[name] = scale, number
-    return Table(first, scales)
+    zeros = tuple(name for name, scale in scales.items() if not scale)
+    return Table(first, {name: scale for name, scale in scales.items() if scale}), zeros
 
 
 @contextlib.contextmanager
@@ -135,6 +148,8 @@ def _entry(line):
     if not _HEX.fullmatch(digits):
         raise errors.TftrtError(f"{_short(digits)} is no scale of {_short(name)}",
                                 "a scale is eight hex digits: the big-endian bits of a float32")
+    if not int(digits, 16):
+        return _checked_name(name), 0.0
     return _checked_name(name), _checked_scale(name, struct.unpack(">f", bytes.fromhex(digits))[0])
 
 

@@ -147,11 +147,17 @@ def _calibrated(name, frozen, graph_def, specs, settings, options, wanted, folde
         from tftrt_tools.calibration import tensorrt
 
         texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
-        found = {engine: (table.parse(text, f"the table of {engine}"), (), None) for engine, text in texts.items()}
+        found = {engine: _of_tensorrt(engine, text) for engine, text in texts.items()}
     else:
         found = toolkit.tables(frozen, graph_def, list(wanted), batches, settings, tf_private.tensorrt_versions()[1])
     made = {engine: file.EngineTable(wanted[engine], name, engine, *found[engine]) for engine in wanted}
     return made, batches.record
+
+
+def _of_tensorrt(engine, text):
+    """What toolkit.tables returns for an engine, of TensorRT's own table."""
+    read, zeros = table.read(text, f"the table of {engine}")
+    return read, file.without_range(zeros), None
 
 
 def _excluded(graph_def, made, settings):
