@@ -58,7 +58,7 @@ def test_digits_are_tuned_and_the_winner_converts_to_a_model_that_keeps_the_goal
     winner = trials[said["winner"] - 1]
     assert winner["kept"] and winner["accuracy"] >= said["original"] - 0.01 - 1e-9
     for one in trials:
-        assert one["engines"] and one["engine_bytes"] and one["build_seconds"] > 0
+        assert one["engines"] and one["engine_bytes"] and one["build_seconds"] > 0 and one["kernels"]
         assert set(one["latencies"]) == set(said["native"]) == set(said["calls"])
         assert all(latency["ms"] > 0 and latency["calls"] >= 30 for latency in one["latencies"].values())
     assert "<svg" in (tmp_path / "tuning.svg").read_text() and "<svg" in (tmp_path / "tuning.html").read_text()
@@ -116,6 +116,8 @@ def test_a_model_that_plain_int8_breaks_is_saved_by_a_few_nodes_kept_high(spread
     note("spread_cnn", said)
     fp16, plain = said["trials"][:2]
     assert fp16["kept"] and plain["settings"]["precision_mode"] == "INT8" and not plain["kept"], (fp16["accuracy"], plain["accuracy"])
+    # What plain INT8 breaks was computed in INT8.
+    assert plain["kernels"]["INT8"] > 0 and not any("INT8 was asked for and not taken" in one for one in said["notes"])
     winner = said["trials"][said["winner"] - 1]
     high = [one for one in said["trials"] if one["high_precision"]]
     if plain["latencies"][said["objective"]]["ms"] < fp16["latencies"][said["objective"]]["ms"]:

@@ -388,6 +388,25 @@ def test_nodes_are_ranked_by_the_harm_that_they_do_alone():
 MEASURED = Measured(math.inf, {CALL: Latency(1.0, 0.1, 30)}, 2.0, 1, 1000, 1, 0.5, 3.0)
 
 
+def test_a_precision_that_tensorrt_did_not_take_is_told_once():
+    """By the names of the kernels, which a trial keeps; a journal of before has none."""
+    took = {"FP32": {"TF32": 3.0}, "FP16": {"FP16": 1.0, "other": 1.0}, "INT8": {"FP16": 1.0, "other": 3.0}}
+    model = Synthetic([0.02, 0.01], [0.1, 0.1], {"FP32": 3.0, "FP16": 2.0, "INT8": 1.0}, {"FP16": 0.0})
+
+    def evaluate(settings):
+        return dataclasses.replace(model.measured(settings), kernels=took[settings.precision_mode])
+
+    found = model.search(evaluate=evaluate)
+    told = [note for note in found.notes if "not taken" in note]
+    assert len(told) == 1 and sum(one.settings.precision_mode == "INT8" for one in found.trials) > 1
+    assert told[0].startswith("trial 3: INT8 was asked for and not taken: no kernel that ran says that it computes in INT8 (of the kernels' "
+                              "time: FP16 25 %, names that do not tell 75 %)")
+    assert not any("not taken" in note for note in model.search().notes)
+    kept = found.trials[2].measured
+    assert Measured.from_dict(json.loads(json.dumps(kept.to_dict()))) == kept
+    assert Measured.from_dict({name: value for name, value in MEASURED.to_dict().items() if name != "kernels"}) == MEASURED
+
+
 def test_trials_are_kept_and_found_again(tmp_path):
     first = journal.Journal(tmp_path / "work")
     key = journal.key(settings=BASE.to_dict(), model="sha256:0")

@@ -7,6 +7,8 @@ names of the kernels that multiply say it: those of TensorRT 8.5, cuDNN 8.7 and 
 import collections
 import re
 
+from tftrt_tools.execution import trace
+
 # The first that is found in a name decides; a name's types are those of inputs, products and sums, in this order of narrowness.
 _MARKS = (
     ("INT8", re.compile(r"_i8(i8|f32|f16)_|i8i32|imma|(?<!cu)int8|i8816|i16832", re.IGNORECASE)),
@@ -30,6 +32,20 @@ def seconds(events):
     for name, start, end in runs(events):
         found[arithmetic(name)] += end - start
     return {name: found[name] for name in ARITHMETICS if name in found}
+
+
+def of_calls(calls):
+    """{arithmetic: seconds of the GPU's kernels} of functions without arguments, called once each.
+
+    Apart from what is timed: watching kernels slows a call down. What TensorRT tries while it builds an engine are kernels too, so a call
+    that builds one says nothing. {} on a machine without a GPU.
+    """
+    total = collections.Counter()
+    for call in calls:
+        events = trace.events(call)
+        if not trace.built(events):
+            total.update(seconds(events))
+    return dict(total)
 
 
 def runs(events):

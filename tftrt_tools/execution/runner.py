@@ -1,7 +1,7 @@
 """Runs calls on a SavedModel and keeps the answers; the child's side of `run`."""
 
-import collections
 import contextlib
+import functools
 import os
 import pathlib
 import time
@@ -53,19 +53,13 @@ def _run_calls(model, request, traced):
         results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
         if done and done.engine and not done.fallback:
             served.setdefault((call["signature"], *(tuple(value.shape) for value in feed.values())), call)
-    return results, _kernel_seconds(loaded, served.values()) if request["kernels"] else {}
+    return results, kernels.of_calls(_again(loaded, served.values())) if request["kernels"] else {}
 
 
-def _kernel_seconds(loaded, calls):
-    """{arithmetic: seconds} of `calls`, done once more: watching kernels slows a call down, and what TensorRT tries while it builds an
-    engine are kernels too. A call that builds one even now says nothing."""
-    total = collections.Counter()
+def _again(loaded, calls):
+    """A function without arguments for each of the calls."""
     for call in calls:
-        function, feed = loaded.root.signatures[call["signature"]], _feed(call)
-        events = trace.events(lambda function=function, feed=feed: _answers(function, feed))
-        if not trace.built(events):
-            total.update(kernels.seconds(events))
-    return dict(total)
+        yield functools.partial(_answers, loaded.root.signatures[call["signature"]], _feed(call))
 
 
 def _feed(call):

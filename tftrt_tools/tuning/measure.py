@@ -3,6 +3,7 @@
 The process lives through many trials: TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
 """
 
+import functools
 import gc
 import pathlib
 import statistics
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tftrt_tools import native_log, progress
 from tftrt_tools.conversion import convert
 from tftrt_tools.conversion.result import SignatureResult, coverage
-from tftrt_tools.execution import inputs, npz, run, trace
+from tftrt_tools.execution import inputs, kernels, npz, run, trace
 from tftrt_tools.execution.timing import WARM_UP_CALLS
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -97,7 +98,9 @@ def _measured(model, request, facts):
     found = _score(request["scoring"], answers)
     if found.nonfinite:
         return Measured(**facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none")
-    return Measured(**facts, accuracy=found.value, latencies=_latencies(model, request["timed"]))
+    latencies = _latencies(model, request["timed"])
+    calls = (functools.partial(_call, model.root.signatures[one["signature"]], feed) for one, feed in _feeds(request["timed"]))
+    return Measured(**facts, accuracy=found.value, latencies=latencies, kernels=kernels.of_calls(calls))
 
 
 def _score(scoring, answers):

@@ -31,8 +31,8 @@ class Latency:
 class Measured:
     """A trial's measurements. accuracy: the goal's metric, or None; latencies: {call as text: Latency}; build_seconds: of all engines, as
     long as they took when they were built; cached: engines that came from the engine cache; engine_bytes: of all engines; engines: engine
-    ops; coverage: share of the computing ops in them; seconds: wall time of the whole trial; failure: why it gives no usable model, or
-    ""."""
+    ops; coverage: share of the computing ops in them; seconds: wall time of the whole trial; failure: why it gives no usable model, or "";
+    kernels: {arithmetic: seconds of the GPU's kernels}, of a call at each timed shape."""
 
     accuracy: float | None = None
     latencies: dict = dataclasses.field(default_factory=dict)
@@ -43,6 +43,7 @@ class Measured:
     coverage: float = 0.0
     seconds: float = 0.0
     failure: str = ""
+    kernels: dict = dataclasses.field(default_factory=dict)
 
     def to_dict(self):
         """JSON has no infinity: an infinite SNR is written as the string "inf"."""

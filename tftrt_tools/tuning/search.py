@@ -16,6 +16,7 @@ import dataclasses
 import math
 
 from tftrt_tools import errors
+from tftrt_tools.execution import kernels
 from tftrt_tools.tuning import space as space_module
 from tftrt_tools.tuning.result import Trial
 
@@ -94,7 +95,7 @@ class _Search:
     def __init__(self, evaluate, space, objective, goal, original, rank, budget, drift):
         self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
         self._rank, self._budget, self._drift = rank, budget, drift
-        self._trials, self._seen, self._notes = [], {}, []
+        self._trials, self._seen, self._notes, self._not_taken = [], {}, [], set()
 
     def run(self):
         ended = "everything was tried"
@@ -123,7 +124,16 @@ class _Search:
         one = Trial(len(self._trials) + 1, settings, tuple(high), measured, kept)
         self._trials.append(one)
         self._seen[settings] = one
+        self._say_what_was_not_taken(one)
         return one
+
+    def _say_what_was_not_taken(self, one):
+        """Once for each precision. It does not steer the search: that other GPUs' kernels have such names is not known."""
+        precision = one.settings.precision_mode
+        text = kernels.not_taken(precision, one.measured.kernels)
+        if text and precision not in self._not_taken:
+            self._not_taken.add(precision)
+            self._notes.append(f"trial {one.number}: {text}")
 
     def _best(self):
         return choose(self._trials, self._objective, self._goal, self._drift)
