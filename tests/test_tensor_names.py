@@ -122,6 +122,44 @@ def test_sizes_taken_from_a_shape_need_a_slice_and_a_reshape_each():
         assert unnamed(predicted(body, (batch, 4))) == ["(Unnamed Layer* 8) [Unary]_output"]
 
 
+def dense_over_the_last_axis(x):
+    """What Keras makes of a dense layer over the last of three axes, its sizes computed."""
+    sizes = tf.raw_ops.Shape(input=x)
+    rows, columns = (tf.raw_ops.Prod(input=tf.raw_ops.GatherV2(params=sizes, indices=axes, axis=0), axis=[0]) for axes in ([0, 1], [2]))
+    flat = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.Pack(values=[rows, columns]), name="flat")
+    return tf.raw_ops.Tanh(x=tf.raw_ops.MatMul(a=flat, b=weights(8, 4), name="product"), name="tanh")
+
+
+def test_sizes_are_followed_through_their_arithmetic_as_far_as_they_are_known():
+    """TensorFlow does not know the columns of what it reshapes here, and TensorRT does. Layers 0 to 10 compute sizes and reshape."""
+    for shape in ((None, None, 8), (2, 3, 8)):
+        assert unnamed(predicted(dense_over_the_last_axis, shape)) == ["(Unnamed Layer* 11) [Shuffle]_output",
+                                                                       "(Unnamed Layer* 12) [Fully Connected]_output"]
+    assert unnamed(predicted(dense_over_the_last_axis, (None, None, None))) == ["(Unnamed Layer* 11) [Constant]_output"]
+
+
+def test_sizes_keep_their_places_in_slices_and_between_others():
+    def body(x):
+        sizes = tf.raw_ops.Shape(input=x)
+        tail = tf.raw_ops.StridedSlice(input=sizes, begin=[-1], end=[0], strides=[1], end_mask=1)
+        head = tf.raw_ops.StridedSlice(input=sizes, begin=[0], end=[-1], strides=[1], begin_mask=1)
+        rows = tf.raw_ops.Prod(input=head, axis=[0], keep_dims=True)
+        flat = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.ConcatV2(values=[rows, tail], axis=0), name="flat")
+        return tf.raw_ops.MatMul(a=flat, b=weights(8, 4), name="product")
+
+    assert [name.partition("[")[2] for name in unnamed(predicted(body, (None, None, 8)))] == ["Shuffle]_output", "Fully Connected]_output"]
+
+
+def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(zoo_model):
+    """Line 10 of its table was "(Unnamed Layer* 31) [Constant]_output: 0", the first scale of zero, on an H200."""
+    root = tf.saved_model.load(str(zoo_model("lstm_tagger")))
+    frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
+    native = graph.native_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def).values()
+    first, = (one for one in native if any(node.op == "Fill" for node in one.function.node_def))
+    lines = ["TRT-8503-EntropyCalibration2", *(tensor.name for tensor in tensor_names.names(first.function, True, first.shapes))]
+    assert lines[10 - 1] == "(Unnamed Layer* 31) [Constant]_output"
+
+
 def test_taking_one_row_of_an_axis_puts_the_other_sizes_together_where_they_are_unknown():
     def body(x):
         first = tf.raw_ops.StridedSlice(input=x, begin=[0, 0], end=[0, 1], strides=[1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2,

@@ -5,6 +5,7 @@ tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what dec
 """
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -211,13 +212,35 @@ def _transpose(network, op, inputs):
 def _shape(network, op, inputs):
     # How many sizes there are is known, also where the sizes are not: a slice of them needs no arithmetic of its own.
     dims = inputs[0].dims
-    return [network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")]
+    made = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
+    made.sizes = None if network.implicit else dims
+    return [made]
+
+
+def _sizes(op, index, value):
+    """What an input that holds sizes is known to hold, as Tensor.sizes."""
+    if isinstance(value, Tensor):
+        return value.sizes
+    constant = tf.get_static_value(op.inputs[index])
+    if constant is None or constant.dtype.kind != "i" or constant.size > _MAX_DIMS:
+        return None
+    return tuple(int(size) for size in constant.ravel())
+
+
+def _joined(op, inputs):
+    """The sizes of several inputs one after another."""
+    parts = [_sizes(op, index, value) for index, value in enumerate(inputs)]
+    return None if None in parts else tuple(size for part in parts for size in part)
 
 
 def _reshape(network, op, inputs):
     value, shape = inputs
     if isinstance(shape, Tensor):
-        return [network.result("Shuffle", op.outputs[0])]
+        made = network.result("Shuffle", op.outputs[0])
+        if shape.sizes and len(shape.sizes) == len(made.dims):
+            # TensorRT follows sizes through their arithmetic further than TensorFlow does.
+            made.dims = tuple(known if size == -1 else size for size, known in zip(made.dims, shape.sizes, strict=True))
+        return [made]
     wanted = tuple(int(size) for size in _constant(op, 1))
     if network.implicit:
         wanted = wanted[1:]
@@ -265,13 +288,28 @@ def _pack(network, op, inputs):
             expanded.append(_expanded(network, value, axis))
         else:
             expanded.append(network.shaped(value, (*chosen[:axis], 1, *chosen[axis:])))
-    return expanded if len(inputs) == 1 else [network.result("Concatenation", op.outputs[0])]
+    if len(inputs) > 1:
+        expanded = [network.result("Concatenation", op.outputs[0])]
+    if chosen == ():
+        expanded[0].sizes = _joined(op, inputs)
+    return expanded
 
 
 def _concat(network, op, inputs):
     for value in inputs[:-1]:
         network.tensor(value)
-    return [network.result("Concatenation", op.outputs[0])]
+    made = network.result("Concatenation", op.outputs[0])
+    if len(made.dims) == 1:
+        made.sizes = _joined(op, inputs[:-1])
+    return [made]
+
+
+def _product_of_sizes(network, op, inputs):
+    made = network.result("Reduce", op.outputs[0])
+    sizes = inputs[0].sizes if isinstance(inputs[0], Tensor) else None
+    if sizes is not None:
+        made.sizes = (-1 if -1 in sizes else math.prod(sizes),)
+    return [made]
 
 
 def _gather(network, op, inputs):
@@ -280,7 +318,11 @@ def _gather(network, op, inputs):
         if isinstance(value, Weights):
             tensor.name = None  # a table that rows are looked up in: TensorRT gives it a layer and no range
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
-        return [network.result("Gather", op.outputs[0])]
+        made = network.result("Gather", op.outputs[0])
+        sizes, indices = (_sizes(op, index, value) for index, value in enumerate(inputs[:2]))
+        if sizes is not None and indices is not None and isinstance(inputs[1], Weights):
+            made.sizes = tuple(sizes[index] for index in indices)
+        return [made]
     network.add("Gather", (), inputs[0].dtype, op.outputs[0].name)
     return [network.result("Shuffle", op.outputs[0])]
 
@@ -349,7 +391,19 @@ def _strided_slice(network, op, inputs):
     end.update(range(len(dense), rank))
     dense += [1] * (rank - len(dense))
     output = _sliced(network, op, inputs[0], begin, end, dense)
-    return [_without_axes(network, output, network.dims(op.outputs[0])) if masks["shrink_axis"] else output]
+    if masks["shrink_axis"]:
+        output = _without_axes(network, output, network.dims(op.outputs[0]))
+    sizes = inputs[0].sizes if isinstance(inputs[0], Tensor) else None
+    if sizes is not None and not masks["ellipsis"]:
+        output.sizes = _of_slice(op, sizes, masks)
+    return [output]
+
+
+def _of_slice(op, sizes, masks):
+    begin, end, stride = (int(_constant(op, index)[0]) for index in (1, 2, 3))
+    if masks["shrink_axis"]:
+        return (sizes[begin],)
+    return sizes[slice(None if masks["begin"] else begin, None if masks["end"] else end, stride)]
 
 
 def _sliced(network, op, value, begin, end, strides):
@@ -400,7 +454,8 @@ def _top_k(network, op, inputs):
 
 def _fill(network, op, inputs):
     value = inputs[1]
-    network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
+    scalar = network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
+    scalar.name = None  # TensorRT gives it a layer and no range
     network.add("Constant", (-1,), value.dtype)
     return [network.result("Fill", op.outputs[0])]
 
@@ -424,7 +479,8 @@ _RULES = {
     "AddN": _add_n,
     "MatMul": _mat_mul,
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), _batch_mat_mul),
-    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "Mean"), _one("Reduce")),
+    **dict.fromkeys(("Sum", "Max", "Min", "Mean"), _one("Reduce")),
+    "Prod": _product_of_sizes,
     "Softmax": _one("Softmax"),
     "Transpose": _transpose,
     "Shape": _shape,

@@ -13,13 +13,15 @@ class UnknownLayersError(Exception):
 @dataclasses.dataclass(eq=False)
 class Tensor:
     """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
-    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess."""
+    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess; sizes: of one that holds sizes of another, as
+    far as TensorRT knows them: ints, -1 for the others, one of a scalar; else None."""
 
     name: str | None
     dims: tuple | None
     dtype: str
     source: str | None
     sure: bool = True
+    sizes: tuple | None = None
 
 
 @dataclasses.dataclass(frozen=True)
