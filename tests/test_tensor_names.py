@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import keras_layers
 from tests.conftest import ROOT
 from tftrt_tools.calibration import tensor_names
 from tftrt_tools.calibration.tensor_names import NamedTensor
@@ -158,6 +159,21 @@ def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(z
     first, = (one for one in native if any(node.op == "Fill" for node in one.function.node_def))
     lines = ["TRT-8503-EntropyCalibration2", *(tensor.name for tensor in tensor_names.names(first.function, True, first.shapes))]
     assert lines[10 - 1] == "(Unnamed Layer* 31) [Constant]_output"
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("name", keras_layers.BUILDERS)
+def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path):
+    """That these are TensorRT's own is a test that needs a GPU."""
+    root = tf.saved_model.load(str(keras_layers.build(name, tmp_path / "model")))
+    frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
+    engines = graph.native_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic)).graph_def).values()
+    assert engines or not dynamic
+    for one in engines:
+        shapes = one.shapes if dynamic else [(4, *shape[1:]) for shape in one.shapes]
+        found = tensor_names.names(one.function, dynamic, shapes)
+        names = [tensor.name for tensor in found]
+        assert all(tensor.sure for tensor in found) and len(set(names)) == len(names) > 1
 
 
 def test_taking_one_row_of_an_axis_puts_the_other_sizes_together_where_they_are_unknown():

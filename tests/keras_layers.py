@@ -1,0 +1,61 @@
+"""Small Keras models of layers that the sample models do not have, for the names in calibration tables: BUILDERS, `build`, `inputs`."""
+
+import numpy as np
+import tensorflow as tf
+
+_layers = tf.keras.layers
+
+
+def _conv1d():
+    inputs = tf.keras.Input((None, 16), name="x")
+    x = _layers.Conv1D(16, 3, padding="same", activation="relu")(inputs)
+    x = _layers.LayerNormalization()(x)
+    x = _layers.SeparableConv1D(16, 3, padding="same")(x)
+    x = _layers.BatchNormalization()(x)
+    x = _layers.Dense(16, activation="gelu")(x)
+    x = _layers.GlobalAveragePooling1D()(x)
+    return tf.keras.Model(inputs, _layers.Dense(4, activation="softmax")(x))
+
+
+def _attention():
+    inputs = tf.keras.Input((None, 16), name="x")
+    x = _layers.LayerNormalization()(inputs + _layers.MultiHeadAttention(2, 8)(inputs, inputs))
+    y = _layers.Dense(16)(_layers.Dense(32, activation="swish")(x))
+    return tf.keras.Model(inputs, _layers.Dense(4)(_layers.LayerNormalization()(x + y)))
+
+
+def _unet():
+    inputs = tf.keras.Input((None, None, 3), name="x")
+    fine = _layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+    coarse = _layers.Conv2D(16, 3, padding="same")(_layers.MaxPooling2D()(fine))
+    coarse = _layers.LeakyReLU()(_layers.BatchNormalization()(coarse))
+    up = _layers.Concatenate()([_layers.UpSampling2D()(coarse), fine])
+    up = _layers.Conv2D(8, 3, padding="same", activation="swish")(up)
+    return tf.keras.Model(inputs, _layers.Conv2D(2, 1)(_layers.Add()([up, _layers.Conv2DTranspose(8, 2, strides=2)(coarse)])))
+
+
+def _squeeze_and_excite():
+    inputs = tf.keras.Input((32, 32, 3), name="x")
+    x = _layers.Conv2D(16, 3, strides=2, use_bias=False)(_layers.ZeroPadding2D()(inputs))
+    x = _layers.ReLU(6.0)(_layers.BatchNormalization()(x))
+    weights = _layers.Conv2D(4, 1, activation="swish")(_layers.GlobalAveragePooling2D(keepdims=True)(x))
+    x = _layers.Multiply()([x, _layers.Conv2D(16, 1, activation="sigmoid")(weights)])
+    x = _layers.AveragePooling2D()(_layers.DepthwiseConv2D(3, padding="same")(x))
+    x = _layers.Flatten()(_layers.PReLU(shared_axes=[1, 2])(x))
+    return tf.keras.Model(inputs, _layers.Dense(10, activation="softmax")(x))
+
+
+_SHAPES = {"conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3)}
+BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite}
+
+
+def build(name, folder):
+    """Write a SavedModel, always the same. Returns: folder."""
+    tf.keras.utils.set_random_seed(0)
+    tf.saved_model.save(BUILDERS[name](), str(folder))
+    return folder
+
+
+def inputs(name, rows):
+    """{input: float32 array of `rows` rows}."""
+    return {"x": np.random.default_rng(0).normal(size=(rows, *_SHAPES[name])).astype("f4")}
