@@ -161,6 +161,17 @@ def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(z
     assert lines[10 - 1] == "(Unnamed Layer* 31) [Constant]_output"
 
 
+def test_a_size_that_is_not_there_is_not_known():
+    """TensorFlow would fail when it runs."""
+    def body(x):
+        sizes = tf.raw_ops.Shape(input=x)
+        outside = tf.raw_ops.GatherV2(params=sizes, indices=[7], axis=0)
+        flat = tf.raw_ops.Reshape(tensor=x, shape=tf.raw_ops.ConcatV2(values=[[-1], outside], axis=0), name="flat")
+        return tf.raw_ops.MatMul(a=flat, b=weights(8, 4), name="product")
+
+    assert [name.partition("[")[2] for name in unnamed(predicted(body, (None, None, 8)))] == ["Constant]_output"]
+
+
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("name", keras_layers.BUILDERS)
 def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path):

@@ -321,7 +321,7 @@ def _gather(network, op, inputs):
         made = network.result("Gather", op.outputs[0])
         sizes, indices = (_sizes(op, index, value) for index, value in enumerate(inputs[:2]))
         if sizes is not None and indices is not None and isinstance(inputs[1], Weights):
-            made.sizes = tuple(sizes[index] for index in indices)
+            made.sizes = _picked(sizes, indices)
         return [made]
     network.add("Gather", (), inputs[0].dtype, op.outputs[0].name)
     return [network.result("Shuffle", op.outputs[0])]
@@ -394,15 +394,22 @@ def _strided_slice(network, op, inputs):
     if masks["shrink_axis"]:
         output = _without_axes(network, output, network.dims(op.outputs[0]))
     sizes = inputs[0].sizes if isinstance(inputs[0], Tensor) else None
-    if sizes is not None and not masks["ellipsis"]:
+    if sizes is not None and len(strides) == 1 and not masks["ellipsis"]:
         output.sizes = _of_slice(op, sizes, masks)
     return [output]
+
+
+def _picked(sizes, indices):
+    """Some of the sizes; None where an index is none of theirs, on which the op fails when it runs."""
+    if any(not -len(sizes) <= index < len(sizes) for index in indices):
+        return None
+    return tuple(sizes[index] for index in indices)
 
 
 def _of_slice(op, sizes, masks):
     begin, end, stride = (int(_constant(op, index)[0]) for index in (1, 2, 3))
     if masks["shrink_axis"]:
-        return (sizes[begin],)
+        return _picked(sizes, (begin,))
     return sizes[slice(None if masks["begin"] else begin, None if masks["end"] else end, stride)]
 
 
