@@ -73,6 +73,20 @@ def test_lines_for_people(engine, asked, wanted):
     assert len(found) <= 7 and (len(found) < 7 or found[-1] == "  and 22 more that are not in INT8")
 
 
+def test_the_layers_of_each_profile_are_told_apart():
+    """An engine of two profiles lists its layers twice, "Layer(ShapeHostToDevice): [ShapeHostToDeviceCopy 0] [profile 1], Tactic: …" (seen on
+    an H200); here the second list is the first one with that mark."""
+    own = [line for line in LOG.splitlines() if line.startswith("Layer(") and DIGITS_FP16 in line]
+    second = [line.replace(", Tactic:", " [profile 1], Tactic:", 1) for line in own]
+    assert len(own) > 4
+    found = layer_log.parse("Engine Layer Information:\n" + "\n".join([*own, *second]) + "\n", [DIGITS_FP16])[DIGITS_FP16]
+    assert [dataclasses.replace(layer, profile=0) for layer in found] == list(FOUND[DIGITS_FP16]) * 2
+    assert [layer.profile for layer in found] == [0] * (len(found) // 2) + [1] * (len(found) // 2)
+    said = [line for line in layer_log.lines("engine", found, "FP16") if line.startswith("engine")]
+    assert [line.partition(" (")[0] for line in said] == [f"engine, profile {number} of 2, asked for FP16: 4 convolutions and matrix products"
+                                                         for number in (1, 2)]
+
+
 def test_an_engine_in_which_nothing_computes_is_told():
     assert list(layer_log.lines("engine", (), "FP32")) == ["engine, asked for FP32: no layer that computes"]
 
@@ -102,4 +116,4 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     assert built.to_dict()["unused_ranges"] == {DIGITS_FP16: ["a", "b"]}
     kept = built.to_dict()["layers"][DIGITS_FP16]
     assert kept[0] == {"node": "StatefulPartitionedCall/digits_cnn/conv1/Conv2D", "kind": "CaskConvolution", "precision": "FP32",
-                       "multiplies": True, "without_range": []}
+                       "multiplies": True, "without_range": [], "profile": 0}

@@ -17,6 +17,8 @@ _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
+# What an engine of several profiles lists for the second and later ones.
+_PROFILE = re.compile(r" \[profile (\d+)\]")
 _TYPE = re.compile(r"\((Int8|Half|Float)\[")
 _PRECISION = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
@@ -31,13 +33,15 @@ _SHOWN = 5
 class Layer:
     """A layer that computes. node: the TensorFlow node of its product, else TensorRT's own name, without the engine's; kind: TensorRT's;
     precision: of its first input, "INT8", "FP16" or "FP32" (TF32 is not told from it), "" for other types; multiplies: whether it is a
-    convolution or matrix product; without_range: tensors for whose missing range it could not be INT8."""
+    convolution or matrix product; without_range: tensors for whose missing range it could not be INT8; profile: of the engine's
+    optimization profiles, from 0: each has layers of its own."""
 
     node: str
     kind: str
     precision: str
     multiplies: bool
     without_range: tuple = ()
+    profile: int = 0
 
     def to_dict(self):
         return {**dataclasses.asdict(self), "without_range": list(self.without_range)}
@@ -117,13 +121,13 @@ def _without_range(text):
 def _layers(block, refused, prefix):
     found = []
     for match in _LAYER.finditer(block):
-        kind, name = match["kind"], match["name"]
+        kind, name, profile = match["kind"], _PROFILE.sub("", match["name"]), _PROFILE.search(match["name"])
         if kind in _PASSIVE:
             continue
         kinds = _TYPE.findall(match["inputs"]) or _TYPE.findall(match["outputs"])
         missing = {tensor for layer, tensors in refused.items() if layer in name for tensor in tensors}
         found.append(Layer(_node(name, prefix), kind, _PRECISION[kinds[0]] if kinds else "", bool(_MULTIPLIES.search(name)),
-                           tuple(sorted(missing))))
+                           tuple(sorted(missing)), int(profile[1]) if profile else 0))
     return tuple(found)
 
 
@@ -136,13 +140,20 @@ def _node(name, prefix):
 
 
 def lines(engine, layers, asked):
-    """For people: what an engine's layers compute in, a line each. Args: asked: the engine op's precision."""
+    """For people: what an engine's layers compute in, a line each, profile by profile. Args: asked: the engine op's precision."""
+    profiles = sorted({layer.profile for layer in layers}) or [0]
+    for profile in profiles:
+        label = f"{engine}, profile {profile + 1} of {len(profiles)}" if len(profiles) > 1 else engine
+        yield from _lines(label, [layer for layer in layers if layer.profile == profile], asked)
+
+
+def _lines(label, layers, asked):
     fused = [layer for layer in layers if layer.kind == _FUSED]
     products = [layer for layer in layers if layer.multiplies]
     parts = [_counted(products, "convolution or matrix product", "convolutions and matrix products"),
              _counted([layer for layer in layers if not layer.multiplies and layer not in fused], "other layer", "other layers"),
              _counted(fused, "fused graph", "fused graphs", " of its inputs; what it multiplies in is not told")]
-    yield f"{engine}, asked for {asked}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
+    yield f"{label}, asked for {asked}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
     others = sorted((layer for layer in products if layer.precision != asked), key=lambda layer: not layer.without_range)
     for layer in others[:_SHOWN]:
         reason = f" (no range for {layer.without_range[0]})" if asked == "INT8" and layer.without_range else ""
