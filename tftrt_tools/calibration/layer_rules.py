@@ -238,7 +238,7 @@ def _reshape(network, op, inputs):
     if isinstance(shape, Tensor):
         made = network.result("Shuffle", op.outputs[0])
         if shape.sizes and len(shape.sizes) == len(made.dims):
-            # TensorRT follows sizes through their arithmetic further than TensorFlow does.
+            # TensorRT follows sizes through their arithmetic further than TensorFlow does (the same line).
             made.dims = tuple(known if size == -1 else size for size, known in zip(made.dims, shape.sizes, strict=True))
         return [made]
     wanted = tuple(int(size) for size in _constant(op, 1))
@@ -462,7 +462,7 @@ def _top_k(network, op, inputs):
 def _fill(network, op, inputs):
     value = inputs[1]
     scalar = network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
-    scalar.name = None  # TensorRT gives it a layer and no range
+    scalar.name = None  # a layer without a range, by the one line that was seen of such a table (tests/test_tensor_names.py)
     network.add("Constant", (-1,), value.dtype)
     return [network.result("Fill", op.outputs[0])]
 
