@@ -14,6 +14,8 @@ def build(output_dir, *, size=224, classes=1000, seed=0):
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(seed)
+    # Keras numbers layers without a name through the whole process, and there is one here: it is not to depend on what was built before.
+    tf.keras.backend.reset_uids()
     image = tf.keras.Input((size, size, 3), name=INPUT)
     model = tf.keras.applications.MobileNetV2(weights=None, input_tensor=image, classes=classes, classifier_activation=None)
     _smooth_depthwise(model)

@@ -52,6 +52,7 @@ BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_
 def build(name, folder):
     """Write a SavedModel, always the same. Returns: folder."""
     tf.keras.utils.set_random_seed(0)
+    tf.keras.backend.reset_uids()
     tf.saved_model.save(BUILDERS[name](), str(folder))
     return folder
 

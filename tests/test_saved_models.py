@@ -10,6 +10,7 @@ import pytest
 import saved_models
 import saved_models.__main__ as command
 from tests.zoo import SMALL, built, zoo_inputs, zoo_model  # noqa: F401  (zoo_model is a fixture)
+from tftrt_tools.savedmodel import protos
 
 I32, I64, F32, STR = "int32", "int64", "float32", "string"
 _VISITOR = {"user": (STR, [None]), "user_features": (F32, [None, 8]), "visits": (I32, [None, 4])}
@@ -134,6 +135,20 @@ def test_building_again_gives_the_same_answers(load, tmp_path, name):
         first, second = call(load(name), signature, inputs), call(again, signature, inputs)
         for output in first:
             np.testing.assert_array_equal(first[output], second[output], err_msg=output)
+
+
+@pytest.mark.parametrize("name", [name for name in saved_models.NAMES if name != "digits_cnn"])
+def test_names_do_not_depend_on_what_the_process_built_before(zoo_model, tmp_path, name):  # noqa: F811
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    assert [layers.GlobalAveragePooling2D(), layers.Dense(1), layers.Embedding(1, 1), layers.LSTM(1)]  # Keras counts them
+    saved_models.build(name, tmp_path / "again", **SMALL.get(name, {}))
+    first, second = (protos.meta_graph(protos.read(path)).graph_def for path in (zoo_model(name), tmp_path / "again"))
+    # The functions' own names are numbered through the process, and nothing is read from them.
+    names = [sorted(node.name for function in one.library.function for node in function.node_def if "signature" not in function.signature.name)
+             for one in (first, second)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize("name", ["ranker", "tf1_export", "digits_cnn"])
