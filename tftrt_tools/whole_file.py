@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all; devices and pipes, which cannot be replaced, are written to as they are."""
 
 import contextlib
 import os
@@ -7,6 +7,8 @@ import secrets
 
 from tftrt_tools import errors
 
+_MOST_LINKS = 40  # as Linux
+
 
 def check_places(paths):
     """`check_place` of each of `paths`, and no two of them may be the same file. Raises: UsageError."""
@@ -14,7 +16,7 @@ def check_places(paths):
     for path in paths:
         check_place(path)
         place = pathlib.Path(path).resolve()
-        if place in seen:
+        if place in seen and not is_stream(path):
             raise errors.UsageError(f"two results would be written to {path}", "give each a file of its own")
         seen.add(place)
 
@@ -25,6 +27,25 @@ def check_place(path):
     if not parent.is_dir() or pathlib.Path(path).is_dir():
         why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
         raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
+
+
+def is_stream(path):
+    """Whether `path` is a device, a pipe, or what a process has open (/dev/stdout): nothing that a new file may take the place of."""
+    return _place(path)[1]
+
+
+def _place(path):
+    """(path without symbolic links, whether it is a stream). What is below /proc is a file that is open, under whatever name."""
+    path = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
+        path = os.path.join(folder, name)
+        if path.startswith("/proc/"):
+            return path, True
+        if not os.path.islink(path):
+            break
+        path = os.path.join(folder, os.readlink(path))
+    return path, os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def write_each(jobs):
@@ -58,17 +79,25 @@ def write_bytes(path, data):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A binary file that takes the place of `path` by one rename where the block ends well, and leaves nothing else. Raises: OSError."""
-    path = pathlib.Path(path)
+    """A binary file that takes the place of `path` by one rename where the block ends well, and leaves nothing else.
+
+    Links are followed. To a stream (is_stream) it is written at once. Raises: OSError.
+    """
+    place, stream = _place(path)
+    if stream:
+        with open(place, "ab") as file:
+            yield file
+        return
+    place = pathlib.Path(place)
     # Named before it is made: an interrupt may come between any two steps.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        os.replace(temporary, place)
     except OSError as error:
         # What was asked for, where the error names the temporary file or none at all.
         raise OSError(error.errno, error.strerror, str(path)) from None

@@ -6,7 +6,7 @@ import os
 import pathlib
 import time
 
-from tftrt_tools import whole_file
+from tftrt_tools import errors, whole_file
 
 REQUEST_COLUMNS = ("target", "row", "point", "scheduled_ns", "sent_ns", "done_ns", "code", "payload")
 
@@ -54,7 +54,9 @@ class RequestsFile:
     """
 
     def __init__(self, path):
-        """Raises: OSError where the file cannot be made."""
+        """Raises: OSError where the file cannot be made, UsageError where it could not get its name."""
+        if whole_file.is_stream(path):
+            raise errors.UsageError(f"{path} is no regular file", "requests are written beside it first: give the path of a file")
         self.path, self.failed = pathlib.Path(path), ""
         self.partial = self.path.with_name(self.path.name + ".partial")
         self._good, self._points = 0, 0

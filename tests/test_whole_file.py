@@ -1,0 +1,68 @@
+"""Files are replaced whole, links are followed, and what is no file is written to as it is."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.conftest import ROOT
+from tftrt_tools import errors, whole_file
+from tftrt_tools.bench import tables
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    (tmp_path / "a").write_text("before")
+    with pytest.raises(ZeroDivisionError), whole_file.replacing(tmp_path / "a") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert (tmp_path / "a").read_text() == "before"
+    whole_file.write_text(tmp_path / "a", "after")
+    assert (tmp_path / "a").read_text() == "after" and os.listdir(tmp_path) == ["a"]
+
+
+def test_links_stay_and_what_they_name_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latest").symlink_to("folder/result")
+    for text in ("made", "replaced"):
+        whole_file.write_text(tmp_path / "latest", text)
+        assert (tmp_path / "latest").is_symlink() and (tmp_path / "folder/result").read_text() == text
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    with pytest.raises(OSError, match="one|other"):
+        whole_file.write_text(tmp_path / "one/x", "")
+
+
+def test_a_pipe_stays_a_pipe(tmp_path):
+    """So do devices: a root user's --json=/dev/null once made a file of it."""
+    os.mkfifo(tmp_path / "pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    whole_file.write_text(tmp_path / "pipe", "said")
+    reader.join(timeout=60)
+    assert read == ["said"] and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and os.listdir(tmp_path) == ["pipe"]
+    assert whole_file.is_stream(tmp_path / "pipe") and whole_file.is_stream("/dev/null") and whole_file.is_stream("/dev/stdout")
+    assert not whole_file.is_stream(tmp_path / "new") and not whole_file.is_stream(tmp_path)
+    whole_file.check_places(["/dev/null", "/dev/null"])
+    with pytest.raises(errors.UsageError, match="is no regular file"):
+        tables.RequestsFile(tmp_path / "pipe")
+
+
+def test_a_file_that_is_open_is_added_to(tmp_path):
+    with open(tmp_path / "log", "wb") as file:
+        file.write(b"first ")
+        file.flush()
+        node = os.fstat(file.fileno()).st_ino
+        whole_file.write_text(f"/dev/fd/{file.fileno()}", "second")
+    assert (tmp_path / "log").read_text() == "first second" and os.stat(tmp_path / "log").st_ino == node
+
+
+def test_a_command_writes_its_json_to_its_own_output(tmp_path):
+    table = tmp_path / "a.table"
+    table.write_text("TRT-8503-EntropyCalibration2\na: 3c03156f\n")
+    done = subprocess.run([sys.executable, "-m", "tftrt_tools", "table", "diff", table, table, "--json=/dev/fd/1"], cwd=ROOT, text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0 and '"kind": "calibration_difference"' in done.stdout, done.stderr
