@@ -15,10 +15,10 @@ def check_places(paths):
     seen = set()
     for path in paths:
         check_place(path)
-        place = pathlib.Path(path).resolve()
-        if place in seen and not is_stream(path):
+        target, stream = place(path)
+        if target in seen and not stream:
             raise errors.UsageError(f"two results would be written to {path}", "give each a file of its own")
-        seen.add(place)
+        seen.add(target)
 
 
 def check_place(path):
@@ -31,10 +31,10 @@ def check_place(path):
 
 def is_stream(path):
     """Whether `path` is a device, a pipe, or what a process has open (/dev/stdout): nothing that a new file may take the place of."""
-    return _place(path)[1]
+    return place(path)[1]
 
 
-def _place(path):
+def place(path):
     """(path without symbolic links, whether it is a stream). What is below /proc is a file that is open, under whatever name."""
     path = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
@@ -83,24 +83,26 @@ def replacing(path):
 
     Links are followed. To a stream (is_stream) it is written at once. Raises: OSError.
     """
-    place, stream = _place(path)
-    if stream:
-        with open(place, "ab") as file:
+    target, stream = place(path)
+    try:
+        with open(target, "ab") if stream else _renamed(pathlib.Path(target)) as file:
             yield file
-        return
-    place = pathlib.Path(place)
+    except OSError as error:
+        # What was asked for, where the error names another file or none at all.
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextlib.contextmanager
+def _renamed(target):
     # Named before it is made: an interrupt may come between any two steps.
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, place)
-    except OSError as error:
-        # What was asked for, where the error names the temporary file or none at all.
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        os.replace(temporary, target)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

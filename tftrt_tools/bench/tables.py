@@ -55,9 +55,10 @@ class RequestsFile:
 
     def __init__(self, path):
         """Raises: OSError where the file cannot be made, UsageError where it could not get its name."""
-        if whole_file.is_stream(path):
+        target, stream = whole_file.place(path)
+        if stream:
             raise errors.UsageError(f"{path} is no regular file", "requests are written beside it first: give the path of a file")
-        self.path, self.failed = pathlib.Path(path), ""
+        self.path, self.failed = pathlib.Path(target), ""
         self.partial = self.path.with_name(self.path.name + ".partial")
         self._good, self._points = 0, 0
         # Nothing is kept back in a buffer that could fail later, in close().

@@ -222,7 +222,7 @@ def _sizes(op, index, value):
     if isinstance(value, Tensor):
         return value.sizes
     constant = tf.get_static_value(op.inputs[index])
-    if constant is None or constant.dtype.kind != "i" or constant.size > _MAX_DIMS:
+    if constant is None or constant.dtype.kind != "i" or constant.ndim > 1 or constant.size > _MAX_DIMS:
         return None
     return tuple(int(size) for size in constant.ravel())
 
@@ -306,7 +306,7 @@ def _concat(network, op, inputs):
 
 def _product_of_sizes(network, op, inputs):
     made = network.result("Reduce", op.outputs[0])
-    sizes = inputs[0].sizes if isinstance(inputs[0], Tensor) else None
+    sizes = _sizes(op, 0, inputs[0])
     if sizes is not None:
         made.sizes = (-1 if -1 in sizes else math.prod(sizes),)
     return [made]
@@ -393,7 +393,7 @@ def _strided_slice(network, op, inputs):
     output = _sliced(network, op, inputs[0], begin, end, dense)
     if masks["shrink_axis"]:
         output = _without_axes(network, output, network.dims(op.outputs[0]))
-    sizes = inputs[0].sizes if isinstance(inputs[0], Tensor) else None
+    sizes = _sizes(op, 0, inputs[0])
     if sizes is not None and len(strides) == 1 and not masks["ellipsis"]:
         output.sizes = _of_slice(op, sizes, masks)
     return [output]

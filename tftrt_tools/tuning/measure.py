@@ -3,7 +3,7 @@
 The process lives through many trials: TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
 """
 
-import functools
+import collections
 import gc
 import pathlib
 import statistics
@@ -89,7 +89,7 @@ def _op_seconds(built):
 
 
 def _measured(model, request, facts):
-    problem = _fallback(model, request["timed"])
+    problem, arithmetic = _served(model, request["timed"])
     if problem:
         return Measured(**facts, failure=problem)
     answers = _answers(model, request["scoring"]["calls"])
@@ -98,9 +98,7 @@ def _measured(model, request, facts):
     found = _score(request["scoring"], answers)
     if found.nonfinite:
         return Measured(**facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none")
-    latencies = _latencies(model, request["timed"])
-    calls = (functools.partial(_call, model.root.signatures[one["signature"]], feed) for one, feed in _feeds(request["timed"]))
-    return Measured(**facts, accuracy=found.value, latencies=latencies, kernels=kernels.of_calls(calls))
+    return Measured(**facts, accuracy=found.value, latencies=_latencies(model, request["timed"]), kernels=arithmetic)
 
 
 def _score(scoring, answers):
@@ -123,13 +121,16 @@ def _feeds(timed):
         yield one, {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
 
 
-def _fallback(model, timed):
-    """What did not run in a saved engine at the declared shapes, in words, or ""."""
+def _served(model, timed):
+    """Returns: (what did not run in a saved engine at the declared shapes, in words, or "", {arithmetic: seconds of the GPU's kernels})."""
+    total = collections.Counter()
     for one, feed in _feeds(timed):
-        _, problem = _watched(model.root.signatures[one["signature"]], feed, one["call"])
+        function = model.root.signatures[one["signature"]]
+        _, problem = _watched(function, feed, one["call"])
         if problem:
-            return problem
-    return ""
+            return problem, {}
+        total.update(kernels.of_calls([lambda function=function, feed=feed: _call(function, feed)]))
+    return "", dict(total)
 
 
 def _watched(function, feed, text):
