@@ -31,9 +31,13 @@ BATCHING = "max_batch_size { value: 4 } batch_timeout_micros { value: 2000 } all
 
 
 class Proxy:
-    """Forwards every call to a server. answer: function (number of the Predict call from 1, answer) -> answer, or (gRPC code, message)."""
+    """Forwards every call to a server. answer: function (number of the Predict call from 1, answer) -> answer, or (gRPC code, message).
+
+    hold_until: answers wait, two seconds at most, until that many Predict calls have been under way together once.
+    """
 
     def __init__(self, address):
+        self.hold_until, self._inside, self._met = 0, 0, threading.Condition()
         self.answer, self.number, self._lock = (lambda number, answer: answer), 0, threading.Lock()
         self._channel = grpc.insecure_channel(address)
         self._server = grpc.server(futures.ThreadPoolExecutor(8), (self,))
@@ -47,6 +51,13 @@ class Proxy:
         answer = self._channel.unary_unary(method)(request)
         if method != PREDICT:
             return answer
+        with self._met:
+            self._inside += 1
+            if self._inside >= self.hold_until:
+                self.hold_until = 0
+                self._met.notify_all()
+            self._met.wait_for(lambda: not self.hold_until, timeout=2)
+            self._inside -= 1
         with self._lock:
             self.number += 1
             answer = self.answer(self.number, answer)
@@ -274,8 +285,10 @@ def test_a_server_that_dies_in_the_last_row_makes_it_incomplete(proxy, bench, ca
 
 
 def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):
+    proxy.hold_until = 4
     _, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=16", "--min_queries=4")
     assert "no more than 4 requests were under way at once: the concurrency was not reached" in found["rows"][0]["notes"]
+    proxy.hold_until = 4
     _, found = bench(proxy.address, "--model_name=digits", "--concurrency=4", "--min_queries=20")
     assert not any("under way" in note for note in found["rows"][0]["notes"])
 
