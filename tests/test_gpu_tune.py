@@ -43,6 +43,10 @@ def note(name, said):
         times = {call: round(latency["ms"], 4) for call, latency in one["latencies"].items()}
         report(test="tune", model=name, trial=one["number"], settings=text(one), ms=times, accuracy=one["accuracy"], kept=one["kept"],
                build_seconds=one["build_seconds"], seconds=one["seconds"], failure=one["failure"], winner=one["number"] == said["winner"])
+    if said["final"]:
+        report(test="tune", model=name, in_turns={number: round(one["ms"], 4) for number, one in said["final"]["latencies"].items()},
+               times={number: [round(one[key], 3) for key in ("times", "low", "high")] for number, one in
+                      said["final"]["times_as_fast_as_tensorflow"].items()})
     report(test="tune", model=name, native={call: round(one["ms"], 4) for call, one in said["native"].items()}, original=said["original"],
            ended=said["ended"], notes=said["notes"])
 
@@ -61,6 +65,11 @@ def test_digits_are_tuned_and_the_winner_converts_to_a_model_that_keeps_the_goal
         assert one["engines"] and one["engine_bytes"] and one["build_seconds"] > 0 and one["kernels"]
         assert set(one["latencies"]) == set(said["native"]) == set(said["calls"])
         assert all(latency["ms"] > 0 and latency["calls"] >= 30 for latency in one["latencies"].values())
+    final = said["final"]
+    assert final["call"] == said["objective"] and {"0", str(said["winner"])} <= set(final["latencies"]), said["notes"]
+    faster = final["times_as_fast_as_tensorflow"][str(said["winner"])]
+    assert 0 < faster["low"] <= faster["times"] <= faster["high"]
+    assert re.search(r"winner: trial .* times as fast as TensorFlow \(95 %: ", done.stderr)
     assert "<svg" in (tmp_path / "tuning.svg").read_text() and "<svg" in (tmp_path / "tuning.html").read_text()
     code, checked, error = verify(zoo_model("digits_cnn"), tmp_path / "winner", f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}")
     assert checked, error
@@ -78,6 +87,8 @@ def test_a_finished_search_is_taken_from_its_folder_and_another_threshold_needs_
     files = {path.name: path.read_bytes() for path in (tmp_path / "work").glob("trial-*.json")}
     second, _ = tune(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=top1:threshold=0.9", *flags)
     assert [one["latencies"] for one in second["trials"]] == [one["latencies"] for one in first["trials"]]
+    # What was timed in turns is taken from the folder as well, unless another trial may win now.
+    assert second["final"] == first["final"] or second["winner"] != first["winner"]
     assert {path.name: path.read_bytes() for path in (tmp_path / "work").glob("trial-*.json")} == files and len(files) == 2
     said, done = tune(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=snr_db:threshold=300", *flags, code=3)
     assert said["winner"] is None and said["best"] and "no trial keeps snr_db >= 300; nearest is trial" in done.stderr

@@ -1,8 +1,9 @@
 """usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
 
-Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, INT8 or FP16 with the most
-harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for fallbacks, scored on all of
---data against the original, and timed. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
+Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
+FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for fallbacks,
+scored on all of --data against the original, and timed; in the end the best and the original are timed in turns in one process. INT8 needs
+--calibration_data (other rows than --data) or --calibration_table.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
 `tftrt verify` (top1 is the accuracy where --labels are given, else the agreement with the original), or module:function, called as
@@ -25,11 +26,12 @@ from absl import flags
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.commands import _calibration_flags, _flags, _output
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion.settings import PRECISIONS, Settings, checked
+from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
+from tftrt_tools.tuning import space
 
 # Flags of `tftrt convert` that mean here what they mean there; the others are searched, or make no sense in a search.
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
-                  "keep_native_nodes", "calibrator", "calibration_method", "calibration_percentile")
+                  "keep_native_nodes", "calibrator", "calibration_percentile")
 
 OUTPUTS = ("plot", "html", "output_flagfile")
 
@@ -58,6 +60,8 @@ def define(values):
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
     flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
                          "precision, asks", **text)
+    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges: methods to try, each where "
+                      "those before it miss the goal", **text)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
     flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)
@@ -112,7 +116,32 @@ def _settings(values):
     given = {name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}
     # How INT8 is calibrated may be said where INT8 is among what is tried.
     highest = "INT8" if "INT8" in _precisions(values) else "FP16"
-    return dataclasses.replace(checked(Settings(precision_mode=highest, **given)), precision_mode=Settings().precision_mode)
+    percentile, methods = given.pop("calibration_percentile"), _methods(values, highest)
+    if values["calibration_percentile"].present and "percentile" not in methods:
+        raise errors.UsageError("--calibration_percentile has no effect where the method percentile is not tried",
+                                "add percentile to --calibration_methods, or leave it out")
+    settings = Settings(precision_mode=highest, **given)
+    first = [checked(space.with_method(settings, method, percentile)) for method in methods][0]
+    return dataclasses.replace(first, precision_mode=Settings().precision_mode)
+
+
+def _methods(values, highest):
+    """Calibration methods to try, in order. Args: highest: of the precisions to try, "INT8" or another."""
+    methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_methods if one.strip()))
+    own = values["calibration_methods"].present
+    unknown = [one for one in methods if one not in CALIBRATION_METHODS]
+    if unknown or not methods:
+        raise errors.UsageError(f"--calibration_methods: {unknown[0] if unknown else 'nothing'} is no method",
+                                "known: " + ", ".join(CALIBRATION_METHODS))
+    if own and values.calibration_table:
+        raise errors.UsageError("--calibration_table and --calibration_methods exclude each other: a table has its scales",
+                                "give one of them")
+    if own and values.calibrator == "tensorrt" and methods != ("entropy",):
+        raise errors.UsageError("--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
+                                "leave them out, or use --calibrator=toolkit")
+    if own and highest != "INT8":
+        raise errors.UsageError("--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions")
+    return methods if own else CALIBRATION_METHODS if highest == "INT8" and values.calibrator == "toolkit" else ("entropy",)
 
 
 def _options(values, model):
@@ -140,6 +169,7 @@ def _options(values, model):
         objective_shape=values.objective_shape, precisions=precisions,
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
+        methods=_methods(values, "INT8")[1:] if calibration and "INT8" in precisions else (), percentile=values.calibration_percentile,
         cache=convert_command.read_cache(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)
 
@@ -174,8 +204,6 @@ def _none_keeps(done):
     if done.best is None:
         first = done.trials[0].measured.failure if done.trials else done.ended
         return errors.CheckFailed(f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log")
-    from tftrt_tools.tuning import space
-
     best = space.text(done.best.settings, done.best.high)
     return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({best}) with "
                               f"{_value(done.best.measured.accuracy)}",
@@ -193,8 +221,6 @@ def _write_winner(model, found, values, options):
 
 
 def _print(done, json_path):
-    from tftrt_tools.tuning import space
-
     console = _output.console(json_path)
     rows = [(one.number, space.text(one.settings, one.high), *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
@@ -214,14 +240,9 @@ def _print(done, json_path):
 
 
 def _winner_text(done):
-    from tftrt_tools.tuning import space
-
-    mine = done.winner.latency(done.objective).ms
-    text = f"winner: trial {done.winner.number}, {space.text(done.winner.settings, done.winner.high)}: {mine:.3f} ms at {done.objective}, "
-    text += f"{done.native[done.objective].ms / mine:.2f} times as fast as TensorFlow"
-    fp16 = done.first("FP16")
-    if fp16 and fp16 != done.winner and fp16.latency(done.objective):
-        text += f", {fp16.latency(done.objective).ms / mine:.2f} times as fast as FP16"
+    ms, factors = done.winner_speed()
+    text = f"winner: trial {done.winner.number}, {space.text(done.winner.settings, done.winner.high)}: {ms:.3f} ms at {done.objective}, "
+    text += ", ".join(factors)
     high = f"\n  kept high: {', '.join(done.winner.high)}" if done.winner.high else ""
     return text + high
 

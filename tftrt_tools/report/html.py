@@ -26,7 +26,7 @@ def write_tuning(done, path):
     """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
     from tftrt_tools.tuning import space
 
-    page = template("tuning.html").render(done=done, fp16=done.first("FP16"), text=space.text, plot=tuning_plot(done))
+    page = template("tuning.html").render(done=done, text=space.text, plot=tuning_plot(done))
     whole_file.write_text(path, page)
 
 

@@ -4,22 +4,22 @@ The process lives through many trials: TF-TRT keeps what TensorRT learnt about t
 """
 
 import collections
+import functools
 import gc
 import pathlib
-import statistics
 import tempfile
 import time
 
 import tensorflow as tf
 
-from tftrt_tools import native_log, progress
+from tftrt_tools import errors, native_log, progress
 from tftrt_tools.conversion import convert
 from tftrt_tools.conversion.result import SignatureResult, coverage
 from tftrt_tools.execution import inputs, kernels, npz, run, trace
 from tftrt_tools.execution.timing import WARM_UP_CALLS
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.tuning import score
+from tftrt_tools.tuning import final, score
 from tftrt_tools.tuning.goal import Goal
 from tftrt_tools.tuning.result import Latency, Measured
 
@@ -28,9 +28,10 @@ _LEAST_CALLS = 30
 
 
 def job(request):
-    """Do request["do"]: "score", "native", "calibrate" or "trial"; the functions of these names say what they take and return."""
+    """Do request["do"]: "score", "native", "calibrate", "trial" or "final"; the functions of these names say what they take and return."""
+    todo = {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial, "final": in_turns}
     try:
-        return {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial}[request["do"]](request)
+        return todo[request["do"]](request)
     finally:
         # A model that is still referenced by a cycle would keep its engines in GPU memory during the next trial.
         gc.collect()
@@ -74,6 +75,32 @@ def trial(request):
         if not facts["engines"]:
             return Measured(**facts, failure="no segment is worth an engine").to_dict()
         return _measured(loading.load(stage, tuple(request["tags"])), request, facts).to_dict()
+
+
+def in_turns(request):
+    """Time the original and conversions of it in turns.
+
+    Args: request: {"model", "tags", "converts": {number of the trial: as of `trial`}, "folder", "timed": one of those of `trial`}.
+    Returns: final.Final.to_dict(). Raises: UsageError, TftrtError.
+    """
+    (one, feed), = _feeds([request["timed"]])
+    # All loaded objects stay alive: engines die with theirs.
+    models = {final.NATIVE: loading.load(request["model"], tuple(request["tags"]))}
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
+        for number, asked in request["converts"].items():
+            stage = pathlib.Path(folder) / number
+            stage.mkdir()
+            convert.job({**asked, "output": str(stage)})
+            models[int(number)] = loading.load(stage, tuple(request["tags"]))
+        calls = {number: functools.partial(_call, model.root.signatures[one["signature"]], feed) for number, model in models.items()}
+        for number, model in models.items():
+            _, problem = _watched(model.root.signatures[one["signature"]], feed, one["call"])
+            if problem and number != final.NATIVE:
+                raise errors.TftrtError(f"trial {number}: {problem}")
+            for _ in range(WARM_UP_CALLS):
+                calls[number]()
+        progress.say("timing the best in turns")
+        return final.final(one["call"], list(calls), final.in_turns(list(calls.values()))).to_dict()
 
 
 def _facts(results):
@@ -187,7 +214,5 @@ def _latency(function, feed):
         begin = time.perf_counter()
         _call(function, feed)
         seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds)
-    spread = statistics.median(abs(one - median) for one in seconds)
-    return Latency(1e3 * median, 1e3 * spread, len(seconds))
+    return Latency.of(seconds)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
@@ -22,6 +23,12 @@ class Latency:
     def error_ms(self):
         """Standard error of the median."""
         return _MEDIAN_ERROR * self.mad_ms / math.sqrt(max(self.calls, 1))
+
+    @classmethod
+    def of(cls, seconds):
+        """Of single calls. Args: seconds: of each."""
+        median = statistics.median(seconds)
+        return cls(1e3 * median, 1e3 * statistics.median(abs(one - median) for one in seconds), len(seconds))
 
     def to_dict(self):
         return dataclasses.asdict(self)
@@ -86,7 +93,8 @@ class Tuning:
     """A finished search. goal: Goal; original: its metric of the original; calls: texts of the calls whose latency was measured; objective:
     the one that counts; native: {call: Latency} of the original in TensorFlow; trials: Trials; winner: the Trial to take, or None; best:
     the Trial nearest to the goal where none keeps it; ended: why the search ended; notes: decisions of the search, in words; gpu, tensorrt:
-    where it was measured; data: {"source", "rows", "dropped", "digest"}; warnings: what to know about the data."""
+    where it was measured; data: {"source", "rows", "dropped", "digest"}; warnings: what to know about the data; final: final.Final of the
+    winner, what is nearly as fast, and the original; None where there is none."""
 
     model: str
     goal: object
@@ -103,6 +111,7 @@ class Tuning:
     tensorrt: str
     data: dict
     warnings: tuple = ()
+    final: object = None
 
     @property
     def goal_text(self):
@@ -120,10 +129,24 @@ class Tuning:
         found = [one for one in self.trials if one.settings.precision_mode == precision and not one.high]
         return found[0] if found else None
 
+    def winner_speed(self):
+        """Returns: (ms at the objective, ["2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)", and the same of FP16 where that is
+        another trial]). The intervals are there where the trials were timed in turns."""
+        fp16, mine = self.first("FP16"), self.winner.latency(self.objective)
+        others = {"TensorFlow": (0, self.native[self.objective])}
+        if fp16 and fp16 != self.winner and fp16.latency(self.objective):
+            others["FP16"] = (fp16.number, fp16.latency(self.objective))
+        if not self.final:
+            return mine.ms, [f"{other.ms / mine.ms:.2f} times as fast as {name}" for name, (_, other) in others.items()]
+        number = self.winner.number
+        return self.final.latencies[number].ms, [self.final.faster(number, other).text(name) for name, (other, _) in others.items()
+                                                 if other in self.final.rounds]
+
     def to_dict(self):
         return {"kind": "tuning", **passport.stamp(), "model": self.model, "goal": self.goal.to_dict(), "goal_text": self.goal_text,
                 "original": jsonable(self.original), "calls": list(self.calls), "objective": self.objective,
                 "native": {call: one.to_dict() for call, one in self.native.items()},
                 "trials": [one.to_dict() for one in self.trials], "winner": self.winner.number if self.winner else None,
                 "best": self.best.number if self.best else None, "ended": self.ended, "notes": list(self.notes), "gpu": self.gpu,
-                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings)}
+                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings),
+                "final": self.final.to_dict() if self.final else None}

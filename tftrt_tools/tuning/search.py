@@ -2,9 +2,10 @@
 
 1. The precisions plain: FP32, FP16, INT8.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
-   the goal is kept, then bisection to the fewest. The same for INT8, whose nodes then run in FP16 or FP32. More nodes kept high are taken
-   to be slower and nearer to the original, so a precision is left as soon as it is no faster than a model that keeps the goal, and where
-   the precisions above it miss the goal too.
+   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: other ranges, by the other calibration methods, which
+   cost no time in a call; where none keeps the goal, nodes of the most accurate one in FP16 or FP32, as for FP16. More nodes kept high
+   are taken to be slower and nearer to the original, so a precision is left as soon as it is no faster than a model that keeps the goal,
+   and where the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies.
 
@@ -82,7 +83,12 @@ def choose(trials, objective, goal, drift=DRIFT):
         return None
     fastest = min(kept, key=lambda one: one.latency(objective).ms)
     equal = [one for one in kept if tied(one.latency(objective), fastest.latency(objective), drift)]
-    return min(equal, key=lambda one: (-goal.merit(one.measured.accuracy), len(one.high), one.latency(objective).ms, one.number))
+    return preferred(equal, goal, lambda one: one.latency(objective).ms)
+
+
+def preferred(equal, goal, ms):
+    """Of Trials that keep the goal and are equally fast: the one to take. Args: ms: function Trial -> its latency."""
+    return min(equal, key=lambda one: (-goal.merit(one.measured.accuracy), len(one.high), ms(one), one.number))
 
 
 def tied(one, other, drift=DRIFT):
@@ -141,7 +147,10 @@ class _Search:
     def _nearest(self):
         """The most accurate trial that gave a model; NaN counts as the worst."""
         usable = [one for one in self._trials if not one.measured.failure]
-        return max(usable, key=lambda one: (not math.isnan(one.measured.accuracy), self._goal.merit(one.measured.accuracy)), default=None)
+        return max(usable, key=self._closeness, default=None)
+
+    def _closeness(self, one):
+        return not math.isnan(one.measured.accuracy), self._goal.merit(one.measured.accuracy)
 
     def _worth(self, one):
         """Whether something a little slower than `one` could still be the fastest that keeps the goal."""
@@ -160,6 +169,10 @@ class _Search:
         if not self._worth(plain):
             self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept high")
             return
+        if precision == "INT8":
+            plain = self._calibrated_otherwise(plain)
+            if plain.kept:
+                return
         try:
             ranked = self._rank(plain.settings)
         except errors.TftrtError as error:
@@ -169,6 +182,20 @@ class _Search:
             self._notes.append(f"{precision} misses the goal, and no node was found that could be kept high")
             return
         self._fewest(plain, ranked.names, ranked.first)
+
+    def _calibrated_otherwise(self, plain):
+        """Plain INT8 by the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
+        tried = [plain]
+        for method in self._space.methods:
+            tried.append(self._trial(space_module.with_method(plain.settings, method, self._space.percentile)))
+            if tried[-1].kept:
+                break
+        best = max((one for one in tried if not one.measured.failure), key=self._closeness)
+        if len(tried) > 1:
+            said = "keeps the goal" if best.kept else "is the most accurate, and misses the goal"
+            self._notes.append(f"INT8 by {plain.settings.calibration_method} misses the goal; of {len(tried)} calibration methods "
+                               f"{best.settings.calibration_method} {said}")
+        return best
 
     def _fewest(self, plain, ranked, first):
         """Double the number of nodes kept high, from `first` on, until the goal is kept, then bisect to the fewest. Args: ranked: names."""

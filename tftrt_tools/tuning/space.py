@@ -12,12 +12,15 @@ IMPLICIT = "implicit"
 @dataclasses.dataclass(frozen=True)
 class Space:
     """What a search may try. base: Settings of everything that is not searched; precisions: in the order to try; sizes: minimum segment
-    sizes that give other segments than the base's; strategies: profile strategies besides the base's, "implicit" for implicit batch."""
+    sizes that give other segments than the base's; strategies: profile strategies besides the base's, "implicit" for implicit batch;
+    methods: calibration methods besides the base's, in the order to try; percentile: of the method of that name."""
 
     base: Settings
     precisions: tuple = ("FP32", "FP16", "INT8")
     sizes: tuple = ()
     strategies: tuple = ()
+    methods: tuple = ()
+    percentile: float = Settings().calibration_percentile
 
 
 def with_precision(base, precision):
@@ -25,6 +28,12 @@ def with_precision(base, precision):
     default = Settings()
     reset = {} if precision == "INT8" else {name: getattr(default, name) for name in CALIBRATION}
     return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **reset)
+
+
+def with_method(settings, method, percentile):
+    """INT8 settings with another calibration method. Args: percentile: of the method "percentile"; the others have none."""
+    return dataclasses.replace(settings, calibration_method=method,
+                               calibration_percentile=percentile if method == "percentile" else Settings().calibration_percentile)
 
 
 def with_high(settings, nodes):
@@ -70,8 +79,9 @@ def sizes(plan, current):
 
 
 def text(settings, high=()):
-    """The searched settings for people: "INT8, 2 nodes high, size 10, Range"."""
-    parts = [settings.precision_mode]
+    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"."""
+    by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
+    parts = [settings.precision_mode + by]
     if high:
         parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")
     if settings.minimum_segment_size != Settings().minimum_segment_size:

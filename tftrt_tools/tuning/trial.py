@@ -13,6 +13,7 @@ from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import space
+from tftrt_tools.tuning.final import Final
 from tftrt_tools.tuning.result import Measured
 
 # What decides the segments, and so which table an engine needs; nodes kept high only leave entries out.
@@ -122,8 +123,31 @@ class Trials:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
             return Measured(failure=error.cause)
         except child.ChildBug as bug:
-            # The other trials are worth more than this one's traceback, whose last line says what went wrong.
-            return Measured(failure="internal error: " + str(bug).strip().splitlines()[-1])
+            # The other trials are worth more than this one's traceback.
+            return Measured(failure=_told(bug))
+
+    def in_turns(self, settings, timed):
+        """Time conversions and the original in turns, or take what the journal has.
+
+        In a process of its own: an engine's name is a key of a cache that is the process's, and the trials' engines may still be in it.
+
+        Args: settings: {number of the trial: Settings}; timed: the one of Task.timed. Returns: final.Final. Raises: TftrtError.
+        """
+        task, tables = self._task, {number: self.calibration(one) for number, one in settings.items()}
+        request = {"do": "final", "model": task.model, "tags": list(next(iter(settings.values())).tags), "timed": timed,
+                   "folder": str(self._journal.folder.absolute()),
+                   "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
+        key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
+                                 tables={number: _digest(one) for number, one in tables.items()}, **self._task.facts)
+        progress.say("loading the best once more")
+        return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
+
+    def _alone(self, request):
+        self._end_worker()
+        try:
+            return self.ask(request)
+        except child.ChildBug as bug:
+            raise errors.TftrtError(_told(bug)) from bug
 
     def _has_longer(self, failure):
         """Whether a trial was ended by a limit that is shorter than today's."""
@@ -163,6 +187,11 @@ def _calibration(answer, settings, task):
     return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
                        tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.model,
                        model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
+
+
+def _told(bug):
+    """The line of a child.ChildBug that says what went wrong."""
+    return "internal error: " + str(bug).strip().splitlines()[-1]
 
 
 def _digest(table):

@@ -14,9 +14,11 @@ from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import rows as row_module
 from tftrt_tools.conversion.plan import Plan
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays, run
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import ranking
 from tftrt_tools.tuning import search as search_module
@@ -31,8 +33,8 @@ class Options:
     """data: scoring data, path of an .npz or .npy; labels: path of an .npy or ""; output: "signature/output" that the goal speaks of, or
     ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
     declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
-    calibration_table: path or ""; cache: of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated
-    in the result."""
+    calibration_table: path or ""; methods: of calibration, to try after the settings' own; percentile: of the method of that name; cache:
+    of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated in the result."""
 
     data: str
     goal: Goal
@@ -45,6 +47,8 @@ class Options:
     budget: search_module.Budget = search_module.Budget()
     calibration: object = None
     calibration_table: str = ""
+    methods: tuple = ()
+    percentile: float = Settings().calibration_percentile
     cache: dict | None = None
     retry_failed: bool = False
     log_file: str | None = None
@@ -92,16 +96,37 @@ def tune(model, settings, options):
         if "INT8" in options.precisions:
             table = _first_table(trials, space_module.with_precision(base, "INT8"))
         sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
-        space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls))
+        # Where no engine needs a table, as of a quantization-aware model, all methods are one.
+        methods = options.methods if table is not None and table.engines else ()
+        space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls), methods,
+                                   options.percentile)
         outcome = search_module.search(trials, space, prepared.objective, options.goal, original,
                                        ranking.Ranking(task, journal, trials), options.budget)
-        chosen = outcome.winner or outcome.best
-        calibration = _calibration_path(chosen, options, trials)
+        winner, final, said = _in_turns(outcome, prepared, task, trials, options) if outcome.winner else (None, None, ())
+        calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
     done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
-                  {call: Latency(**one) for call, one in native.items()}, outcome.trials, outcome.winner, outcome.best, outcome.ended,
-                  outcome.notes, gpu["gpu"], gpu["tensorrt"], prepared.data, warnings)
+                  {call: Latency(**one) for call, one in native.items()}, outcome.trials, winner, outcome.best, outcome.ended,
+                  (*outcome.notes, *said), gpu["gpu"], gpu["tensorrt"], prepared.data, warnings, final)
     return Found(done, calibration)
+
+
+def _in_turns(outcome, prepared, task, trials, options):
+    """The winner chosen once more, with the best timed in turns. Returns: (Trial, Final or None, notes)."""
+    if not task.cache:
+        return outcome.winner, None, ("the best were not timed in turns: without an engine cache all would be built once more",)
+    best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
+    timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
+    try:
+        found = trials.in_turns({one.number: one.settings for one in best}, timed)
+    except errors.Interrupted:
+        raise
+    except errors.TftrtError as error:
+        return outcome.winner, None, (f"the best could not be timed in turns: {error.cause}",)
+    winner = final_module.chosen(found, outcome.trials, options.goal)
+    if winner == outcome.winner:
+        return winner, found, ()
+    return winner, found, (f"timed on its own trial {outcome.winner.number} was the one to take; timed in turns, trial {winner.number} is",)
 
 
 def _first_table(trials, settings):

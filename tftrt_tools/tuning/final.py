@@ -1,0 +1,132 @@
+"""The last comparison: the original and the trials that may win, timed in turns in one process. No TensorFlow here.
+
+Trials are timed one after the other, minutes apart, and the GPU's clock or a neighbour's load may have changed between: a factor of two of
+them is only as good as that. Here each is called in short blocks, in turn, as `tftrt regress` does it and for its reasons
+(regression.rounds), and the round is the unit of the statistics (regression.statistics).
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+
+import numpy as np
+
+from tftrt_tools.regression import statistics as paired
+from tftrt_tools.tuning import search
+from tftrt_tools.tuning.result import Latency
+
+# Number of the original beside those of the trials.
+NATIVE = 0
+ROUNDS = 20
+LEVEL = 0.95
+# Trials that are slower than the fastest by more than this share have lost already.
+_NEAR = 0.1
+# How many trials are timed at most, FP16 for its factor besides: all are in GPU memory at once.
+_MOST = 3
+# Calls of a block that are not counted: what lay idle meanwhile, caches among it, wakes up with them.
+_LEAD = 2
+_BLOCK_SECONDS = 0.1
+_LEAST_CALLS, _MOST_CALLS = 3, 200
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Faster:
+    """How many times as fast one is as another. times: of medians; low, high: its 95 % interval."""
+
+    times: float
+    low: float
+    high: float
+
+    def text(self, other):
+        """For people: "2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)"."""
+        return f"{self.times:.2f} times as fast as {other} (95 %: {self.low:.2f} to {self.high:.2f})"
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Final:
+    """call: as text, what was timed. latencies: {number of the trial, or NATIVE: Latency}; rounds: {number: (median of each round, ms)}."""
+
+    call: str
+    latencies: dict
+    rounds: dict
+
+    @property
+    def numbers(self):
+        """Of the trials that were timed."""
+        return tuple(number for number in self.latencies if number != NATIVE)
+
+    def faster(self, one, other=NATIVE):
+        """Faster: trial `one` beside `other`."""
+        logs = np.log(np.divide(self.rounds[other], self.rounds[one]))
+        times = math.exp(paired.trimmed_mean(logs))
+        resampled = np.exp(paired.resampled_means(logs, paired.draws(len(logs), _SEED)))
+        return Faster(times, *paired.interval(resampled, times, 1 - LEVEL, len(logs), paired.inflation(logs)))
+
+    def to_dict(self):
+        return {"call": self.call, "latencies": {str(number): one.to_dict() for number, one in self.latencies.items()},
+                "rounds_ms": {str(number): list(one) for number, one in self.rounds.items()},
+                "times_as_fast_as_tensorflow": {str(number): self.faster(number).to_dict() for number in self.numbers}}
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["call"], {int(number): Latency(**one) for number, one in data["latencies"].items()},
+                   {int(number): tuple(one) for number, one in data["rounds_ms"].items()})
+
+
+def finalists(trials, winner, objective):
+    """The Trials to time: the winner, those that keep the goal and are nearly as fast, and FP16 as it is. Args: winner: of `trials`."""
+    kept = sorted((one for one in trials if one.kept), key=lambda one: one.latency(objective).ms)
+    limit = (1 + _NEAR) * kept[0].latency(objective).ms
+    near = [one for one in kept if one.latency(objective).ms <= limit and one != winner]
+    plain = [one for one in kept if one.settings.precision_mode == "FP16" and not one.high]
+    return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *plain[:1])}.values())
+
+
+def in_turns(calls):
+    """Call each in blocks, in turn: A B C, then C B A, and so on, so that a drift meets all alike.
+
+    Args: calls: functions without arguments, each called before. Returns: for each a list of ROUNDS lists of seconds a call.
+    """
+    counts = []
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / (time.perf_counter() - start)))))
+    found = [[] for _ in calls]
+    for number in range(ROUNDS):
+        for at in range(len(calls))[::-1 if number % 2 else 1]:
+            found[at].append(_block(calls[at], counts[at]))
+    return found
+
+
+def _block(call, count):
+    seconds = []
+    for _ in range(_LEAD + count):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds[_LEAD:]
+
+
+def final(call, numbers, seconds):
+    """What the turns say. Args: call: as text. numbers: of what was called; seconds: of `in_turns`. Returns: Final."""
+    named = dict(zip(numbers, seconds, strict=True))
+    return Final(call, {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
+                 {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()})
+
+
+def chosen(found, trials, goal, drift=search.DRIFT):
+    """The winner by the turns: a Trial. Args: found: Final; trials: of the whole search; goal: Goal. Which of equals: as search.choose."""
+    timed = [one for one in trials if one.number in found.numbers]
+    fastest = min(timed, key=lambda one: found.latencies[one.number].ms)
+    equal = [one for one in timed if one == fastest or _tied(found.faster(fastest.number, one.number), drift)]
+    return search.preferred(equal, goal, lambda one: found.latencies[one.number].ms)
+
+
+def _tied(faster, drift):
+    return faster.low <= 1 or faster.times <= 1 + drift
