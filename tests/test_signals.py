@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a module is being imported."""
+"""Ctrl-C and SIGTERM while a module is being imported, or a process started."""
 
 import subprocess
 import sys
@@ -50,3 +50,26 @@ def test_but_not_for_ever(tmp_path, name, told):
 def test_an_ignored_sigint_stays_ignored(tmp_path):
     before = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import time; time.sleep = lambda seconds: None"
     assert run(tmp_path, "SIGINT", before) == ["imported"]
+
+
+STARTING = """
+import os, signal, subprocess, time
+from tftrt_tools import errors, signals
+signals.install()
+started = None
+try:
+    # The new process interrupts the one that starts it, which cannot know its number yet.
+    started = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.kill(os.getppid(), signal.{name}))
+    time.sleep(30)
+except (KeyboardInterrupt, errors.Interrupted) as error:
+    print(type(error).__name__, started is not None)
+finally:
+    started and started.kill()
+"""
+
+
+@pytest.mark.parametrize("name, told", [("SIGINT", "KeyboardInterrupt True"), ("SIGTERM", "Interrupted True")])
+def test_a_process_that_is_being_started_is_known_to_who_is_interrupted(tmp_path, name, told):
+    (tmp_path / "main.py").write_text(STARTING.format(name=name))
+    done = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == told.split(), done.stderr

@@ -170,18 +170,18 @@ def _started(target, env, python, log_path):
             # A session of its own, so that Ctrl-C reaches this process first and it decides what to clean.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
                                        env=_environment(env), start_new_session=True)
-        os.close(writer)
-        writer = None
-        with os.fdopen(reader, "rb") as lines:
-            reader = None
+        # Forgotten before it is closed: an interrupt between the two must not close it again, when the number may be another file's.
+        ours, writer = writer, None
+        os.close(ours)
+        with open(reader, "rb", closefd=False) as lines:
             yield process, lines
             _dismiss(process)
     finally:
+        if process is not None:
+            _end(process)
         for fd in (reader, writer):
             if fd is not None:
                 os.close(fd)
-        if process is not None:
-            _end(process)
 
 
 def _dismiss(process):

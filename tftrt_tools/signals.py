@@ -1,11 +1,13 @@
-"""Ctrl-C and SIGTERM end a command through its clean-up, and never in the middle of an import.
+"""Ctrl-C and SIGTERM end a command through its clean-up, and never in the middle of an import or of the start of a process.
 
 An exception that a signal handler raises while numpy or TensorFlow is being imported meets C code, which turns it into an
-ImportError with two tracebacks. A signal that comes during an import therefore waits until that import is done, at most PATIENCE.
+ImportError with two tracebacks. One that is raised inside subprocess.Popen leaves a process that nobody knows, and so nobody ends. A
+signal that comes then therefore waits until that is done, at most PATIENCE.
 """
 
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -15,6 +17,7 @@ from tftrt_tools import errors
 PATIENCE_SECONDS = 10
 _AGAIN_SECONDS = 0.02
 _IMPORT_FILE = "<frozen importlib._bootstrap>"
+_START = subprocess.Popen.__init__.__code__
 
 
 def install():
@@ -32,7 +35,7 @@ class _Handler:
     def __call__(self, number, frame):
         now = time.monotonic()
         self._since = now if self._since is None else self._since
-        if _importing(frame) and now - self._since < PATIENCE_SECONDS:
+        if _busy(frame) and now - self._since < PATIENCE_SECONDS:
             again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
@@ -44,9 +47,10 @@ class _Handler:
         raise self._kind(*self._arguments)
 
 
-def _importing(frame):
+def _busy(frame):
+    """Whether an import or the start of a process is under way."""
     while frame is not None:
-        if frame.f_code.co_filename == _IMPORT_FILE:
+        if frame.f_code.co_filename == _IMPORT_FILE or frame.f_code is _START:
             return True
         frame = frame.f_back
     return False
