@@ -59,7 +59,7 @@ def _run_calls(model, request, traced):
 def _again(loaded, calls):
     """A function without arguments for each of the calls."""
     for call in calls:
-        yield functools.partial(_answers, loaded.root.signatures[call["signature"]], _feed(call))
+        yield functools.partial(loading.answers, loaded.root.signatures[call["signature"]], _feed(call))
 
 
 def _feed(call):
@@ -70,15 +70,10 @@ def _strings(array):
     return array.astype(object) if array.dtype.kind in "SU" else array
 
 
-def _answers(function, feed):
-    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
-
-
 def _one_call(function, feed, traced, signature):
-    from tftrt_tools.savedmodel import loading
     def call():
         start = time.perf_counter()
-        answers = _answers(function, feed)
+        answers = loading.answers(function, feed)
         return answers, time.perf_counter() - start
 
     try:

@@ -37,6 +37,11 @@ def load(path, tags=()):
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
 
 
+def answers(function, feed):
+    """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
+    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
+
+
 GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
 
 

@@ -92,9 +92,11 @@ def in_turns(request):
             stage.mkdir()
             convert.job({**asked, "output": str(stage)})
             models[int(number)] = loading.load(stage, tuple(request["tags"]))
-        calls = {number: functools.partial(_call, model.root.signatures[one["signature"]], feed) for number, model in models.items()}
+        calls = {}
         for number, model in models.items():
-            _, problem = _watched(model.root.signatures[one["signature"]], feed, one["call"])
+            function = model.root.signatures[one["signature"]]
+            calls[number] = functools.partial(loading.answers, function, feed)
+            _, problem = _watched(function, feed, one["call"])
             if problem and number != final.NATIVE:
                 raise errors.TftrtError(f"trial {number}: {problem}")
             for _ in range(WARM_UP_CALLS):
@@ -156,14 +158,14 @@ def _served(model, timed):
         _, problem = _watched(function, feed, one["call"])
         if problem:
             return problem, {}
-        total.update(kernels.of_calls([lambda function=function, feed=feed: _call(function, feed)]))
+        total.update(kernels.of_calls([lambda function=function, feed=feed: loading.answers(function, feed)]))
     return "", dict(total)
 
 
 def _watched(function, feed, text):
     """Call under the profiler. Returns: ({output: array}, what did not run in a saved engine, or "")."""
     with native_log.captured() as log:
-        answer, counts = trace.profiled(lambda: _call(function, feed))
+        answer, counts = trace.profiled(lambda: loading.answers(function, feed))
     seen = trace.combine(counts, log[0])
     reason = f" ({seen.reasons[0]})" if seen.reasons else ""
     for kind, said in (("fallback", "engine ops ran in TensorFlow"), ("build", "engines were built inside the call"),
@@ -171,10 +173,6 @@ def _watched(function, feed, text):
         if getattr(seen, kind):
             return answer, f"{sum(getattr(seen, kind).values())} {said} at {text}{reason}"
     return answer, "" if seen.engine else f"no engine ran at {text}"
-
-
-def _call(function, feed):
-    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
 
 
 def _answers(model, calls):
@@ -187,7 +185,7 @@ def _answers(model, calls):
         call = run.Call(one["signature"], arrays)
         function = model.root.signatures[one["signature"]]
         if call.text() in watched:
-            answers.append(_call(function, feed))
+            answers.append(loading.answers(function, feed))
             continue
         watched.add(call.text())
         answer, problem = _watched(function, feed, call.text())
@@ -208,11 +206,11 @@ def _latencies(model, timed):
 def _latency(function, feed):
     """Latency of one call at a time, input on the device, answer to the host."""
     for _ in range(WARM_UP_CALLS):
-        _call(function, feed)
+        loading.answers(function, feed)
     seconds, start = [], time.perf_counter()
     while len(seconds) < _LEAST_CALLS or time.perf_counter() - start < _SECONDS:
         begin = time.perf_counter()
-        _call(function, feed)
+        loading.answers(function, feed)
         seconds.append(time.perf_counter() - begin)
     return Latency.of(seconds)
 
