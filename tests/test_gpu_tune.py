@@ -122,7 +122,7 @@ def spread(zoo_model):
 
 
 def test_a_model_that_plain_int8_breaks_is_saved_by_a_few_nodes_kept_high(spread, images, tmp_path):
-    said, done = tune(spread, images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", "--max_trials=8", "--max_minutes=5",
+    said, done = tune(spread, images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", "--max_trials=10", "--max_minutes=7",
                       "--precisions=FP16,INT8", "--shapes=image:40x8x8x1")
     note("spread_cnn", said)
     fp16, plain = said["trials"][:2]
