@@ -72,8 +72,13 @@ class Synthetic:
     def space(self, **changes):
         return space.Space(BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), methods=tuple(self.methods), **changes)
 
-    def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, **changes):  # noqa: B008
-        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: search.Ranked(tuple(self.names), self.first), budget, drift)
+    def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, snr_db=None, **changes):  # noqa: B008
+        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: search.Ranked(tuple(self.names), self.first),
+                             snr_db or self.snr_db, budget, drift)
+
+    def snr_db(self, settings):
+        """Promises of the methods: a factor of ten of what is lost is 10 dB."""
+        return -10 * math.log10(max(self.methods.get(settings.calibration_method, 1.0), 1e-9))
 
     def every(self):
         """All settings of the space."""
@@ -99,7 +104,8 @@ def models(draw):
     factors = {name: draw(st.floats(0.5, 5.0)) for name in ("FP32", "FP16", "INT8")}
     sizes = {size: draw(st.floats(0.5, 2.0)) for size in draw(st.sets(st.sampled_from([1, 5, 10, 20]), max_size=3))}
     strategies = {name: draw(st.floats(0.5, 2.0)) for name in draw(st.sets(st.sampled_from(["Range", "implicit"])))}
-    methods = {name: draw(st.floats(0.1, 2.0)) for name in draw(st.sets(st.sampled_from(["percentile", "mse", "max"])))}
+    # Methods that promise a little less noise are not tried.
+    methods = {name: draw(st.floats(0.01, 0.79) | st.floats(1.0, 2.0)) for name in draw(st.sets(st.sampled_from(["percentile", "mse", "max"])))}
     return Synthetic(losses, costs, factors, {"FP16": draw(st.floats(0.0, 0.02))}, sizes, strategies, draw(st.integers(1, 25)), methods)
 
 
@@ -201,21 +207,45 @@ def test_the_fewest_nodes_are_found_by_doubling_and_bisection():
 
 
 def test_another_calibration_method_that_keeps_the_goal_is_taken_before_nodes_are_kept_high():
-    found = Synthetic([0.03, 0.001], [0.1, 0.1], methods={"percentile": 0.8, "mse": 0.1, "max": 0.0}).search(percentile=99.5)
+    found = Synthetic([0.03, 0.001], [0.1, 0.1], methods={"percentile": 0.8, "mse": 0.1, "max": 0.05}).search(
+        percentile=99.5, snr_db=lambda settings: {"entropy": 1, "percentile": 9, "mse": 8, "max": 7}[settings.calibration_method])
     assert [space.text(one.settings, one.high) for one in found.trials] == [
         "FP32, Optimal", "FP16, Optimal", "INT8, Optimal", "INT8 by percentile, Optimal", "INT8 by mse, Optimal"]
     assert [one.settings.calibration_percentile for one in found.trials[2:]] == [Settings().calibration_percentile, 99.5,
                                                                                 Settings().calibration_percentile]
     assert found.winner == found.trials[-1]
-    assert found.notes == ("INT8 by entropy misses the goal; of 3 calibration methods mse keeps the goal",)
+    assert found.notes == ("INT8 by entropy misses the goal; mse keeps the goal",)
+
+
+def test_calibration_methods_are_tried_by_what_they_promise():
+    def search(model, **promises):
+        def snr_db(settings):
+            return {"entropy": 20.0, **promises}[settings.calibration_method]
+
+        found = model.search(snr_db=snr_db)
+        return [one.settings.calibration_method for one in found.trials if one.settings.precision_mode == "INT8" and not one.high], found.notes
+
+    model = Synthetic([0.03, 0.02], [0.1, 0.1], methods={"percentile": 0.9, "mse": 0.8, "max": 0.95})
+    assert search(model, percentile=22.0, mse=21.1, max=20.9)[0] == ["entropy", "percentile", "mse"]
+    assert search(model, percentile=math.nan, mse=-math.inf, max=math.inf)[0] == ["entropy", "max"]
+    methods, notes = search(model, percentile=20.5, mse=19.0, max=-3.0)
+    assert methods == ["entropy"]
+    assert notes[0] == "no other calibration method promises a fifth less noise: percentile 20.5 dB, mse 19.0 dB, max -3.0 dB, entropy 20.0 dB"
+
+    def unknown(settings):
+        raise errors.TftrtError("it draws random numbers")
+
+    found = model.search(snr_db=unknown)
+    assert [one.settings.calibration_method for one in found.trials[2:6]] == ["entropy", "percentile", "mse", "max"]
+    assert found.notes[0] == "what the calibration methods promise could not be simulated: it draws random numbers"
 
 
 def test_nodes_are_kept_high_with_the_most_accurate_calibration_method():
-    model = Synthetic([0.03, 0.02], [0.1, 0.1], methods={"percentile": math.nan, "mse": 0.9, "max": 0.95})
+    model = Synthetic([0.05, 0.04], [0.1, 0.1], methods={"percentile": math.nan, "mse": 0.5, "max": 0.7})
     found = model.search()
     assert found.winner.settings.calibration_method == "mse" and found.winner.high == ("node0", "node1")
     assert {one.settings.calibration_method for one in found.trials if one.high} == {"mse"}
-    assert "mse is the most accurate, and misses the goal" in found.notes[0]
+    assert found.notes[0] == "INT8 by entropy misses the goal; mse is the most accurate, and misses it too"
 
     def fails(settings):
         return Measured(failure="no range") if settings.calibration_method != "entropy" else model.measured(settings)
@@ -275,7 +305,7 @@ def test_nodes_that_cannot_be_ranked_are_a_note():
         raise errors.TftrtError("nothing to simulate", "")
 
     model = Synthetic([0.1], [0.1])
-    found = search.search(model, model.space(), CALL, TOP1, 0.98, refuse)
+    found = search.search(model, model.space(), CALL, TOP1, 0.98, refuse, refuse)
     assert "nothing to simulate" in found.notes[0] and found.winner.settings.precision_mode == "FP16"
 
 
@@ -585,6 +615,29 @@ def test_the_best_are_timed_in_a_process_of_their_own_once(tmp_path):
     with trials(tmp_path) as measure:
         assert measure.in_turns(best, timed) == found
         assert measure.in_turns({3: best[3]}, timed).latencies[3] != found.latencies[3]
+
+
+@pytest.mark.slow
+def test_what_is_simulated_is_what_sensitivity_says_of_the_same_ranges(zoo_model, images, tftrt, tmp_path):
+    model = str(zoo_model("digits_cnn"))
+    rows = np.load(images / "held_back.npz")["image"][:64]
+    np.savez(tmp_path / "rows.npz", image=rows)
+    data = DataOptions(source=str(images / "calibration.npz"), batch_size=64)
+    calls = [{"signature": "serving_default", "rows": len(rows), "inputs": str(tmp_path / "rows.npz")}]
+    task = Task(model, (), {"calls": calls}, data, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
+    kept = journal.Journal(tmp_path / "work")
+    settings = Settings(precision_mode="INT8", shapes="image:8x8x8x1")
+    with Trials(task, kept) as measure:
+        simulated = ranking.Ranking(task, kept, measure)
+        levels = {method: simulated.snr_db(space.with_method(settings, method, 99.0)) for method in ("entropy", "percentile")}
+        assert simulated(settings).names
+    for method, percentile in (("entropy", ()), ("percentile", ("--calibration_percentile=99",))):
+        done = tftrt("sensitivity", model, f"--data={tmp_path / 'rows.npz'}", f"--calibration_data={images / 'calibration.npz'}",
+                     "--calibration_batch_size=64", "--precision_mode=INT8", "--use_dynamic_shape", f"--calibration_method={method}", *percentile,
+                     "--json=-")
+        said = json.loads(done.stdout)["signatures"][0]
+        assert levels[method] == pytest.approx(said["snr_db"], abs=1e-6)
+    assert abs(levels["entropy"] - levels["percentile"]) > 0.01
 
 
 # The last comparison.

@@ -28,7 +28,7 @@ def job(request):
 
     Args:
       request: {"model": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict(), "calls": {signature: .npz
-        paths of the inputs to score}, "nodes": regular expression of the nodes to look at alone, "" for all}.
+        paths of the inputs to score}, "nodes": regular expression of the nodes to look at alone, "" for all, None for none}.
 
     Returns: {"signatures": [SignatureHarm dicts], "tables": [EngineTable dicts], "gpu": {…} or None}.
     """
@@ -108,6 +108,8 @@ def _chosen(name, sites, nodes, settings):
     if not sites:
         raise errors.TftrtError(f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
                                 "convolution, matrix product or other node with a range", "`tftrt inspect --all` lists the engines' ops")
+    if nodes is None:
+        return []
     found = [number for number, site in enumerate(sites) if not nodes or re.fullmatch(nodes, site.name)]
     if not found:
         raise errors.UsageError(f"--nodes={nodes} matches no node that {settings.precision_mode} rounds (the whole name must match)",

@@ -60,8 +60,8 @@ def define(values):
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
     flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
                          "precision, asks", **text)
-    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges: methods to try, each where "
-                      "those before it miss the goal", **text)
+    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges; where the first misses the "
+                      "goal, those that promise less noise in simulation are tried", **text)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
     flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)

@@ -1,4 +1,5 @@
-"""Which nodes to keep high first: those that do the most harm alone where rounding is simulated, as `tftrt sensitivity` does it."""
+"""What the simulation of rounding, that of `tftrt sensitivity`, says before anything is built: which nodes do the most harm alone, and so
+are kept high first, and how much noise all of them make together."""
 
 import dataclasses
 
@@ -13,7 +14,7 @@ ROWS = 256
 
 
 class Ranking:
-    """A function Settings -> search.Ranked; what it found is kept in the journal's folder."""
+    """A function Settings -> search.Ranked, and what else is simulated; what it found is kept in the journal's folder."""
 
     def __init__(self, task, journal, trials):
         """Args: task: trial.Task; journal: journal.Journal; trials: trial.Trials, which has the INT8 tables."""
@@ -21,13 +22,20 @@ class Ranking:
 
     def __call__(self, settings):
         """Raises: TftrtError where nothing can be simulated."""
+        found = self._found("ranked", settings, "", lambda signatures: dataclasses.asdict(ranked(signatures)))
+        return Ranked(tuple(found["names"]), found["first"])
+
+    def snr_db(self, settings):
+        """SNR in dB of the worst output with everything rounded, before nodes are kept high. Raises: TftrtError."""
+        return float(self._found("noise", settings, None, lambda signatures: str(min(harm.worst(one.total).snr_db for one in signatures))))
+
+    def _found(self, name, settings, nodes, read):
         table = self._trials.calibration(settings)
-        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": self._calls(), "nodes": "",
+        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": self._calls(), "nodes": nodes,
                    "int8": {"options": None, "given": table.to_dict() if table else None}}
         key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in table.engines] if table else [],
                                  **self._task.facts)
-        found = self._journal.fact("ranked", key, lambda: _simulated(request))
-        return Ranked(tuple(found["names"]), found["first"])
+        return self._journal.fact(name, key, lambda: read(_simulated(request)))
 
     def _calls(self):
         """{signature: .npz paths} of the first rows of the data."""
@@ -40,13 +48,13 @@ class Ranking:
 
 
 def _simulated(request):
-    progress.say("ranking the nodes")
+    progress.say("simulating the rounding")
     try:
         answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=ENV).result
     except errors.UsageError as error:
         # What the simulation refuses is no mistake in the command's flags.
         raise errors.TftrtError(error.cause, error.mend) from None
-    return dataclasses.asdict(ranked([harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]))
+    return [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
 
 
 def ranked(signatures):

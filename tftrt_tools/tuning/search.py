@@ -2,10 +2,10 @@
 
 1. The precisions plain: FP32, FP16, INT8.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
-   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: other ranges, by the other calibration methods, which
-   cost no time in a call; where none keeps the goal, nodes of the most accurate one in FP16 or FP32, as for FP16. More nodes kept high
-   are taken to be slower and nearer to the original, so a precision is left as soon as it is no faster than a model that keeps the goal,
-   and where the precisions above it miss the goal too.
+   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: other ranges, which cost no time in a call, by those of
+   the other calibration methods that promise less noise, the best first; where none keeps the goal, nodes of the most accurate one in FP16
+   or FP32, as for FP16. More nodes kept high are taken to be slower and nearer to the original, so a precision is left as soon as it is no
+   faster than a model that keeps the goal, and where the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies.
 
@@ -24,6 +24,8 @@ from tftrt_tools.tuning.result import Trial
 # Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
 DRIFT = 0.02
 _ERRORS = 3
+# What another calibration method has to promise: a fifth less noise.
+_PROMISE_DB = 1.0
 # In what nodes run that are kept high.
 _ABOVE = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
@@ -62,18 +64,19 @@ class _Spent(Exception):
     """The budget ends the search."""
 
 
-def search(evaluate, space, objective, goal, original, rank, budget=None, drift=DRIFT):
+def search(evaluate, space, objective, goal, original, rank, snr_db, budget=None, drift=DRIFT):
     """Find the fastest settings that keep the goal.
 
     Args:
       evaluate: function Settings -> Measured. space: Space.
       objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
       rank: function Settings -> Ranked; called at most once a precision.
+      snr_db: function Settings -> SNR in dB that a simulation promises. Both may raise TftrtError.
       budget: Budget. drift: share by which latencies may differ and still count as equal.
 
     Returns: Outcome.
     """
-    return _Search(evaluate, space, objective, goal, original, rank, budget or Budget(), drift).run()
+    return _Search(evaluate, space, objective, goal, original, rank, snr_db, budget or Budget(), drift).run()
 
 
 def choose(trials, objective, goal, drift=DRIFT):
@@ -98,9 +101,9 @@ def tied(one, other, drift=DRIFT):
 
 
 class _Search:
-    def __init__(self, evaluate, space, objective, goal, original, rank, budget, drift):
+    def __init__(self, evaluate, space, objective, goal, original, rank, snr_db, budget, drift):
         self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
-        self._rank, self._budget, self._drift = rank, budget, drift
+        self._rank, self._snr_db, self._budget, self._drift = rank, snr_db, budget, drift
         self._trials, self._seen, self._notes, self._not_taken = [], {}, [], set()
 
     def run(self):
@@ -186,16 +189,30 @@ class _Search:
     def _calibrated_otherwise(self, plain):
         """Plain INT8 by the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
         tried = [plain]
-        for method in self._space.methods:
-            tried.append(self._trial(space_module.with_method(plain.settings, method, self._space.percentile)))
+        for settings in self._promising(plain.settings):
+            tried.append(self._trial(settings))
             if tried[-1].kept:
                 break
         best = max((one for one in tried if not one.measured.failure), key=self._closeness)
         if len(tried) > 1:
-            said = "keeps the goal" if best.kept else "is the most accurate, and misses the goal"
-            self._notes.append(f"INT8 by {plain.settings.calibration_method} misses the goal; of {len(tried)} calibration methods "
-                               f"{best.settings.calibration_method} {said}")
+            said = "keeps the goal" if best.kept else "is the most accurate, and misses it too"
+            methods = [one.settings.calibration_method for one in (plain, best)]
+            self._notes.append(f"INT8 by {methods[0]} misses the goal; {methods[1]} {said}")
         return best
+
+    def _promising(self, settings):
+        """Settings by the other methods that promise less noise, the best first; by all of them where nothing can be simulated."""
+        others = [space_module.with_method(settings, method, self._space.percentile) for method in self._space.methods]
+        try:
+            levels = {one: self._snr_db(one) for one in (*others, settings)} if others else {}
+        except errors.TftrtError as error:
+            self._notes.append(f"what the calibration methods promise could not be simulated: {error.cause}")
+            return others
+        better = [one for one in others if levels[one] >= levels[settings] + _PROMISE_DB]
+        if others and not better:
+            self._notes.append("no other calibration method promises a fifth less noise: " + ", ".join(
+                f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))
+        return sorted(better, key=lambda one: -levels[one])
 
     def _fewest(self, plain, ranked, first):
         """Double the number of nodes kept high, from `first` on, until the goal is kept, then bisect to the fewest. Args: ranked: names."""

@@ -100,8 +100,9 @@ def tune(model, settings, options):
         methods = options.methods if table is not None and table.engines else ()
         space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls), methods,
                                    options.percentile)
-        outcome = search_module.search(trials, space, prepared.objective, options.goal, original,
-                                       ranking.Ranking(task, journal, trials), options.budget)
+        simulated = ranking.Ranking(task, journal, trials)
+        outcome = search_module.search(trials, space, prepared.objective, options.goal, original, simulated, simulated.snr_db,
+                                       options.budget)
         winner, final, said = _in_turns(outcome, prepared, task, trials, options) if outcome.winner else (None, None, ())
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
