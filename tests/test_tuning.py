@@ -29,7 +29,7 @@ from tftrt_tools.report import html
 from tftrt_tools.tuning import final, journal, ranking, score, search, space
 from tftrt_tools.tuning import goal as goals
 from tftrt_tools.tuning.goal import Goal
-from tftrt_tools.tuning.result import Latency, Measured, Tuning
+from tftrt_tools.tuning.result import NATIVE, Latency, Measured, Tuning
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
 
@@ -511,7 +511,7 @@ def worker_job(request):
     if request["do"] == "final":
         if any(one["settings"]["keep_native_nodes"] == "bug" for one in request["converts"].values()):
             raise ZeroDivisionError("a slip")
-        numbers = [final.NATIVE, *map(int, request["converts"])]
+        numbers = [NATIVE, *map(int, request["converts"])]
         return final.final(request["timed"]["call"], numbers, [[[float(os.getpid())]] * 20] * len(numbers)).to_dict()
     what = request["convert"]["settings"]["keep_native_nodes"]
     if what == "abort":
@@ -651,6 +651,12 @@ def test_what_is_timed_in_turns_is_the_winner_what_is_nearly_as_fast_and_fp16():
     assert [one.number for one in final.finalists(listed, listed[4], CALL)] == [5, 6, 4, 2]
     assert [one.number for one in final.finalists(listed, listed[5], CALL)] == [6, 5, 4, 2]
     assert [one.number for one in final.finalists([plain], plain, CALL)] == [2]
+    # FP16 that misses the goal is there for the factor, and never wins.
+    missing = dataclasses.replace(plain, kept=False, measured=dataclasses.replace(plain.measured, latencies={CALL: Latency(0.5, 0.0, 500)}))
+    assert [one.number for one in final.finalists([missing, listed[4]], listed[4], CALL)] == [5, 2]
+    assert final.chosen(final.final(CALL, [0, 2, 5], turns(9.0, 0.5, 1.0)), [missing, listed[4]], TOP1).number == 5
+    failed = dataclasses.replace(missing, measured=Measured(failure="no"))
+    assert [one.number for one in final.finalists([failed, listed[4]], listed[4], CALL)] == [5]
 
 
 def turns(*factors, noise=0.001, seed=0):

@@ -116,7 +116,7 @@ def _settings(values):
     given = {name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}
     # How INT8 is calibrated may be said where INT8 is among what is tried.
     highest = "INT8" if "INT8" in _precisions(values) else "FP16"
-    percentile, methods = given.pop("calibration_percentile"), _methods(values, highest)
+    percentile, methods = given.pop("calibration_percentile"), _methods(values)
     if values["calibration_percentile"].present and "percentile" not in methods:
         raise errors.UsageError("--calibration_percentile has no effect where the method percentile is not tried",
                                 "add percentile to --calibration_methods, or leave it out")
@@ -125,23 +125,25 @@ def _settings(values):
     return dataclasses.replace(first, precision_mode=Settings().precision_mode)
 
 
-def _methods(values, highest):
-    """Calibration methods to try, in order. Args: highest: of the precisions to try, "INT8" or another."""
+def _methods(values):
+    """Calibration methods to try, in order: those given, or all that the calibrator has. One, that of the defaults, without INT8."""
+    int8, toolkit = "INT8" in _precisions(values), values.calibrator == "toolkit"
+    if not values["calibration_methods"].present:
+        return CALIBRATION_METHODS if int8 and toolkit else ("entropy",)
     methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_methods if one.strip()))
-    own = values["calibration_methods"].present
     unknown = [one for one in methods if one not in CALIBRATION_METHODS]
     if unknown or not methods:
         raise errors.UsageError(f"--calibration_methods: {unknown[0] if unknown else 'nothing'} is no method",
                                 "known: " + ", ".join(CALIBRATION_METHODS))
-    if own and values.calibration_table:
+    if values.calibration_table:
         raise errors.UsageError("--calibration_table and --calibration_methods exclude each other: a table has its scales",
                                 "give one of them")
-    if own and values.calibrator == "tensorrt" and methods != ("entropy",):
+    if not toolkit and methods != ("entropy",):
         raise errors.UsageError("--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
                                 "leave them out, or use --calibrator=toolkit")
-    if own and highest != "INT8":
+    if not int8:
         raise errors.UsageError("--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions")
-    return methods if own else CALIBRATION_METHODS if highest == "INT8" and values.calibrator == "toolkit" else ("entropy",)
+    return methods
 
 
 def _options(values, model):
@@ -169,7 +171,7 @@ def _options(values, model):
         objective_shape=values.objective_shape, precisions=precisions,
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
-        methods=_methods(values, "INT8")[1:] if calibration and "INT8" in precisions else (), percentile=values.calibration_percentile,
+        methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
         cache=convert_command.read_cache(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)
 

@@ -1,5 +1,6 @@
 """Latency of two models side by side, in one child process, call by call in turn, so that what disturbs one disturbs both."""
 
+import functools
 import statistics
 import time
 
@@ -51,12 +52,20 @@ def interleaved(functions, feed, repeats):
     Args: functions: of a loaded model's signature. feed: {input: tensor}. repeats: timed calls of each.
     Returns: for each function a list of seconds, from the call until all of its answers are on the host.
     """
-    seconds = [[] for _ in functions]
+    from tftrt_tools.savedmodel import loading
+
+    calls = [functools.partial(loading.answers, function, feed) for function in functions]
+    taken = [[] for _ in calls]
     for turn in range(WARM_UP_CALLS + repeats):
-        for function, found in zip(functions, seconds, strict=True):
-            start = time.perf_counter()
-            for tensor in function(**feed).values():
-                tensor.numpy()
+        for call, found in zip(calls, taken, strict=True):
+            one = seconds(call)
             if turn >= WARM_UP_CALLS:
-                found.append(time.perf_counter() - start)
-    return seconds
+                found.append(one)
+    return taken
+
+
+def seconds(call):
+    """How long one call takes. Args: call: function without arguments."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

@@ -8,16 +8,14 @@ them is only as good as that. Here each is called in short blocks, in turn, as `
 import dataclasses
 import math
 import statistics
-import time
 
 import numpy as np
 
+from tftrt_tools.execution import timing
 from tftrt_tools.regression import statistics as paired
 from tftrt_tools.tuning import search
-from tftrt_tools.tuning.result import Latency
+from tftrt_tools.tuning.result import NATIVE, Latency, plain
 
-# Number of the original beside those of the trials.
-NATIVE = 0
 ROUNDS = 20
 LEVEL = 0.95
 # Trials that are slower than the fastest by more than this share have lost already.
@@ -83,8 +81,9 @@ def finalists(trials, winner, objective):
     kept = sorted((one for one in trials if one.kept), key=lambda one: one.latency(objective).ms)
     limit = (1 + _NEAR) * kept[0].latency(objective).ms
     near = [one for one in kept if one.latency(objective).ms <= limit and one != winner]
-    plain = [one for one in kept if one.settings.precision_mode == "FP16" and not one.high]
-    return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *plain[:1])}.values())
+    fp16 = plain(trials, "FP16")
+    beside = (fp16,) if fp16 and fp16.latency(objective) else ()
+    return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *beside)}.values())
 
 
 def in_turns(calls):
@@ -94,23 +93,12 @@ def in_turns(calls):
     """
     counts = []
     for call in calls:
-        start = time.perf_counter()
-        call()
-        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / (time.perf_counter() - start)))))
+        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call)))))
     found = [[] for _ in calls]
     for number in range(ROUNDS):
         for at in range(len(calls))[::-1 if number % 2 else 1]:
-            found[at].append(_block(calls[at], counts[at]))
+            found[at].append([timing.seconds(calls[at]) for _ in range(_LEAD + counts[at])][_LEAD:])
     return found
-
-
-def _block(call, count):
-    seconds = []
-    for _ in range(_LEAD + count):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return seconds[_LEAD:]
 
 
 def final(call, numbers, seconds):
@@ -122,7 +110,7 @@ def final(call, numbers, seconds):
 
 def chosen(found, trials, goal, drift=search.DRIFT):
     """The winner by the turns: a Trial. Args: found: Final; trials: of the whole search; goal: Goal. Which of equals: as search.choose."""
-    timed = [one for one in trials if one.number in found.numbers]
+    timed = [one for one in trials if one.kept and one.number in found.numbers]
     fastest = min(timed, key=lambda one: found.latencies[one.number].ms)
     equal = [one for one in timed if one == fastest or _tied(found.faster(fastest.number, one.number), drift)]
     return search.preferred(equal, goal, lambda one: found.latencies[one.number].ms)

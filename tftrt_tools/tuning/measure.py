@@ -15,13 +15,12 @@ import tensorflow as tf
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.conversion import convert
 from tftrt_tools.conversion.result import SignatureResult, coverage
-from tftrt_tools.execution import inputs, kernels, npz, run, trace
-from tftrt_tools.execution.timing import WARM_UP_CALLS
+from tftrt_tools.execution import inputs, kernels, npz, run, timing, trace
 from tftrt_tools.savedmodel import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, score
 from tftrt_tools.tuning.goal import Goal
-from tftrt_tools.tuning.result import Latency, Measured
+from tftrt_tools.tuning.result import NATIVE, Latency, Measured
 
 _SECONDS = 0.5
 _LEAST_CALLS = 30
@@ -85,7 +84,7 @@ def in_turns(request):
     """
     (one, feed), = _feeds([request["timed"]])
     # All loaded objects stay alive: engines die with theirs.
-    models = {final.NATIVE: loading.load(request["model"], tuple(request["tags"]))}
+    models = {NATIVE: loading.load(request["model"], tuple(request["tags"]))}
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
         for number, asked in request["converts"].items():
             stage = pathlib.Path(folder) / number
@@ -97,9 +96,9 @@ def in_turns(request):
             function = model.root.signatures[one["signature"]]
             calls[number] = functools.partial(loading.answers, function, feed)
             _, problem = _watched(function, feed, one["call"])
-            if problem and number != final.NATIVE:
+            if problem and number != NATIVE:
                 raise errors.TftrtError(f"trial {number}: {problem}")
-            for _ in range(WARM_UP_CALLS):
+            for _ in range(timing.WARM_UP_CALLS):
                 calls[number]()
         progress.say("timing the best in turns")
         return final.final(one["call"], list(calls), final.in_turns(list(calls.values()))).to_dict()
@@ -205,12 +204,10 @@ def _latencies(model, timed):
 
 def _latency(function, feed):
     """Latency of one call at a time, input on the device, answer to the host."""
-    for _ in range(WARM_UP_CALLS):
+    for _ in range(timing.WARM_UP_CALLS):
         loading.answers(function, feed)
     seconds, start = [], time.perf_counter()
     while len(seconds) < _LEAST_CALLS or time.perf_counter() - start < _SECONDS:
-        begin = time.perf_counter()
-        loading.answers(function, feed)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(timing.seconds(functools.partial(loading.answers, function, feed)))
     return Latency.of(seconds)
 

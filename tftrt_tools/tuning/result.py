@@ -9,6 +9,8 @@ from tftrt_tools.savedmodel import passport
 
 # Standard error of a median of normal values, from their median absolute deviation: 1.2533 * 1.4826 * MAD / sqrt(n).
 _MEDIAN_ERROR = 1.858
+# Number of the original beside those of the trials.
+NATIVE = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +90,11 @@ class Trial:
                 **self.measured.to_dict()}
 
 
+def plain(trials, precision):
+    """The first of `trials` in a precision with no nodes kept high, or None."""
+    return next((one for one in trials if one.settings.precision_mode == precision and not one.high), None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Tuning:
     """A finished search. goal: Goal; original: its metric of the original; calls: texts of the calls whose latency was measured; objective:
@@ -126,14 +133,13 @@ class Tuning:
 
     def first(self, precision):
         """The plain trial of a precision, or None."""
-        found = [one for one in self.trials if one.settings.precision_mode == precision and not one.high]
-        return found[0] if found else None
+        return plain(self.trials, precision)
 
     def winner_speed(self):
         """Returns: (ms at the objective, ["2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)", and the same of FP16 where that is
         another trial]). The intervals are there where the trials were timed in turns."""
         fp16, mine = self.first("FP16"), self.winner.latency(self.objective)
-        others = {"TensorFlow": (0, self.native[self.objective])}
+        others = {"TensorFlow": (NATIVE, self.native[self.objective])}
         if fp16 and fp16 != self.winner and fp16.latency(self.objective):
             others["FP16"] = (fp16.number, fp16.latency(self.objective))
         if not self.final:

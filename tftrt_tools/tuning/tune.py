@@ -103,7 +103,7 @@ def tune(model, settings, options):
         simulated = ranking.Ranking(task, journal, trials)
         outcome = search_module.search(trials, space, prepared.objective, options.goal, original, simulated, simulated.snr_db,
                                        options.budget)
-        winner, final, said = _in_turns(outcome, prepared, task, trials, options) if outcome.winner else (None, None, ())
+        winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
     done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
@@ -112,9 +112,11 @@ def tune(model, settings, options):
     return Found(done, calibration)
 
 
-def _in_turns(outcome, prepared, task, trials, options):
-    """The winner chosen once more, with the best timed in turns. Returns: (Trial, Final or None, notes)."""
-    if not task.cache:
+def _in_turns(outcome, prepared, trials, options):
+    """The winner chosen once more, with the best timed in turns. Returns: (Trial or None, Final or None, notes)."""
+    if outcome.winner is None:
+        return None, None, ()
+    if not options.cache:
         return outcome.winner, None, ("the best were not timed in turns: without an engine cache all would be built once more",)
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
