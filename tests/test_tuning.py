@@ -530,7 +530,8 @@ def worker_job(request):
 
 
 def trials(tmp_path, task=None, **options):
-    task = task or Task("model", (), {}, facts={"model": "sha256:0"})
+    # Names as `tune` gives them: no key may trip over one.
+    task = task or Task("model", (), {}, facts={"model": "sha256:0", "data": "sha256:1", "metric": "top1", "timed": [CALL], "name": "a GPU"})
     return Trials(task, journal.Journal(tmp_path / "work"), target="tests.test_tuning:worker_job", **options)
 
 

@@ -137,8 +137,9 @@ class Trials:
         request = {"do": "final", "model": task.model, "tags": list(next(iter(settings.values())).tags), "timed": timed,
                    "folder": str(self._journal.folder.absolute()),
                    "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
+        # The task's facts are a fact of their own: their names are not this key's.
         key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
-                                 tables={number: _digest(one) for number, one in tables.items()}, **self._task.facts)
+                                 tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts)
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
 
