@@ -45,8 +45,23 @@ def _squeeze_and_excite():
     return tf.keras.Model(inputs, _layers.Dense(10, activation="softmax")(x))
 
 
-_SHAPES = {"conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3)}
-BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite}
+def _einsums():
+    """Products one after another: next to each other, with something between, read twice, transposed or not."""
+    inputs = tf.keras.Input((24, 16), name="x")
+    first = _layers.EinsumDense("abc,cd->abd", (24, 16), name="first")(inputs)
+    second = _layers.EinsumDense("abc,cd->abd", (24, 16), name="second")(first)
+    left, right = _layers.ReLU()(second), _layers.EinsumDense("abc,cde->abde", (24, 2, 8), name="heads")(second)
+    scores = tf.einsum("abc,adc->abd", left, second, name="scores")
+    mixed = tf.einsum("abd,adc->abc", scores, left, name="mixed")
+    turned = tf.einsum("abde,afde->adbf", right, right, name="turned")
+    moved = tf.transpose(tf.einsum("adbf,afde->abde", turned, right, name="back"), [0, 2, 1, 3])
+    last = tf.einsum("adbe,abc->adec", moved, mixed, name="last")
+    return tf.keras.Model(inputs, {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed})
+
+
+_SHAPES = {"einsums": (24, 16), "conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3)}
+BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite,
+            "einsums": _einsums}
 
 
 def build(name, folder):

@@ -4,6 +4,7 @@ Checked by running against: TF 2.14.1. `tests/test_tf_private.py` fails on any o
 these again: the names' existence says nothing about what they do.
 """
 
+import copy
 import os
 
 import tensorflow as tf
@@ -108,6 +109,9 @@ def optimized_as_on_gpu(graph_def, optimizer, fetched):
 
     The GPU is one of before Volta: for those alone "layout" makes NCHW of NHWC unasked; TF-TRT asks for that on every GPU.
 
+    TF-TRT's optimizers know the shapes of a segment's arguments (_output_shapes of its _Arg nodes). On the way there from Python that
+    attribute is erased, and a Placeholder's shape is not believed, so a source that has a shape of its own stands for the argument.
+
     Args: graph_def: left as it is; fetched: nodes whose results must stay.
     Returns: GraphDef, with a device on every node.
     """
@@ -122,9 +126,32 @@ def optimized_as_on_gpu(graph_def, optimizer, fetched):
     rewrite.fail_on_optimizer_errors = True
     rewrite.experimental_disable_folding_quantization_emulation = True
     meta = meta_graph(graph_def, fetched)
+    arguments = {}
     for node in meta.graph_def.node:
         node.device = device.name
-    return tf_optimizer.OptimizeGraph(config, meta, cluster=cluster.Cluster(devices=[device]))
+        if node.op == "_Arg" and "_output_shapes" in node.attr and node.attr["_output_shapes"].list.shape:
+            arguments[node.name] = copy.deepcopy(node)
+            _source_of_shape(node)
+    optimized = tf_optimizer.OptimizeGraph(config, meta, cluster=cluster.Cluster(devices=[device]))
+    for node in optimized.node:
+        if node.name in arguments:
+            node.CopyFrom(arguments[node.name])
+    # What the optimizer leaves in place keeps its place, and what it adds comes last; only on the way back to Python it is sorted.
+    places = {node.name: place for place, node in enumerate(graph_def.node)}
+    nodes = sorted(optimized.node, key=lambda node: places.get(node.name, len(places)))
+    del optimized.node[:]
+    optimized.node.extend(nodes)
+    return optimized
+
+
+def _source_of_shape(node):
+    """Make the _Arg an op that gives a tensor of its shape, and that no optimizer folds or feeds."""
+    dtype, shape = node.attr["T"].type, node.attr["_output_shapes"].list.shape[0]
+    node.op = "ImmutableConst"
+    node.attr.clear()
+    node.attr["dtype"].type = dtype
+    node.attr["shape"].shape.CopyFrom(shape)
+    node.attr["memory_region_name"].s = b"argument"
 
 
 def rebuild(graph_def, frozen):

@@ -316,7 +316,7 @@ def _gather(network, op, inputs):
     for value in inputs[:2]:
         tensor = network.tensor(value)
         if isinstance(value, Weights):
-            tensor.name = None  # a table that rows are looked up in: TensorRT gives it a layer and no range
+            tensor.listed = False  # a table that rows are looked up in
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
         made = network.result("Gather", op.outputs[0])
         sizes, indices = (_sizes(op, index, value) for index, value in enumerate(inputs[:2]))
@@ -449,9 +449,12 @@ def _depth_space(network, op, inputs):
 
 
 def _einsum(network, op, inputs):
+    # TensorRT makes products and transpositions of it, and merges those of one with its constants' and with the next one's.
     for value in inputs:
-        network.tensor(value)
-    return [network.result("Einsum", op.outputs[0])]
+        network.tensor(value).listed &= not isinstance(value, Weights)
+    made = network.result("Einsum", op.outputs[0])
+    made.listed = any(reader.type != "Einsum" for reader in op.outputs[0].consumers())
+    return [made]
 
 
 def _top_k(network, op, inputs):
@@ -462,7 +465,7 @@ def _top_k(network, op, inputs):
 def _fill(network, op, inputs):
     value = inputs[1]
     scalar = network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
-    scalar.name = None  # a layer without a range, by the one line that was seen of such a table (tests/test_tensor_names.py)
+    scalar.listed = False
     network.add("Constant", (-1,), value.dtype)
     return [network.result("Fill", op.outputs[0])]
 

@@ -14,7 +14,7 @@ class UnknownLayersError(Exception):
 class Tensor:
     """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
     source: the tf.Tensor with the same values, by name, or None; sure: False for a guess; sizes: of one that holds sizes of another, as
-    far as TensorRT knows them: ints, -1 for the others, one of a scalar; else None."""
+    far as TensorRT knows them: ints, -1 for the others, one of a scalar; else None; listed: whether TensorRT's tables have it."""
 
     name: str | None
     dims: tuple | None
@@ -22,6 +22,7 @@ class Tensor:
     source: str | None
     sure: bool = True
     sizes: tuple | None = None
+    listed: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

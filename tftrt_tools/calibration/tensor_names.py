@@ -83,7 +83,7 @@ class _Converted:
         """[NamedTensor] where the nodes are converted in `order` (names)."""
         network = _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
         return [NamedTensor(tensor.name, _in_segment(tensor.source, self._nodes, self._arguments), tensor.sure)
-                for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.name is not None]
+                for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None]
 
 
 def build_shapes(declared, profiles, dynamic, strategy):

@@ -21,6 +21,8 @@ def to_graph(function):
         node = result.node.add(name=arguments[arg.name], op="_Arg")
         node.attr["T"].type = arg.type
         node.attr["index"].i = index
+        for name, value in function.arg_attr[index].attr.items():
+            node.attr[name].CopyFrom(value)
     for node in body.node:
         if node.name not in arguments:
             copy = result.node.add()
