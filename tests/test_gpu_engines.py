@@ -2,12 +2,14 @@
 
 import concurrent.futures
 import json
+import re
 import shutil
 import time
 
 import numpy as np
 import pytest
 
+from tests import keras_layers
 from tests.conftest import run_tftrt
 from tests.test_convert import assert_clear
 from tests.test_gpu import EXACT, NO_GPU, convert, report, verify
@@ -128,6 +130,20 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "compute capability 7.0")
     build(tmp_path / "model", EXACT)
     assert verify(zoo_model("digits_cnn"), tmp_path / "model")[0] == 0
+
+
+def test_an_engine_that_no_gpu_builds_is_an_error_with_the_reason_and_its_mend_builds(tmp_path):
+    source = keras_layers.build("conv1d", tmp_path / "source")
+    flags = (f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'out'}", "--shapes=x:4x24x16", "--noengine_cache")
+    done = run_tftrt("convert", *flags, timeout=550)
+    assert_clear(done, 1, "did not build: INVALID_ARGUMENT: Channel dimension must be static")
+    pattern = re.search(r"--keep_native_nodes='(.+)'", done.stderr)[1]
+    done = run_tftrt("convert", *flags, f"--keep_native_nodes={pattern}", timeout=550)
+    assert done.returncode == 0, done.stderr
+    np.savez(tmp_path / "data.npz", **keras_layers.inputs("conv1d", 4))
+    code, said, error = verify(source, tmp_path / "out", f"--data={tmp_path / 'data.npz'}", "--batch_size=4")
+    report(test="open channels", model="conv1d", engine_runs=said and said["engine_runs"], problems=said and said["problems"], passed=code == 0)
+    assert code == 0 and said["engine_runs"] and not said["builds"], error
 
 
 def test_the_layers_of_an_engine_say_in_what_they_compute(portable, tmp_path):

@@ -139,13 +139,13 @@ def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_pa
 @pytest.mark.parametrize("name", keras_layers.BUILDERS)
 def test_the_names_in_tensorrts_tables_of_keras_layers_are_predicted(name, tmp_path):
     np.savez(tmp_path / "data.npz", **keras_layers.inputs(name, 32))
-    compare_names(name, keras_layers.build(name, tmp_path / "model"), tmp_path / "data.npz", tmp_path)
+    compare_names(name, keras_layers.build(name, tmp_path / "model"), tmp_path / "data.npz", tmp_path, *keras_layers.FLAGS.get(name, ()))
 
 
-def compare_names(name, model, data, tmp_path):
+def compare_names(name, model, data, tmp_path, *flags):
     """TensorRT's against the predicted ones, of a network of unknown sizes: that is what it calibrates in explicit batch mode."""
     convert(model, tmp_path / "out", "--precision_mode=INT8", f"--calibration_data={data}", "--use_dynamic_shape",
-            "--calibrator=tensorrt", "--calibration_batch_size=16")
+            "--calibrator=tensorrt", "--calibration_batch_size=16", *flags)
     native = graph.native_segments(protos.meta_graph(protos.read(tmp_path / "out")).graph_def)
     wrong = {}
     for made in file.read(tmp_path / "out").engines:

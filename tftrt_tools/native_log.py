@@ -1,7 +1,8 @@
-"""What native libraries write to stderr, caught: TF-TRT reports much in its log only."""
+"""What native libraries write to stderr, caught or read on the way: TF-TRT reports much in its log only."""
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 
@@ -25,3 +26,19 @@ def captured():
             text.append(raw.decode(errors="replace"))
             with open(2, "wb", closefd=False) as stderr:
                 stderr.write(raw)
+
+
+def position():
+    """Where file descriptor 2 is now, for `since`; None where it is no file (a terminal, a pipe)."""
+    found = os.fstat(2)
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def since(position):
+    """What was written to file descriptor 2 since `position`; "" for None. Unlike `captured` it keeps nothing back meanwhile."""
+    if position is None:
+        return ""
+    sys.stderr.flush()
+    with open("/proc/self/fd/2", "rb") as file:
+        file.seek(position)
+        return file.read().decode(errors="replace")

@@ -8,7 +8,8 @@ import operator
 
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, tf_private
+from tftrt_tools import errors, native_log, progress, tf_private
+from tftrt_tools.execution import build_log
 from tftrt_tools.savedmodel import graph, loading
 
 
@@ -27,6 +28,7 @@ def tables(frozen, graph_def, batches, dynamic, folder):
     names = [graph.engine_name(node.name) for node in _int8(calibrating)]
     for node in _int8(calibrating):
         graph.set_attributes(node, use_calibration=True, calibration_data="")
+    logged = native_log.position()
     function, total = None, operator.length_hint(batches) or None
     for count, batch in enumerate(batches, 1):
         feed = {name: tf.constant(value) for name, value in batch.items()}
@@ -40,8 +42,10 @@ def tables(frozen, graph_def, batches, dynamic, folder):
         tf_private.serialize_engines(name, f"{folder}/calibration-{name}")
     missing = [name for name, table in found.items() if not table]
     if missing:
-        raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none)",
-                                "its reason is in the log (--log_file); --calibrator=toolkit needs no GPU and no engine build")
+        reason = build_log.reason(native_log.since(logged)) or "its reason may be in the log (--log_file)"
+        raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none): "
+                                f"{reason}", "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
+                                "of engines by --keep_native_ops or --keep_native_nodes")
     return {name: table.decode() for name, table in found.items()}
 
 

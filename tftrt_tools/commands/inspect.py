@@ -91,6 +91,9 @@ def _print_plan(plan, console, everything):
     _print_segments(plan, console, everything)
     _print_left_out(plan, console, everything)
     _print_quantization(plan, console, everything)
+    for one in (finding for signature in plan.signatures for finding in signature.findings):
+        _label(console, f"{one.about}: ", one.text)
+        _say(console, f"    mend: {one.mend}", "cyan")
     _print_sizes(plan, console)
     _say(console, "Advice", "bold")
     for one in plan.signatures:

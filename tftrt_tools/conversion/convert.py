@@ -3,6 +3,7 @@
 Runs in a child process (`job`); `pipeline` calls it.
 """
 
+import dataclasses
 import pathlib
 
 from tftrt_tools import errors, progress, scratch
@@ -10,7 +11,7 @@ from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import graph, loading, signatures
+from tftrt_tools.savedmodel import graph, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -73,6 +74,7 @@ def _signature(name, frozen, work, tables_from, prefix, calls, folder):
         return finishing.Made(result)
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
+    result = dataclasses.replace(result, findings=open_channels.find(graph_def))
     tables, record = int8.tables(name, frozen, graph_def, specs, settings, tables_from, folder)
     tables = int8.for_build(frozen, graph_def, specs, settings, calls, tables, tables_from.method(settings))
     int8.write(graph_def, tables)

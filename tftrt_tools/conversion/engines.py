@@ -6,10 +6,11 @@ import time
 
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, tf_private
+from tftrt_tools import errors, native_log, progress, tf_private
 from tftrt_tools.conversion import engine_inputs
 from tftrt_tools.conversion.result import BuiltEngine
 from tftrt_tools.engine_cache import key as keys
+from tftrt_tools.execution import build_log
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.execution.gpu_memory import PeakMemory
 from tftrt_tools.savedmodel import engine_assets, graph, loading, segments
@@ -104,14 +105,14 @@ class _Builder:
             max_workspace_size_bytes=settings.max_workspace_size_bytes, use_calibration=False, use_dynamic_shape=settings.dynamic,
             dynamic_shape_profile_strategy=settings.strategy)
         converter.adopt(graph_def, tf_private.rebuild(graph_def, self._frozen))
-        start = time.monotonic()
+        start, logged = time.monotonic(), native_log.position()
         with PeakMemory() as memory:
             self._run(converter, position)
             seconds = time.monotonic() - start
             written = tf_private.serialize_engines(engine.name, path)
         built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
         if not built:
-            raise self._failed(engine)
+            raise self._failed(engine, build_log.reason(native_log.since(logged)))
         return built
 
     def _run(self, converter, position):
@@ -134,11 +135,14 @@ class _Builder:
             raise errors.TftrtError(f"signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
-    def _failed(self, engine):
-        what = f"engine {engine.name} of signature {self._result.name!r} ({engine.precision}, {engine.compute_ops} ops)"
-        return errors.TftrtError(f"{what} did not build; TensorRT's reason is in the log",
-                                 "run again with --log_file=FILE and read it; out of memory: a --max_workspace_size_bytes or smaller "
-                                 "--shapes; an op that TensorRT refuses: --keep_native_ops")
+    def _failed(self, engine, reason):
+        what = f"engine {engine.name} of signature {self._result.name!r} ({engine.precision}, {engine.compute_ops} ops) did not build"
+        known = next((one for one in self._result.findings if one.about == engine.name), None)
+        if known:
+            return errors.TftrtError(f"{what}: {reason or known.text}", known.mend)
+        return errors.TftrtError(f"{what}: {reason}" if reason else f"{what}, and its log does not say why",
+                                 ("" if reason else "run again with --log_file=FILE and read it; ") + "out of memory: a "
+                                 "--max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops")
 
     def _cache_keys(self):
         """{engine name: EngineKey}; engine ops inside functions have none."""

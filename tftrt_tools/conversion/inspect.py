@@ -5,7 +5,7 @@ import dataclasses
 from tftrt_tools import progress
 from tftrt_tools.calibration import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import findings, graph, inspector, protos, signatures
+from tftrt_tools.savedmodel import findings, graph, inspector, open_channels, protos, signatures
 
 
 def job(request):
@@ -36,4 +36,5 @@ def _converted(model, meta_graph, settings):
                  for node in graph.engine_nodes(meta_graph.graph_def)}
         damaged = agreement.find(texts, calibration)
     document = calibration.to_dict() if calibration else None
-    return dataclasses.replace(seen, findings=(*found, *damaged), calibration=document).only(keys)
+    never = [one for one in open_channels.find(meta_graph.graph_def) if not seen.assets(one.about)]
+    return dataclasses.replace(seen, findings=(*found, *damaged, *never), calibration=document).only(keys)

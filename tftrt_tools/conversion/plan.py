@@ -7,6 +7,7 @@ from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -92,7 +93,7 @@ class Advice:
 class SignaturePlan:
     """One signature. left_out: LeftOut of each computing node that stays in TensorFlow; sizes: SizeResults, upwards; other: Outcome of
     the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty;
-    quantization: of a quantization-aware signature, else None."""
+    quantization: of a quantization-aware signature, else None; findings: Findings on segments that no GPU can build."""
 
     name: str
     inputs: tuple
@@ -103,6 +104,7 @@ class SignaturePlan:
     advice: Advice | None = None
     problem: dict | None = None
     quantization: Quantization | None = None
+    findings: tuple = ()
 
     @property
     def inside(self):
@@ -121,7 +123,8 @@ class SignaturePlan:
                 "segments": [one.to_dict() for one in self.segments], "left_out": [one.to_dict() for one in self.left_out],
                 "sizes": [one.to_dict() for one in self.sizes], "other_batch_mode": self.other.to_dict() if self.other else None,
                 "advice": self.advice.to_dict() if self.advice else None,
-                "quantization": self.quantization.to_dict() if self.quantization else None}
+                "quantization": self.quantization.to_dict() if self.quantization else None,
+                "findings": [one.to_dict() for one in self.findings]}
 
     @classmethod
     def from_dict(cls, data):
@@ -129,7 +132,8 @@ class SignaturePlan:
                    tuple(LeftOut(**one) for one in data["left_out"]), tuple(SizeResult(**one) for one in data["sizes"]),
                    Outcome(**data["other_batch_mode"]) if data["other_batch_mode"] else None,
                    Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"],
-                   Quantization.from_dict(data["quantization"]) if data["quantization"] else None)
+                   Quantization.from_dict(data["quantization"]) if data["quantization"] else None,
+                   tuple(Finding(**one) for one in data["findings"]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion import advice, graph_pass
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
-from tftrt_tools.savedmodel import graph, loading, signatures
+from tftrt_tools.savedmodel import graph, loading, open_channels, signatures
 
 # Sizes to look at where a model has more different ones, or where they cannot be told beforehand.
 _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -35,11 +35,13 @@ def _signature(name, function, settings):
         return SignaturePlan(name, specs, problem=error.to_dict())
     passed = graph_pass.run(frozen, settings)
     segments = _segments(passed.graph_def, passed.engines)
+    numbers = {one.engine.name: one.number for one in segments}
+    findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in open_channels.find(passed.graph_def))
     sizes = _sizes(name, frozen, settings, passed)
     other = _other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
     quantization = passed.quantization if passed.quantization.aware else None
-    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization)
+    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization, findings=findings)
 
 
 def _segments(graph_def, engines):

@@ -6,6 +6,7 @@ import dataclasses
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -41,7 +42,7 @@ def coverage(signatures):
 class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
     calls: declared shapes, [{input: shape}]; built: engines that were built for them; build_seconds: of all of them; quantization: of a
-    quantization-aware model, else None."""
+    quantization-aware model, else None; findings: Findings on its engine ops that no GPU can build."""
 
     name: str
     inputs: tuple
@@ -54,6 +55,7 @@ class SignatureResult:
     built: tuple = ()
     build_seconds: float | None = None
     quantization: Quantization | None = None
+    findings: tuple = ()
 
     @classmethod
     def of(cls, name, inputs, passed):
@@ -88,7 +90,8 @@ class SignatureResult:
                 "left_out": [one.to_dict() for one in self.left_out], "native_ops": self.native_ops,
                 "calls": [{name: list(shape) for name, shape in call.items()} for call in self.calls],
                 "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds,
-                "quantization": self.quantization.to_dict() if self.quantization else None}
+                "quantization": self.quantization.to_dict() if self.quantization else None,
+                "findings": [one.to_dict() for one in self.findings]}
 
     @classmethod
     def from_dict(cls, data):
@@ -96,4 +99,5 @@ class SignatureResult:
                    tuple(map(EngineOp.from_dict, data["engines"])), tuple(LeftOut(**one) for one in data["left_out"]), data["native_ops"],
                    tuple({name: tuple(shape) for name, shape in call.items()} for call in data["calls"]),
                    tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"],
-                   Quantization.from_dict(data["quantization"]) if data.get("quantization") else None)
+                   Quantization.from_dict(data["quantization"]) if data.get("quantization") else None,
+                   tuple(Finding(**one) for one in data.get("findings", ())))

@@ -75,11 +75,10 @@ def _engine_op(node, functions):
 
 
 def _attr(node, name, default=None):
-    if name not in node.attr:
+    kind = node.attr[name].WhichOneof("value") if name in node.attr else None
+    if kind is None:
         return _DEFAULTS.get(name, default)
-    value = node.attr[name]
-    kind = value.WhichOneof("value")
-    raw = getattr(value, kind)
+    raw = getattr(node.attr[name], kind)
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
 
 

@@ -1,0 +1,121 @@
+"""Engine ops that no GPU builds because a convolution's channels are in no shape: found without one."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tests import keras_layers
+from tests.conftest import ROOT
+from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import build_log
+from tftrt_tools.savedmodel import open_channels
+
+_layers = tf.keras.layers
+CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"
+
+
+@pytest.fixture(scope="module")
+def normalized(tmp_path_factory):
+    """A convolution after a layer normalisation, as in ConvNeXt: sizes are fixed, and yet its channels are in no shape of the segment."""
+    tf.keras.backend.reset_uids()
+    inputs = tf.keras.Input((16, 16, 3), name="x")
+    x = _layers.ReLU()(_layers.Conv2D(8, 3)(inputs))
+    x = _layers.Conv2D(8, 3, name="second", use_bias=False)(_layers.LayerNormalization()(x))
+    x = _layers.Dense(4)(_layers.Flatten()(_layers.ReLU()(x)))
+    path = tmp_path_factory.mktemp("normalized") / "model"
+    tf.saved_model.save(tf.keras.Model(inputs, x), str(path))
+    return path
+
+
+def found(path, dynamic=True, **settings):
+    root = tf.saved_model.load(str(path))
+    return [finding for name, signature in root.signatures.items() for finding in open_channels.find(
+        graph_pass.run(graph_pass.freeze(name, signature), Settings(use_dynamic_shape=dynamic, **settings)).graph_def)]
+
+
+def test_a_convolution_whose_channels_depend_on_a_tensor_is_found_and_its_mend_leaves_nothing_to_find(normalized):
+    finding, = found(normalized)
+    assert finding.text.startswith("no GPU builds it, and its 5 ops run in TensorFlow") and f"those of {CONVOLUTION} (Conv2D) depend" in finding.text
+    pattern = re.search(r"--keep_native_nodes='(.+)'", finding.mend)[1]
+    assert re.fullmatch(pattern, CONVOLUTION)
+    assert found(normalized, keep_native_nodes=pattern) == []
+    assert found(normalized, dynamic=False) == []
+
+
+def test_all_such_convolutions_of_an_engine_are_in_the_mend(tmp_path):
+    tf.keras.backend.reset_uids()
+    inputs = tf.keras.Input((16, 16, 8), name="x")
+    x = _layers.GroupNormalization(4)(_layers.Conv2D(8, 3)(inputs))
+    x = _layers.Conv2D(8, 3, name="one")(x) + _layers.Conv2D(8, 3, padding="same", name="three")(_layers.Conv2D(8, 3, name="two")(x))
+    tf.saved_model.save(tf.keras.Model(inputs, x), str(tmp_path / "model"))
+    finding, = found(tmp_path / "model")
+    pattern = re.search(r"--keep_native_nodes='(.+)'", finding.mend)[1]
+    assert "(and of 1 more) depend on a tensor" in finding.text
+    assert [bool(re.fullmatch(pattern, f"StatefulPartitionedCall/model/{name}/Conv2D")) for name in ("one", "two", "three")] == [True, True, False]
+    assert found(tmp_path / "model", keep_native_nodes=pattern) == []
+
+
+@pytest.mark.parametrize("name", ["digits_cnn", "dynamic_segmenter", "mobilenet_v2", "tf1_export", "spread_cnn"])
+def test_models_whose_engines_were_built_on_a_gpu_have_nothing_to_find(name, zoo_model):
+    assert found(zoo_model(name)) == []
+
+
+@pytest.mark.parametrize("name", keras_layers.BUILDERS)
+def test_of_the_keras_layers_the_one_that_did_not_build_on_a_gpu_is_found(name, tmp_path):
+    text = [finding.text for finding in found(keras_layers.build(name, tmp_path / "model"))]
+    assert [("separable_conv1d/separable_conv2d/depthwise (DepthwiseConv2dNative)" in one) for one in text] == [True] * (name == "conv1d")
+
+
+def test_convert_inspect_and_the_manifest_tell(normalized, tftrt, tmp_path):
+    done = tftrt("convert", f"--input_saved_model_dir={normalized}", f"--output_saved_model_dir={tmp_path / 'out'}", "--precision_mode=FP16",
+                 "--use_dynamic_shape")
+    assert done.returncode == 0 and re.search(r"warning: TRTEngineOp_\S+: no GPU builds it", done.stdout), done.stderr
+    assert f"--keep_native_nodes='{CONVOLUTION}'" in done.stdout
+    manifest = json.loads((tmp_path / "out/assets.extra/tftrt/manifest.json").read_text())
+    told, = manifest["signatures"][0]["findings"]
+    assert told["about"].startswith("TRTEngineOp_") and told["mend"]
+    done = tftrt("inspect", tmp_path / "out", "--check", "--json=-")
+    said = json.loads(done.stdout)["disagreements"]
+    assert done.returncode == 3 and [one["about"] for one in said] == [told["about"]]
+    done = tftrt("inspect", normalized, "--use_dynamic_shape", "--json=-")
+    planned, = json.loads(done.stdout)["signatures"][0]["findings"]
+    assert re.fullmatch(r"segment \d", planned["about"]) and planned["mend"] == told["mend"]
+
+
+# As TensorFlow 2.14.1 wrote them on an H200.
+BUILD = ("2026-11-22 22:00:14.955841: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1133] TF-TRT Warning: Engine creation for "
+         "TRTEngineOp_d09f26e3d0_0_1 failed. The native segment will be used instead. Reason: INVALID_ARGUMENT: Channel dimension must be static")
+CALIBRATION = ("2026-11-22 21:54:24.902754: E tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1422] Calibration failed: "
+               "INVALID_ARGUMENT: Channel dimension must be static")
+LISTED = ("2026-11-22 21:53:56.217005: I tensorflow/compiler/tf2tensorrt/segment/segment.cc:922] Not a TF-TRT candidate, (Op type: NoOp), "
+          "(Op name: _SINK), (Reason: Op type NoOp is not supported.)")
+
+
+@pytest.mark.parametrize("line", [BUILD, CALIBRATION])
+def test_the_reason_is_read_from_the_log(line):
+    assert build_log.reason(f"{LISTED}\n{line}\n{LISTED}\n") == "INVALID_ARGUMENT: Channel dimension must be static"
+    assert build_log.reason(LISTED) == build_log.reason("") == ""
+
+
+def test_tensorrts_own_error_stands_beside_it():
+    error = ("2026-11-22 22:00:14.900000: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:87] DefaultLogger 10: [optimizer.cpp] Error "
+             "Code 10: Internal Error (no implementation)")
+    assert build_log.reason(f"{error}\n{BUILD}") == ("INVALID_ARGUMENT: Channel dimension must be static (TensorRT: 10: [optimizer.cpp] Error Code "
+                                                     "10: Internal Error (no implementation))")
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_what_is_written_to_stderr_is_read_on_the_way(kind, tmp_path):
+    script = ("import os, sys; from tftrt_tools import native_log; os.write(2, b'before\\n'); at = native_log.position();"
+              "os.write(2, b'after\\n'); sys.stderr.write('python too\\n'); print(repr(native_log.since(at)))")
+    with open(tmp_path / "log", "wb") as log:
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=log if kind == "file" else subprocess.PIPE, text=True,
+                              check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.stdout.strip() == (repr("after\npython too\n") if kind == "file" else "''")
+    assert ((tmp_path / "log").read_text() or done.stderr) == "before\nafter\npython too\n"

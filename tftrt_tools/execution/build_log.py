@@ -1,0 +1,18 @@
+"""Why TF-TRT has no engine, in its own words, read from its log: a caller is told nothing (TF 2.14.1)."""
+
+import re
+
+_REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
+_TENSORRT = re.compile(r": E \S*trt_logger\.cc:\d+\] DefaultLogger (.+)")
+
+
+def reason(text):
+    """Args: text: of a log. Returns: the first reason in it, with TensorRT's last error before it, or ""."""
+    errors = ""
+    for line in text.splitlines():
+        if match := _TENSORRT.search(line):
+            errors = f" (TensorRT: {match[1].strip()})"
+        for pattern in _REASONS:
+            if match := pattern.search(line):
+                return match[1].strip() + errors
+    return ""
