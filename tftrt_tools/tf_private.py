@@ -138,9 +138,7 @@ def optimized_as_on_gpu(graph_def, optimizer, fetched):
             node.CopyFrom(arguments[node.name])
     # What the optimizer leaves in place keeps its place, and what it adds comes last; only on the way back to Python it is sorted.
     places = {node.name: place for place, node in enumerate(graph_def.node)}
-    nodes = sorted(optimized.node, key=lambda node: places.get(node.name, len(places)))
-    del optimized.node[:]
-    optimized.node.extend(nodes)
+    optimized.node.sort(key=lambda node: places.get(node.name, len(places)))
     return optimized
 
 
