@@ -34,10 +34,6 @@ def predicted(body, *shapes, dynamic=True, dtype=tf.float32, built=None):
         function.ret[name] = last[source].input[0]
     for node in last.values():
         function.node_def.remove(node)
-    for index, shape in enumerate(shapes):
-        declared = function.arg_attr[index].attr["_output_shapes"].list.shape.add(unknown_rank=shape is None)
-        for size in shape or ():
-            declared.dim.add(size=-1 if size is None else size)
     return tensor_names.names(function, dynamic, built or shapes)
 
 
@@ -142,8 +138,8 @@ def dense_over_the_last_axis(x):
 def test_sizes_are_followed_through_their_arithmetic_as_far_as_they_are_known():
     """TensorFlow does not know the columns of what it reshapes here, and TensorRT does. Layers 0 to 10 compute sizes and reshape."""
     for shape in ((None, None, 8), (2, 3, 8)):
-        assert unnamed(predicted(dense_over_the_last_axis, (None, None, 8), built=[shape])) == ["(Unnamed Layer* 11) [Shuffle]_output",
-                                                                       "(Unnamed Layer* 12) [Fully Connected]_output"]
+        found = predicted(dense_over_the_last_axis, (None, None, 8), built=[shape])
+        assert unnamed(found) == ["(Unnamed Layer* 11) [Shuffle]_output", "(Unnamed Layer* 12) [Fully Connected]_output"]
     assert unnamed(predicted(dense_over_the_last_axis, (None, None, None))) == ["(Unnamed Layer* 11) [Constant]_output"]
 
 

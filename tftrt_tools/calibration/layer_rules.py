@@ -312,11 +312,16 @@ def _product_of_sizes(network, op, inputs):
     return [made]
 
 
-def _gather(network, op, inputs):
-    for value in inputs[:2]:
+def _without_ranges_of_constants(network, values):
+    """`values` as tensors: a constant gets its layer, and no line in a table."""
+    for value in values:
         tensor = network.tensor(value)
         if isinstance(value, Weights):
-            tensor.listed = False  # a table that rows are looked up in
+            tensor.listed = False
+
+
+def _gather(network, op, inputs):
+    _without_ranges_of_constants(network, inputs[:2])
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
         made = network.result("Gather", op.outputs[0])
         sizes, indices = (_sizes(op, index, value) for index, value in enumerate(inputs[:2]))
@@ -450,8 +455,7 @@ def _depth_space(network, op, inputs):
 
 def _einsum(network, op, inputs):
     # TensorRT makes products and transpositions of it, and merges those of one with its constants' and with the next one's.
-    for value in inputs:
-        network.tensor(value).listed &= not isinstance(value, Weights)
+    _without_ranges_of_constants(network, inputs)
     made = network.result("Einsum", op.outputs[0])
     made.listed = any(reader.type != "Einsum" for reader in op.outputs[0].consumers())
     return [made]

@@ -14,7 +14,6 @@ with TensorRT 8.5.3.
 import dataclasses
 import random
 
-import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
@@ -76,8 +75,7 @@ class _Converted:
         original, self._arguments = segment.to_graph(function)
         self._nodes = {node.name for node in original.node} - set(self._arguments)
         self.graph_def = _as_converted(original)
-        with tf.Graph().as_default() as self._graph:
-            tf.import_graph_def(segment.importable(self.graph_def, input_shapes), name="")
+        self._graph = segment.imported(self.graph_def, input_shapes)
 
     def named(self, order, dynamic):
         """[NamedTensor] where the nodes are converted in `order` (names)."""

@@ -91,9 +91,8 @@ def _print_plan(plan, console, everything):
     _print_segments(plan, console, everything)
     _print_left_out(plan, console, everything)
     _print_quantization(plan, console, everything)
-    for one in (finding for signature in plan.signatures for finding in signature.findings):
-        _label(console, f"{one.about}: ", one.text)
-        _say(console, f"    mend: {one.mend}", "cyan")
+    for signature in plan.signatures:
+        _each_finding(signature.findings, console)
     _print_sizes(plan, console)
     _say(console, "Advice", "bold")
     for one in plan.signatures:
@@ -269,7 +268,11 @@ def _print_findings(seen, console):
         _say(console, "nothing disagrees", "green")
         return
     _say(console, _count(len(seen.findings), "disagreement"), "bold red")
-    for one in seen.findings:
+    _each_finding(seen.findings, console)
+
+
+def _each_finding(findings, console):
+    for one in findings:
         _label(console, f"  {one.about}: ", one.text)
         _say(console, f"    mend: {one.mend}", "cyan")
 

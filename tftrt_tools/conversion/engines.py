@@ -140,9 +140,10 @@ class _Builder:
         known = next((one for one in self._result.findings if one.about == engine.name), None)
         if known:
             return errors.TftrtError(f"{what}: {reason or known.text}", known.mend)
-        return errors.TftrtError(f"{what}: {reason}" if reason else f"{what}, and its log does not say why",
-                                 ("" if reason else "run again with --log_file=FILE and read it; ") + "out of memory: a "
-                                 "--max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops")
+        mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
+        if not reason:
+            return errors.TftrtError(f"{what}, and its log does not say why", f"run again with --log_file=FILE and read it; {mend}")
+        return errors.TftrtError(f"{what}: {reason}", mend)
 
     def _cache_keys(self):
         """{engine name: EngineKey}; engine ops inside functions have none."""

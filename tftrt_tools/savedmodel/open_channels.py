@@ -7,8 +7,6 @@ build ends with "Channel dimension must be static", and the segment runs nativel
 
 import re
 
-import tensorflow as tf
-
 from tftrt_tools.savedmodel import graph, segment
 from tftrt_tools.savedmodel.inspection import Finding
 
@@ -38,9 +36,7 @@ def _finding(name, engine, ops):
 def _open(one):
     """tf.Operations of a segment: convolutions of unknown channels."""
     body, _ = segment.to_graph(one.function)
-    with tf.Graph().as_default() as imported:
-        tf.import_graph_def(segment.importable(body, one.shapes), name="")
-    return [op for op in imported.get_operations() if op.type in _INPUT and not _channels(op)]
+    return [op for op in segment.imported(body, one.shapes).get_operations() if op.type in _INPUT and not _channels(op)]
 
 
 def _channels(op):

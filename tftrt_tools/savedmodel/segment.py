@@ -1,7 +1,8 @@
-"""A native segment as the GraphDef that TF-TRT converts node by node. Works on protos alone."""
+"""A native segment as the GraphDef that TF-TRT converts node by node. Works on protos, but for `imported`."""
 
 import heapq
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
@@ -62,6 +63,13 @@ def sorted_by_inputs(graph_def):
             if not missing[reader]:
                 heapq.heappush(ready, reader)
     return result
+
+
+def imported(graph_def, shapes):
+    """The tf.Graph of `importable`'s copy, in which TensorFlow has inferred all shapes."""
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(importable(graph_def, shapes), name="")
+    return graph
 
 
 def importable(graph_def, shapes):
