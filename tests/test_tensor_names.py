@@ -24,8 +24,8 @@ _BRANCHED = {"resnet50", "unet", "attention", "lstm_tagger"}
 _AS_RECORDED = {"bert_encoder": {"layers": 4, "hidden": 256}}
 
 
-def predicted(body, *shapes, dynamic=True, dtype=tf.float32, built=None):
-    """names() of the segment that `body` is, with engine inputs of `shapes`, for an engine that is built for the shapes `built`."""
+def segment_of(body, *shapes, dtype=tf.float32):
+    """The segment that `body` is, with arguments of `shapes`."""
     arguments = [tf.TensorSpec(shape, dtype) for shape in shapes]
     function = tf.function(body, autograph=False).get_concrete_function(*arguments).function_def
     # tf.function returns through identities; a native segment does not.
@@ -34,7 +34,12 @@ def predicted(body, *shapes, dynamic=True, dtype=tf.float32, built=None):
         function.ret[name] = last[source].input[0]
     for node in last.values():
         function.node_def.remove(node)
-    return tensor_names.names(function, dynamic, built or shapes)
+    return function
+
+
+def predicted(body, *shapes, dynamic=True, dtype=tf.float32, built=None):
+    """names() of the segment that `body` is, with engine inputs of `shapes`, for an engine that is built for the shapes `built`."""
+    return tensor_names.names(segment_of(body, *shapes, dtype=dtype), dynamic, built or shapes)
 
 
 def unnamed(found):
@@ -193,6 +198,27 @@ def test_a_constant_that_changes_nothing_is_folded_where_the_shapes_are_known():
     assert unnamed(predicted(body, (None, 4))) == ["(Unnamed Layer* 1) [Unary]_output"]
     assert NamedTensor("sum", "tanh:0", True) in predicted(body, (None, 4))
     assert unnamed(predicted(body, (None, None))) == ["(Unnamed Layer* 1) [Constant]_output", "(Unnamed Layer* 3) [Unary]_output"]
+
+
+def same(x):
+    return tf.raw_ops.Reshape(tensor=x, shape=[-1, 4], name="same")
+
+
+def no_more(x):
+    return tf.raw_ops.AddV2(x=x, y=tf.zeros([4]), name="sum")
+
+
+@pytest.mark.parametrize(("pass_on", "name"), [(lambda x: x, "tanh"), (same, "same"), (no_more, "sum"), (lambda x: no_more(same(x)), "sum")])
+def test_what_feeds_a_node_is_found_in_the_table_also_behind_what_passes_it_on(pass_on, name):
+    """TensorRT has one tensor for all of them, with the name of the last."""
+    def body(x):
+        fed = pass_on(tf.raw_ops.Tanh(x=x, name="tanh"))
+        return tf.raw_ops.Relu(features=tf.raw_ops.MatMul(a=fed, b=weights(4, 4), name="product"))
+
+    function, shapes = segment_of(body, (None, 4)), [(None, 4)]
+    assert tensor_names.holding({f"{name}:0"}, function, True, shapes) == {name, "(Unnamed Layer* 1) [Shuffle]_output"}
+    assert tensor_names.holding({"tanh:0"}, function, True, shapes) == {name, "(Unnamed Layer* 1) [Shuffle]_output"}
+    assert tensor_names.holding({"nowhere:0"}, function, True, shapes) == set()
 
 
 def test_tensors_between_einsums_and_their_constants_have_no_range():

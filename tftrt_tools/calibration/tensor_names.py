@@ -50,8 +50,18 @@ def names(function, dynamic, input_shapes):
 
     Returns: [NamedTensor], in TensorRT's order.
     """
-    segment_graph = _Converted(function, input_shapes)
-    return segment_graph.named([node.name for node in segment_graph.graph_def.node], dynamic)
+    converted = _Converted(function, input_shapes)
+    return converted.named(converted.order, dynamic)
+
+
+def holding(tensors, function, dynamic, input_shapes):
+    """The table's names that hold the values of `tensors` of the segment ("node:port", "argument:0"). One that passes another on, as a
+    reshape to the shape that is there or a sum with zero, is one with it in TensorRT. The other arguments as for `names`. Returns: a set.
+    """
+    converted = _Converted(function, input_shapes)
+    passed_on = converted.passed_on(dynamic)
+    sources = {passed_on.get(one) or one for one in tensors}
+    return {one.name for one in converted.named(converted.order, dynamic) if one.tensor in sources}
 
 
 def in_other_orders(function, dynamic, input_shapes, count):
@@ -77,11 +87,31 @@ class _Converted:
         self.graph_def = _as_converted(original)
         self._graph = segment.imported(self.graph_def, input_shapes)
 
+    @property
+    def order(self):
+        """Names of the nodes as TensorFlow numbers them."""
+        return [node.name for node in self.graph_def.node]
+
     def named(self, order, dynamic):
         """[NamedTensor] where the nodes are converted in `order` (names)."""
-        network = _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
-        return [NamedTensor(tensor.name, _in_segment(tensor.source, self._nodes, self._arguments), tensor.sure)
+        network, _ = self._network(order, dynamic)
+        return [NamedTensor(tensor.name, self._in_segment(tensor.source), tensor.sure)
                 for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None]
+
+    def passed_on(self, dynamic):
+        """{tensor of the segment: the one whose values it is}, of those that become no layer."""
+        _, values = self._network(self.order, dynamic)
+        return {self._in_segment(name): self._in_segment(value.source) for name, value in values.items() if isinstance(value, Tensor)}
+
+    def _network(self, order, dynamic):
+        return _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
+
+    def _in_segment(self, source):
+        """The segment's own tensor for one of the converted graph, which has constants and transpositions of its own."""
+        name = source.partition(":")[0] if source else None
+        if name in self._arguments:
+            return f"{self._arguments[name]}:0"
+        return source if name in self._nodes else None
 
 
 def build_shapes(declared, profiles, dynamic, strategy):
@@ -103,7 +133,7 @@ def _as_converted(graph_def):
 
 
 def _network(ops, nodes, implicit):
-    """The Network of the ops, in the order of their conversion. nodes: the segment's own."""
+    """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became}). nodes: the segment's own."""
     network, values, results = Network(implicit), {}, []
     for op in ops:
         if op.name.startswith(segment.INPUT):
@@ -120,7 +150,7 @@ def _network(ops, nodes, implicit):
                 outputs[0].source = values[op.inputs[0].name].source
     for op in sorted(results, key=lambda op: int(op.name.removeprefix(segment.OUTPUT))):
         _name_result(network, op.name, values[op.inputs[0].name])
-    return network
+    return network, values
 
 
 def _rename(value, name):
@@ -134,11 +164,3 @@ def _name_result(network, name, value):
         # It has the name of another end of the engine already: TF-TRT copies it.
         value = network.add("Shuffle", value.dims, value.dtype, value.source)
     value.name = name
-
-
-def _in_segment(source, nodes, arguments):
-    """The segment's own tensor for one of the converted graph, which has constants and transpositions of its own."""
-    name = source.partition(":")[0] if source else None
-    if name in arguments:
-        return f"{arguments[name]}:0"
-    return source if name in nodes else None

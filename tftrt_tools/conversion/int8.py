@@ -179,7 +179,7 @@ def _inputs_of(function, pattern, dynamic, shapes):
     body, arguments = segment.to_graph(function)
     fed = {_tensor(source, arguments) for node in body.node if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
            for source in node.input}
-    return {one.name for one in tensor_names.names(function, dynamic, shapes) if one.tensor in fed}
+    return tensor_names.holding(fed, function, dynamic, shapes)
 
 
 def _tensor(source, arguments):
