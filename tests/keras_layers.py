@@ -59,8 +59,8 @@ def _einsums():
     return tf.keras.Model(inputs, {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed})
 
 
-# Flags of the conversion without which no GPU builds the engines.
-FLAGS = {"conv1d": ("--keep_native_nodes=.*/depthwise",)}
+# keep_native_nodes of a conversion without which no GPU builds the engines.
+KEPT_NATIVE = {"conv1d": ".*/depthwise"}
 _SHAPES = {"einsums": (24, 16), "conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3)}
 BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite,
             "einsums": _einsums}

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import ROOT
-from tftrt_tools.calibration import tensor_names
+from tftrt_tools.calibration import numbering, tensor_names
 from tftrt_tools.calibration.tensor_names import NamedTensor
 from tftrt_tools.conversion import graph_pass
 from tftrt_tools.conversion.settings import Settings
@@ -19,7 +19,9 @@ from tftrt_tools.savedmodel import graph
 # like, where kept, of those without a scale, whose places are not known}}}; null: an engine without a float inside, which is not calibrated.
 RECORDED = json.loads((ROOT / "tests/data/calibration_names.json").read_text())
 # Where the order of the lines differs from run to run; which lines there are, does not.
-_BRANCHED = {"resnet50", "unet", "attention", "lstm_tagger"}
+_BRANCHED = {"resnet50", "unet", "attention", "lstm_tagger", "squeeze_and_excite", "conv1d"}
+# Where with the order the numbers differ: recorded are those of one order.
+_RENUMBERED = {"conv1d"}
 # Options of a builder where the sample model of the tests is another than the one recorded.
 _AS_RECORDED = {"bert_encoder": {"layers": 4, "hidden": 256}}
 
@@ -308,7 +310,8 @@ def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path, name,
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
         frozen = graph_pass.freeze(signature, root.signatures[signature])
-        graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=mode == "dynamic")).graph_def
+        settings = Settings(use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, ""))
+        graph_def = graph_pass.run(frozen, settings).graph_def
         functions = {function.signature.name: function for function in graph_def.library.function}
         engines = list(graph.engine_nodes(graph_def))
         zeros = recorded.get("zero", {}).get(signature, [[] for _ in tables])
@@ -318,6 +321,9 @@ def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path, name,
             function = functions[engine.attr["segment_func"].func.name]
             found = tensor_names.names(function, mode == "dynamic", [tuple(shape) for shape in shapes])
             # Of parallel branches TF-TRT takes now one first, now the other, in the pass and in the build: numbering.py.
-            assert sorted(tensor.name for tensor in found) == sorted(names + zero)
+            free = numbering.varying(function, True, shapes).keys() if name in _RENUMBERED else set()
+            assert {*names, *zero} - {tensor.name for tensor in found} <= free
+            assert {tensor.name for tensor in found} - {*names, *zero} <= free
+            assert len(found) == len({*names, *zero}) == len(names + zero)
             if name not in _BRANCHED:
                 assert [tensor.name for tensor in found if tensor.name not in zero] == names
