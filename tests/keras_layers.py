@@ -59,11 +59,21 @@ def _einsums():
     return tf.keras.Model(inputs, {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed})
 
 
+def _grouped():
+    """Convolutions of 4 groups, of one channel a group and of two; Keras lets XLA compile them all."""
+    inputs = tf.keras.Input((32, 32, 8), name="x")
+    x = _layers.Conv2D(16, 3, strides=2, padding="same", groups=4, activation="relu", name="four")(inputs)
+    x = _layers.BatchNormalization()(_layers.Conv2D(16, 3, padding="same", groups=16, name="each")(x))
+    x = _layers.Conv2D(32, 3, groups=8, activation="relu", name="two")(x)
+    return tf.keras.Model(inputs, _layers.Dense(10)(_layers.GlobalAveragePooling2D()(x)))
+
+
 # keep_native_nodes of a conversion without which no GPU builds the engines.
 KEPT_NATIVE = {"conv1d": ".*/depthwise"}
-_SHAPES = {"einsums": (24, 16), "conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3)}
+_SHAPES = {"einsums": (24, 16), "conv1d": (24, 16), "attention": (24, 16), "unet": (32, 32, 3), "squeeze_and_excite": (32, 32, 3),
+           "grouped": (32, 32, 8)}
 BUILDERS = {"conv1d": _conv1d, "attention": _attention, "unet": _unet, "squeeze_and_excite": _squeeze_and_excite,
-            "einsums": _einsums}
+            "einsums": _einsums, "grouped": _grouped}
 
 
 def build(name, folder):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import saved_models
+from tests import keras_layers
 from tests.conftest import ROOT, run_tftrt
 from tests.test_convert import FLAGS, assert_clear
 from tests.test_verify import saved_inputs
@@ -302,3 +303,14 @@ def test_the_encoder_with_two_lengths(zoo_model, tmp_path):
            build_seconds=said["signatures"][0]["build_seconds"], bytes=sum(one["bytes"] for one in said["signatures"][0]["built"]),
            worst_snr_db=min(one["snr_db"] for one in result["comparisons"]))
     assert zoo_inputs("bert_encoder")
+
+
+def test_grouped_convolutions_and_calls_for_xla_run_in_one_engine(tmp_path):
+    """Converted without a GPU: as they are, TF-TRT takes neither."""
+    source = keras_layers.build("grouped", tmp_path / "source")
+    manifest = convert(source, tmp_path / "out", "--precision_mode=FP16", "--shapes=x:8x32x32x8")
+    code, said, error = verify(source, tmp_path / "out", "--shapes=x:8x32x32x8")
+    report(test="grouped", coverage=manifest["coverage"], engines=manifest["engine_count"], snr_db=said["comparisons"][0]["snr_db"],
+           engine_runs=said["engine_runs"], passed=code == 0)
+    assert code == 0, (said["problems"], error)
+    assert (manifest["engine_count"], manifest["coverage"]) == (1, 1.0) and said["engine_runs"]

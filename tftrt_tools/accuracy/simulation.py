@@ -47,7 +47,7 @@ def job(request):
 
 def _signature(name, function, settings, tables_from, paths, nodes):
     """One signature. Returns: (SignatureHarm, [EngineTable])."""
-    frozen = graph_pass.freeze(name, function)
+    frozen = graph_pass.prepared(name, function, settings)
     for node in graph.engine_nodes(frozen.graph_def):
         raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
                                 "give the original model; the manifest in assets.extra/tftrt of the converted one names it")

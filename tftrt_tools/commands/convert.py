@@ -204,6 +204,8 @@ def _print(done, json_path):
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
+        for reason in one.preparation.reasons:
+            console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
     for finding in (finding for one in done.signatures for finding in one.findings):
         console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", markup=False, soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"

@@ -92,6 +92,8 @@ def _print_plan(plan, console, everything):
     _print_left_out(plan, console, everything)
     _print_quantization(plan, console, everything)
     for signature in plan.signatures:
+        for reason in signature.preparation.reasons:
+            _label(console, f"  {signature.name}: ", reason)
         _each_finding(signature.findings, console)
     _print_sizes(plan, console)
     _say(console, "Advice", "bold")

@@ -56,7 +56,7 @@ def _refuse_pass_settings(settings):
 
 def _signature(name, function, converted, prefix, settings, source, folder):
     """(EngineTables, DataRecord or None) of one signature."""
-    frozen = graph_pass.freeze(name, function)
+    frozen = graph_pass.freeze(name, function) if converted else graph_pass.prepared(name, function, settings)
     if not converted:
         graph_def = graph_pass.run(frozen, settings).graph_def
         finishing.unique_names(graph_def, prefix)

@@ -44,7 +44,7 @@ def job(request):
     with scratch.folder("engines") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
-            frozen = graph_pass.freeze(name, model.root.signatures[name])
+            frozen = graph_pass.prepared(name, model.root.signatures[name], settings)
             made = _signature(name, frozen, work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
             results.append(made.result)
             if made.function:

@@ -7,8 +7,9 @@ import re
 import tensorflow as tf
 
 from tftrt_tools import environment, errors, native_log, tf_private
-from tftrt_tools.conversion import pass_log, quantization_aware
+from tftrt_tools.conversion import pass_log, prepare, quantization_aware
 from tftrt_tools.savedmodel import engine_order, graph
+from tftrt_tools.savedmodel.preparation import Preparation
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
 PROTOBUF_LIMIT_BYTES = 2**31 - 1
@@ -16,13 +17,15 @@ PROTOBUF_LIMIT_BYTES = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    """A signature with its variables as constants. captures: {placeholder: resource} of lookup tables."""
+    """A signature with its variables as constants. captures: {placeholder: resource} of lookup tables; preparation: what was done to the
+    graph since."""
 
     graph_def: object
     inputs: list
     outputs: list
     captures: dict
     original: object
+    preparation: Preparation = Preparation()
 
     @property
     def input_names(self):
@@ -46,13 +49,14 @@ class Frozen:
 @dataclasses.dataclass(frozen=True)
 class PassResult:
     """graph_def: with TRTEngineOps; engines: graph.EngineOp, in graph order; left_out: pass_log.LeftOut of nodes that compute
-    something; native_ops: {op: count} of what stays in TensorFlow; quantization: quantization.Quantization."""
+    something; native_ops: {op: count} of what stays in TensorFlow; quantization: quantization.Quantization; preparation: of the Frozen."""
 
     graph_def: object
     engines: tuple
     left_out: tuple
     native_ops: dict
     quantization: object
+    preparation: Preparation
 
     @property
     def coverage(self):
@@ -77,6 +81,19 @@ def freeze(name, function):
     return Frozen(graph_def, inputs, outputs, captures, function)
 
 
+def prepared(name, function, settings):
+    """A signature to convert: frozen, and made ready for TF-TRT. What is to stay in TensorFlow stays as it is.
+
+    Args: name, function: as of `freeze`. settings: Settings. Returns: Frozen. Raises: as `freeze`.
+    """
+    frozen = freeze(name, function)
+    room = PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
+    pattern = settings.keep_native_nodes
+    kept = {node.name for node in frozen.graph_def.node if re.fullmatch(pattern, node.name)} if pattern else frozenset()
+    graph_def, done = prepare.prepare(frozen.graph_def, room, kept)
+    return dataclasses.replace(frozen, graph_def=graph_def, preparation=done)
+
+
 def _bytes(variable):
     return (variable.shape.num_elements() or 0) * variable.dtype.size
 
@@ -92,7 +109,7 @@ def _check_no_writes(name, graph_def):
 def run(frozen, settings):
     """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions. Returns: PassResult."""
     _check_ops(settings.keep_native_ops)
-    native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
+    native = _native(frozen, settings)
     high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
@@ -100,17 +117,22 @@ def run(frozen, settings):
         # What the second pass took is no longer left out; what it left has its newer reason.
         result, log = _once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
-    passed = _result(result, log, native, settings)
+    passed = _result(result, log, native, settings, frozen.preparation)
     said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=passed.left_out)
     return dataclasses.replace(passed, quantization=said)
 
 
 def clusters(frozen, settings):
     """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
-    native = _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes")
+    native = _native(frozen, settings)
     _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
                    native)
     return log
+
+
+def _native(frozen, settings):
+    """Names of nodes that TF-TRT is not to have."""
+    return _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes") | frozen.preparation.left
 
 
 def _check_ops(names):
@@ -156,14 +178,16 @@ def _once(frozen, graph_def, settings, precision, preserved):
     return converted, pass_log.parse(text[0])
 
 
-def _result(graph_def, log, native, settings):
+def _result(graph_def, log, native, settings, done):
     engines = tuple(graph.engine_ops(graph_def))
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
-    left_out = tuple(_reason(node, log, native, settings) for node in remaining)
-    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node), None)
+    left_out = tuple(_reason(node, log, native, settings, done) for node in remaining)
+    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node), None, done)
 
 
-def _reason(node, log, native, settings):
+def _reason(node, log, native, settings, done):
+    if node.name in done.left:
+        return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
     if node.name in log.left_out:

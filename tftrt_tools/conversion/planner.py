@@ -27,7 +27,7 @@ def _signature(name, function, settings):
     specs = tuple(loading.input_specs(function))
     progress.say(f"trying signature {name}")
     try:
-        frozen = graph_pass.freeze(name, function)
+        frozen = graph_pass.prepared(name, function, settings)
     except errors.UsageError:
         raise
     except errors.TftrtError as error:
@@ -41,7 +41,8 @@ def _signature(name, function, settings):
     other = _other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
     quantization = passed.quantization if passed.quantization.aware else None
-    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization, findings=findings)
+    return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization, findings=findings,
+                         preparation=frozen.preparation)
 
 
 def _segments(graph_def, engines):

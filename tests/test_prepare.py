@@ -1,0 +1,146 @@
+"""What is done to a signature before TF-TRT sees it."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import keras_layers
+from tests.conftest import run_tftrt
+from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import passport, preparation
+
+
+def save(function, path, **signatures):
+    module = tf.Module()
+    module.f = function
+    tf.saved_model.save(module, str(path), signatures={"serving_default": function, **signatures})
+    return path
+
+
+def prepared(path, **settings):
+    root = tf.saved_model.load(str(path))
+    return graph_pass.prepared("serving_default", root.signatures["serving_default"], Settings(**settings))
+
+
+def answers(frozen, *values):
+    """What the graph of a graph_pass.Frozen computes."""
+    def body(*tensors):
+        return tf.import_graph_def(frozen.graph_def, input_map=frozen.input_map(tensors), return_elements=frozen.outputs)
+
+    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype) for value in values])
+    return [one.numpy() for one in function(*map(tf.constant, values))]
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    return keras_layers.build("grouped", tmp_path_factory.mktemp("grouped") / "model")
+
+
+def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(grouped):
+    frozen = prepared(grouped)
+    assert len(frozen.preparation.opened) == 3
+    assert [(one.groups, one.written) for one in frozen.preparation.convolutions] == [
+        (4, "Conv2D"), (16, "DepthwiseConv2dNative"), (8, "Conv2D")]
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    assert len(passed.engines) == 1 and passed.coverage == 1.0 and passed.preparation == frozen.preparation
+    x = keras_layers.inputs("grouped", 2)["x"]
+    original = list(frozen.original(x=tf.constant(x)).values())[0].numpy()
+    np.testing.assert_allclose(answers(frozen, x)[0], original, rtol=1e-4, atol=1e-6)
+
+
+def test_calls_that_are_to_stay_native_stay_closed(grouped):
+    frozen = prepared(grouped, keep_native_nodes=".*/(two|four)/PartitionedCall")
+    assert [name.split("/")[-2] for name in frozen.preparation.opened] == ["each"]
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, keep_native_nodes=".*/(two|four)/PartitionedCall"))
+    assert {(one.op, one.reason) for one in passed.left_out if "Call" in one.op} == {("PartitionedCall", "kept native by --keep_native_nodes")}
+
+
+def test_a_whole_model_that_xla_compiles_goes_into_an_engine(tmp_path):
+    weights = tf.Variable(np.random.default_rng(0).normal(size=(4, 4)).astype("f4"))
+
+    @tf.function
+    def inner(x):
+        return tf.nn.relu(x @ weights) + 1.0
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec((None, 4), name="x")])
+    def body(x):
+        return {"y": inner(tf.tanh(x)) @ weights}
+
+    body.weights = weights
+    module = tf.Module()
+    module.weights, module.body = weights, body
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": body})
+    frozen = prepared(tmp_path / "model")
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    assert len(passed.engines) == 1 and passed.coverage == 1.0
+    x = np.random.default_rng(1).normal(size=(3, 4)).astype("f4")
+    np.testing.assert_allclose(answers(frozen, x)[0], body(tf.constant(x))["y"].numpy(), rtol=1e-5)
+
+
+def test_a_function_that_only_xla_can_run_stays_closed(tmp_path):
+    from tensorflow.compiler.tf2xla.python import xla
+
+    @tf.function(jit_compile=True)
+    def inner(x):
+        return xla.add(x, x)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), name="x")])
+    def body(x):
+        return {"y": inner(x)}
+
+    frozen = prepared(save(body, tmp_path / "model"))
+    assert frozen.preparation == preparation.Preparation()
+    assert any("PartitionedCall" in node.op for node in frozen.graph_def.node)
+
+
+def test_a_call_is_closed_again_where_a_grouped_convolution_in_it_cannot_be_written(tmp_path):
+    @tf.function(jit_compile=True)
+    def convolved(x, filters):
+        return tf.nn.conv2d(x, filters, 1, "SAME")
+
+    @tf.function(jit_compile=True)
+    def doubled(x):
+        return tf.tanh(x) * 2.0
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 4), name="x"), tf.TensorSpec((3, 3, 2, 4), name="filters")])
+    def body(x, filters):
+        return {"y": doubled(convolved(x, filters))}
+
+    frozen = prepared(save(body, tmp_path / "model"))
+    assert len(frozen.preparation.opened) == 1 and frozen.preparation.convolutions == ()
+    assert sum("PartitionedCall" in node.op for node in frozen.graph_def.node) == 1
+
+
+def test_a_grouped_convolution_outside_a_call_that_cannot_be_written_stays_in_tensorflow(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec((None, 4, 8, 8, 4), name="x")])
+    def body(x):
+        filters = tf.constant(np.ones((3, 3, 3, 2, 4), "f4"))
+        return {"y": tf.tanh(tf.nn.conv3d(tf.tanh(tf.tanh(x)), filters, [1] * 5, "SAME", name="conv"))}
+
+    frozen = prepared(save(body, tmp_path / "model"))
+    assert [(one.type, one.groups, one.written) for one in frozen.preparation.convolutions] == [("Conv3D", 2, "")]
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, minimum_segment_size=1))
+    assert [(one.op, "several groups" in one.reason) for one in passed.left_out if one.op == "Conv3D"] == [("Conv3D", True)]
+
+
+def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
+    expected = ["3 calls for XLA (jit_compile=True) opened", "1 grouped convolution written as depthwise",
+                "2 grouped convolutions written with zeros between the groups, 0.1 MB more"]
+    seen = run_tftrt("inspect", grouped)
+    done = run_tftrt("convert", f"--input_saved_model_dir={grouped}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    manifest = passport.read(tmp_path / "out", passport.MANIFEST)
+    assert done.returncode == 0, done.stderr
+    for sentence in expected:
+        assert sentence in seen.stdout and sentence in done.stdout
+    assert len(manifest["signatures"][0]["preparation"]["opened"]) == 3
+    checked = run_tftrt("verify", grouped, tmp_path / "out", "--shapes=x:2x32x32x8")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_manifest_from_before_has_no_preparation():
+    assert preparation.Preparation.from_dict(None) == preparation.Preparation()
+    one = preparation.Preparation(("a",), (preparation.Grouped("c", "Conv2D", 2, "Conv2D", 8),))
+    assert preparation.Preparation.from_dict(json.loads(json.dumps(one.to_dict()))) == one

@@ -1,0 +1,137 @@
+"""Grouped convolutions, written so that TensorRT can build them.
+
+In TensorFlow a convolution has groups where its filter reads fewer channels than there are. TF-TRT takes it, tells TensorRT of one group,
+and no engine can be built. What has one channel a group is a depthwise convolution; any other gives the same numbers as a convolution of
+all channels whose filter is zero between the groups.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tftrt_tools.savedmodel.preparation import Grouped
+
+_CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
+_PASSED_ON = frozenset({"Identity", "StopGradient", "Snapshot"})
+# Constants of more elements are shapes of nothing.
+_LARGEST_SHAPE = 64
+_DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
+
+
+def rewrite(graph_def, most_bytes, kept=frozenset()):
+    """Write the grouped convolutions of a graph otherwise, in place; functions are not looked into.
+
+    Args: graph_def: frozen. most_bytes: that all filters together may become larger. kept: names of nodes to leave as
+      they are, and not to tell of.
+    Returns: (Grouped, …), in the graph's order; those that were left have no `written`: their filter is no constant, it has three
+      dimensions, or it would become too large.
+    """
+    found, filters = [], {}
+    constants = {node.name: node for node in graph_def.node}
+    for node, groups in _grouped(graph_def):
+        if node.name in kept:
+            continue
+        one = Grouped(node.name, node.op, groups)
+        constant = _constant(node.input[1], constants)
+        if constant is not None and node.op == "Conv2D":
+            filters_before = tf.make_ndarray(constant.attr["value"].tensor)
+            written, values = _written(node, filters_before, groups)
+            added = values.nbytes - filters_before.nbytes
+            if added <= most_bytes:
+                most_bytes -= added
+                filters[node.name] = (written, values)
+                one = dataclasses.replace(one, written=written, added_bytes=added)
+        found.append(one)
+    if filters:
+        _write(graph_def, filters)
+    return tuple(found)
+
+
+def _grouped(graph_def):
+    """[(node, groups)] of convolutions whose filter reads fewer channels than their input has."""
+    nodes = [node for node in graph_def.node if node.op in _CONVOLUTIONS]
+    if not nodes:
+        return []
+    shapes = _shapes(graph_def)
+    found = []
+    for node in nodes:
+        operation = shapes.get_operation_by_name(node.name)
+        data, filters = (tensor.shape for tensor in operation.inputs)
+        if data.rank is None or filters.rank is None:
+            continue
+        channels, read = data[_layout(node).index("C")], filters[-2]
+        if channels and read and channels != read:
+            found.append((node, channels // read))
+    return found
+
+
+def _shapes(graph_def):
+    """The tf.Graph, in which TensorFlow has inferred all shapes; large constants are placeholders there."""
+    slim = graph_pb2.GraphDef(versions=graph_def.versions, library=graph_def.library)
+    for node in graph_def.node:
+        shape = node.attr["value"].tensor.tensor_shape if node.op == "Const" else None
+        if shape is None or np.prod([size.size for size in shape.dim]) <= _LARGEST_SHAPE:
+            slim.node.add().CopyFrom(node)
+            continue
+        copy = slim.node.add(name=node.name, op="Placeholder", input=node.input)
+        copy.attr["dtype"].CopyFrom(node.attr["dtype"])
+        copy.attr["shape"].shape.CopyFrom(shape)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(slim, name="")
+    return graph
+
+
+def _constant(source, nodes):
+    """The Const node whose value a reference has, or None."""
+    node = nodes.get(source.split(":")[0])
+    while node is not None and node.op in _PASSED_ON:
+        node = nodes.get(node.input[0].split(":")[0])
+    return node if node is not None and node.op == "Const" else None
+
+
+def _written(node, filters, groups):
+    """(type of the node, its filter). Args: filters: (height, width, channels of a group, results)."""
+    height, width, read, results = filters.shape
+    steps, gaps = (_by_axis(node, name) for name in ("strides", "dilations"))
+    # TensorFlow's own kernels take a depthwise convolution with one stride, and leave its dilations out without a word.
+    if read == 1 and steps[0] == steps[1] and gaps == [1, 1]:
+        return "DepthwiseConv2dNative", filters.reshape(height, width, groups, results // groups)
+    dense = np.zeros((height, width, read * groups, results), filters.dtype)
+    of_group = results // groups
+    for group in range(groups):
+        mine = slice(group * of_group, (group + 1) * of_group)
+        dense[:, :, group * read:(group + 1) * read, mine] = filters[..., mine]
+    return "Conv2D", dense
+
+
+def _layout(node):
+    return node.attr["data_format"].s.decode() if "data_format" in node.attr else _CONVOLUTIONS[node.op]
+
+
+def _by_axis(node, name):
+    """[along the height, along the width] of an attribute with a number for each axis."""
+    sizes = node.attr[name].list.i if name in node.attr else ()
+    return [sizes[_layout(node).index(axis)] if sizes else 1 for axis in "HW"]
+
+
+def _write(graph_def, filters):
+    nodes = {node.name: node for node in graph_def.node}
+    for name, (written, values) in filters.items():
+        node = nodes[name]
+        constant = graph_def.node.add(name=_free(f"{name}/filter", nodes), op="Const")
+        nodes[constant.name] = constant
+        constant.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
+        node.input[1] = constant.name
+        if written != node.op:
+            node.op = written
+            for attribute in [one for one in node.attr if one not in _DEPTHWISE_ATTRIBUTES and not one.startswith("_")]:
+                del node.attr[attribute]
+
+
+def _free(name, taken):
+    while name in taken:
+        name += "_"
+    return name
