@@ -22,7 +22,7 @@ CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"
 
 @pytest.fixture(scope="module")
 def normalized(tmp_path_factory):
-    """A convolution after a layer normalisation, as in ConvNeXt: sizes are fixed, and yet its channels are in no shape of the segment."""
+    """A convolution after a layer normalisation of Keras' default epsilon: sizes are fixed, and yet its channels are in no shape."""
     tf.keras.backend.reset_uids()
     inputs = tf.keras.Input((16, 16, 3), name="x")
     x = _layers.ReLU()(_layers.Conv2D(8, 3)(inputs))

@@ -128,7 +128,7 @@ def test_a_grouped_convolution_outside_a_call_that_cannot_be_written_stays_in_te
 
 def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
     expected = ["3 calls for XLA (jit_compile=True) opened", "1 grouped convolution written as depthwise",
-                "2 grouped convolutions written with zeros between the groups, 0.1 MB more"]
+                "2 grouped convolutions written with zeros between the groups, 0.0196 MB more of weights"]
     seen = run_tftrt("inspect", grouped)
     done = run_tftrt("convert", f"--input_saved_model_dir={grouped}", f"--output_saved_model_dir={tmp_path / 'out'}")
     manifest = passport.read(tmp_path / "out", passport.MANIFEST)

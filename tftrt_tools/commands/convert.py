@@ -22,6 +22,8 @@ from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
+# Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
+_LITTLE = 0.9
 _NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
 
 
@@ -206,6 +208,9 @@ def _print(done, json_path):
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
         for reason in one.preparation.reasons:
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
+    if done.coverage < _LITTLE:
+        mode = "" if done.settings.dynamic else ", and what --use_dynamic_shape would take"
+        console.print(f"  `tftrt inspect` says why so much of it stays there{mode}", markup=False)
     for finding in (finding for one in done.signatures for finding in one.findings):
         console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", markup=False, soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"

@@ -1,7 +1,7 @@
 """Convolutions for whose engine op no engine can be built, at any shape and on any GPU. Needs none.
 
 TF-TRT's segmenter looks at types and attributes; how many channels a convolution has is asked when its engine is built. Where that is
-in no shape, because a reshape before it takes its sizes from a tensor (as Keras' LayerNormalization and GroupNormalization do), the
+in no shape, because a reshape before it takes its sizes from a tensor (as Keras' LayerNormalization of the default epsilon does), the
 build ends with "Channel dimension must be static", and the segment runs natively for ever (seen: TF 2.14.1 on an H200).
 """
 

@@ -39,7 +39,7 @@ class Preparation:
         dense = [one for one in self.convolutions if one.written == "Conv2D"]
         if dense:
             added = sum(one.added_bytes for one in dense) / 1e6
-            said.append(f"{_counted(dense, 'grouped convolution')} written with zeros between the groups, {added:.1f} MB more of weights: "
+            said.append(f"{_counted(dense, 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
                         "TF-TRT knows no groups")
         return tuple(said)
 
