@@ -51,6 +51,24 @@ def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(group
     np.testing.assert_allclose(answers(frozen, x)[0], original, rtol=1e-4, atol=1e-6)
 
 
+def test_filters_that_constants_decide_are_computed(tmp_path):
+    """Conv1D's get an axis; a normalisation of weights divides them by their length."""
+    class Normalised(tf.keras.layers.Conv1D):
+        def convolution_op(self, inputs, kernel):
+            return super().convolution_op(inputs, kernel / tf.sqrt(tf.reduce_sum(tf.square(kernel), [0, 1], keepdims=True)))
+
+    tf.keras.utils.set_random_seed(0)
+    inputs = tf.keras.Input((24, 8), name="x")
+    x = tf.keras.layers.Conv1D(8, 3, groups=8, strides=2)(inputs)
+    tf.saved_model.save(tf.keras.Model(inputs, Normalised(12, 3, groups=4, padding="same")(x)), str(tmp_path / "model"))
+    frozen = prepared(tmp_path / "model")
+    assert [(one.groups, one.written) for one in frozen.preparation.convolutions] == [(8, "Conv2D"), (4, "Conv2D")]
+    assert graph_pass.run(frozen, Settings(use_dynamic_shape=True)).coverage == 1.0
+    x = np.random.default_rng(1).normal(size=(2, 24, 8)).astype("f4")
+    original = list(frozen.original(x=tf.constant(x)).values())[0].numpy()
+    np.testing.assert_allclose(answers(frozen, x)[0], original, rtol=1e-4, atol=1e-6)
+
+
 def test_calls_that_are_to_stay_native_stay_closed(grouped):
     frozen = prepared(grouped, keep_native_nodes=".*/(two|four)/PartitionedCall")
     assert [name.split("/")[-2] for name in frozen.preparation.opened] == ["each"]
@@ -124,6 +142,34 @@ def test_a_grouped_convolution_outside_a_call_that_cannot_be_written_stays_in_te
     assert [(one.type, one.groups, one.written) for one in frozen.preparation.convolutions] == [("Conv3D", 2, "")]
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, minimum_segment_size=1))
     assert [(one.op, "several groups" in one.reason) for one in passed.left_out if one.op == "Conv3D"] == [("Conv3D", True)]
+
+
+def test_calls_in_vain_are_closed_again(tmp_path):
+    """One holds nothing that TF-TRT takes; the other's convolution, written with zeros, would stay in TensorFlow: its segment is too small."""
+    @tf.function(jit_compile=True)
+    def not_taken(x):
+        return tf.math.lgamma(x)
+
+    @tf.function(jit_compile=True)
+    def convolved(x):
+        return tf.nn.conv2d(x, tf.constant(np.ones((3, 3, 2, 4), "f4")), 1, "SAME")
+
+    @tf.function(jit_compile=True)
+    def activated(x):
+        return tf.tanh(tf.nn.relu(tf.tanh(tf.nn.relu(x))))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 4), name="x")])
+    def body(x):
+        return {"y": not_taken(convolved(not_taken(activated(x))))}
+
+    path = save(body, tmp_path / "model")
+    frozen = prepared(path, minimum_segment_size=4)
+    assert len(frozen.preparation.opened) == 1 and frozen.preparation.convolutions == ()
+    assert sum("PartitionedCall" in node.op for node in frozen.graph_def.node) == 3
+    x = np.random.default_rng(1).normal(size=(2, 8, 8, 4)).astype("f4")
+    np.testing.assert_allclose(answers(frozen, x)[0], body(tf.constant(x))["y"].numpy(), rtol=1e-5)
+    with_small = prepared(path, minimum_segment_size=1, use_dynamic_shape=True)
+    assert len(with_small.preparation.opened) == 2 and len(with_small.preparation.convolutions) == 1
 
 
 def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):

@@ -82,16 +82,22 @@ def freeze(name, function):
 
 
 def prepared(name, function, settings):
-    """A signature to convert: frozen, and made ready for TF-TRT. What is to stay in TensorFlow stays as it is.
+    """A signature to convert: frozen, and made ready for TF-TRT. What is to stay in TensorFlow, or would, stays as it is.
 
     Args: name, function: as of `freeze`. settings: Settings. Returns: Frozen. Raises: as `freeze`.
     """
     frozen = freeze(name, function)
     room = PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
     pattern = settings.keep_native_nodes
-    kept = {node.name for node in frozen.graph_def.node if re.fullmatch(pattern, node.name)} if pattern else frozenset()
-    graph_def, done = prepare.prepare(frozen.graph_def, room, kept)
-    return dataclasses.replace(frozen, graph_def=graph_def, preparation=done)
+    kept = frozenset(node.name for node in frozen.graph_def.node if re.fullmatch(pattern, node.name)) if pattern else frozenset()
+    while True:
+        graph_def, done = prepare.prepare(frozen.graph_def, room, kept)
+        made = dataclasses.replace(frozen, graph_def=graph_def, preparation=done)
+        # A call in vain is better closed: XLA computes it as a whole, and a grouped convolution without the zeros.
+        vain = prepare.in_vain(run(made, settings).graph_def, done) if done.opened else ()
+        if not vain:
+            return made
+        kept = kept.union(vain)
 
 
 def _bytes(variable):

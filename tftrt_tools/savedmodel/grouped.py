@@ -14,7 +14,10 @@ from tensorflow.core.framework import graph_pb2
 from tftrt_tools.savedmodel.preparation import Grouped
 
 _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
-_PASSED_ON = frozenset({"Identity", "StopGradient", "Snapshot"})
+# Ops that a filter of constants is computed with: Conv1D gives it an axis, a normalisation of weights divides it by its length. With
+# quantization nodes it stays as it is: they say what is rounded.
+_FOLDED = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
+                     "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
 # Constants of more elements are shapes of nothing.
 _LARGEST_SHAPE = 64
 _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
@@ -25,20 +28,19 @@ def rewrite(graph_def, most_bytes, kept=frozenset()):
 
     Args: graph_def: frozen. most_bytes: that all filters together may become larger. kept: names of nodes to leave as
       they are, and not to tell of.
-    Returns: (Grouped, …), in the graph's order; those that were left have no `written`: their filter is no constant, it has three
+    Returns: (Grouped, …), in the graph's order; those that were left have no `written`: their filter is not known, it has three
       dimensions, or it would become too large.
     """
     found, filters = [], {}
-    constants = {node.name: node for node in graph_def.node}
+    nodes = {node.name: node for node in graph_def.node}
     for node, groups in _grouped(graph_def):
         if node.name in kept:
             continue
         one = Grouped(node.name, node.op, groups)
-        constant = _constant(node.input[1], constants)
-        if constant is not None and node.op == "Conv2D":
-            filters_before = tf.make_ndarray(constant.attr["value"].tensor)
-            written, values = _written(node, filters_before, groups)
-            added = values.nbytes - filters_before.nbytes
+        before = _value(node.input[1], nodes) if node.op == "Conv2D" else None
+        if before is not None:
+            written, values = _written(node, before, groups)
+            added = values.nbytes - before.nbytes
             if added <= most_bytes:
                 most_bytes -= added
                 filters[node.name] = (written, values)
@@ -83,12 +85,31 @@ def _shapes(graph_def):
     return graph
 
 
-def _constant(source, nodes):
-    """The Const node whose value a reference has, or None."""
-    node = nodes.get(source.split(":")[0])
-    while node is not None and node.op in _PASSED_ON:
-        node = nodes.get(node.input[0].split(":")[0])
-    return node if node is not None and node.op == "Const" else None
+def _value(source, nodes):
+    """The array that a reference has where constants alone decide it, or None. Args: nodes: {name: node} of the graph."""
+    found, waiting = {}, [_name(source)]
+    while waiting:
+        name = waiting.pop()
+        node = nodes[name]
+        if node.op not in _FOLDED and node.op != "Const":
+            return None
+        if name not in found:
+            found[name] = node
+            waiting += [_name(one) for one in node.input if not one.startswith("^")]
+    if len(found) == 1:
+        return tf.make_ndarray(nodes[_name(source)].attr["value"].tensor)
+    part = graph_pb2.GraphDef()
+    for node in found.values():
+        copy = part.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [one for one in node.input if not one.startswith("^")]
+    with tf.device("/CPU:0"):
+        function = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part, return_elements=[f"{_name(source)}:0"]), [])
+        return function()[0].numpy()
+
+
+def _name(source):
+    return source.split(":")[0]
 
 
 def _written(node, filters, groups):
