@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import run_tftrt
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools import errors
+from tftrt_tools.conversion import graph_pass, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport, preparation
 
@@ -22,7 +23,7 @@ def save(function, path, **signatures):
 
 def prepared(path, **settings):
     root = tf.saved_model.load(str(path))
-    return graph_pass.prepared("serving_default", root.signatures["serving_default"], Settings(**settings))
+    return prepare.prepared("serving_default", root.signatures["serving_default"], Settings(**settings))
 
 
 def answers(frozen, *values):
@@ -76,26 +77,47 @@ def test_calls_that_are_to_stay_native_stay_closed(grouped):
     assert {(one.op, one.reason) for one in passed.left_out if "Call" in one.op} == {("PartitionedCall", "kept native by --keep_native_nodes")}
 
 
-def test_a_whole_model_that_xla_compiles_goes_into_an_engine(tmp_path):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """(SavedModel, function): all of it compiled by XLA, with rows taken of a variable, a plain call and a compiled one inside."""
     weights = tf.Variable(np.random.default_rng(0).normal(size=(4, 4)).astype("f4"))
 
     @tf.function
-    def inner(x):
+    def plain(x):
         return tf.nn.relu(x @ weights) + 1.0
 
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec((None, 4), name="x")])
-    def body(x):
-        return {"y": inner(tf.tanh(x)) @ weights}
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        return tf.tanh(x) * 2.0
 
-    body.weights = weights
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec((None,), tf.int32, name="ids")])
+    def body(ids):
+        return {"y": compiled(plain(tf.gather(weights, ids))) @ weights}
+
     module = tf.Module()
     module.weights, module.body = weights, body
-    tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": body})
-    frozen = prepared(tmp_path / "model")
+    path = tmp_path_factory.mktemp("whole") / "model"
+    tf.saved_model.save(module, str(path), signatures={"serving_default": body})
+    return path, body
+
+
+def test_a_whole_model_that_xla_compiles_goes_into_an_engine(whole):
+    path, body = whole
+    frozen = prepared(path, use_dynamic_shape=True)
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
-    assert len(passed.engines) == 1 and passed.coverage == 1.0
-    x = np.random.default_rng(1).normal(size=(3, 4)).astype("f4")
-    np.testing.assert_allclose(answers(frozen, x)[0], body(tf.constant(x))["y"].numpy(), rtol=1e-5)
+    assert len(frozen.preparation.opened) == 2 and len(passed.engines) == 1 and passed.coverage == 1.0
+    ids = np.int32([3, 0, 2])
+    np.testing.assert_allclose(answers(frozen, ids)[0], body(tf.constant(ids))["y"].numpy(), rtol=1e-5)
+
+
+def test_one_of_which_nothing_goes_into_an_engine_stays_open_where_it_could_not_be_frozen_closed(whole):
+    frozen = prepared(whole[0], minimum_segment_size=100)
+    assert frozen.preparation.opened and not graph_pass.run(frozen, Settings(minimum_segment_size=100)).engines
+
+
+def test_rows_of_a_variable_in_a_call_that_is_kept_are_a_clear_error(whole):
+    with pytest.raises(errors.TftrtError, match="takes rows of a variable .* TensorFlow cannot freeze that"):
+        prepared(whole[0], keep_native_nodes=".*PartitionedCall")
 
 
 def test_a_function_that_only_xla_can_run_stays_closed(tmp_path):

@@ -10,7 +10,7 @@ from tests import keras_layers
 from tests.conftest import ROOT
 from tftrt_tools.calibration import numbering, tensor_names
 from tftrt_tools.calibration.tensor_names import NamedTensor
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion import graph_pass, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import graph
 
@@ -239,7 +239,7 @@ def test_tensors_between_einsums_and_their_constants_have_no_range():
 def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path):
     """That these are TensorRT's own is a test that needs a GPU."""
     root = tf.saved_model.load(str(keras_layers.build(name, tmp_path / "model")))
-    frozen = graph_pass.prepared("serving_default", root.signatures["serving_default"], Settings())
+    frozen = prepare.prepared("serving_default", root.signatures["serving_default"], Settings())
     engines = graph.native_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic)).graph_def).values()
     assert engines or not dynamic
     for one in engines:
@@ -309,7 +309,7 @@ def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path, name,
     path = keras_layers.build(name, tmp_path / "model") if name in keras_layers.BUILDERS else zoo_model(name, **_AS_RECORDED.get(name, {}))
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
-        frozen = graph_pass.prepared(signature, root.signatures[signature], Settings())
+        frozen = prepare.prepared(signature, root.signatures[signature], Settings())
         settings = Settings(use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, ""))
         graph_def = graph_pass.run(frozen, settings).graph_def
         functions = {function.signature.name: function for function in graph_def.library.function}

@@ -4,6 +4,7 @@ Checked by running against: TF 2.14.1. `tests/test_tf_private.py` fails on any o
 these again: the names' existence says nothing about what they do.
 """
 
+import contextlib
 import copy
 import os
 
@@ -68,17 +69,20 @@ def tensorrt_versions():
     return tuple(dotted)
 
 
-def freeze(function):
+def freeze(function, graph_def=None):
     """Constants for a function's variables, calls inlined.
 
-    Args: function: a ConcreteFunction of a loaded SavedModel.
+    Args:
+      function: a ConcreteFunction of a loaded SavedModel.
+      graph_def: its graph, changed by the caller; None for its own.
     Returns: (GraphDef, input tensor names, output tensor names, {placeholder: captured resource}).
     """
     # A TF1 export's collections name initializers that the signature's graph does not hold; grappler would refuse it.
     for name in list(function.graph.collections):
         function.graph.clear_collection(name)
     # convert_variables_to_constants_v2 would wrap the graph into a function only for us to take it out again: most of its time.
-    data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
+    with _graph_in_place(function.graph, graph_def):
+        data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
     graph_def, converted = convert_to_constants._replace_variables_by_constants(data)
     gone = {function.graph.internal_captures[index].name for index in converted}
     remaining = [tensor for tensor in function.inputs if tensor.name not in gone]
@@ -89,6 +93,18 @@ def freeze(function):
         node.device = ""
     inputs = [tensor.name for tensor in remaining if tensor.name not in tables]
     return graph_def, inputs, [tensor.name for tensor in function.outputs], captures
+
+
+@contextlib.contextmanager
+def _graph_in_place(graph, graph_def):
+    """A function's graph says of itself that it is `graph_def`."""
+    if graph_def is not None:
+        graph.as_graph_def = lambda *_, **__: graph_def
+    try:
+        yield
+    finally:
+        if graph_def is not None:
+            del graph.as_graph_def
 
 
 def meta_graph(graph_def, preserved):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, graph_pass, int8
+from tftrt_tools.conversion import finishing, graph_pass, int8, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.savedmodel import detach, graph, inline, loading, protos, signatures
@@ -56,7 +56,7 @@ def _refuse_pass_settings(settings):
 
 def _signature(name, function, converted, prefix, settings, source, folder):
     """(EngineTables, DataRecord or None) of one signature."""
-    frozen = graph_pass.freeze(name, function) if converted else graph_pass.prepared(name, function, settings)
+    frozen = graph_pass.freeze(name, function) if converted else prepare.prepared(name, function, settings)
     if not converted:
         graph_def = graph_pass.run(frozen, settings).graph_def
         finishing.unique_names(graph_def, prefix)

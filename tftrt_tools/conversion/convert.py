@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, graph_pass, int8, saving
+from tftrt_tools.conversion import finishing, graph_pass, int8, prepare, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
@@ -44,7 +44,7 @@ def job(request):
     with scratch.folder("engines") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
-            frozen = graph_pass.prepared(name, model.root.signatures[name], settings)
+            frozen = prepare.prepared(name, model.root.signatures[name], settings)
             made = _signature(name, frozen, work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
             results.append(made.result)
             if made.function:

@@ -5,14 +5,17 @@ import difflib
 import re
 
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 
 from tftrt_tools import environment, errors, native_log, tf_private
-from tftrt_tools.conversion import pass_log, prepare, quantization_aware
+from tftrt_tools.conversion import pass_log, quantization_aware
 from tftrt_tools.savedmodel import engine_order, graph
 from tftrt_tools.savedmodel.preparation import Preparation
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
 PROTOBUF_LIMIT_BYTES = 2**31 - 1
+# Ops that take rows of a variable.
+ROWS = ("ResourceGather", "ResourceGatherNd")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +69,8 @@ class PassResult:
         return inside / total if total else 0.0
 
 
-def freeze(name, function):
-    """Freeze ConcreteFunction `function` of signature `name`.
+def freeze(name, function, graph_def=None):
+    """Freeze ConcreteFunction `function` of signature `name`. graph_def: its graph, changed by the caller; None for its own.
 
     Raises: TftrtError where it is over 2 GiB or where the signature changes variables.
     """
@@ -77,27 +80,14 @@ def freeze(name, function):
                                 "protobuf, which ends at 2 GiB",
                                 "split the model into signatures of less than 2 GiB, or name the others in --signature_keys")
     _check_no_writes(name, function.graph.as_graph_def())
-    graph_def, inputs, outputs, captures = tf_private.freeze(function)
+    graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
+    _check_lookups(name, graph_def)
     return Frozen(graph_def, inputs, outputs, captures, function)
 
 
-def prepared(name, function, settings):
-    """A signature to convert: frozen, and made ready for TF-TRT. What is to stay in TensorFlow, or would, stays as it is.
-
-    Args: name, function: as of `freeze`. settings: Settings. Returns: Frozen. Raises: as `freeze`.
-    """
-    frozen = freeze(name, function)
-    room = PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
-    pattern = settings.keep_native_nodes
-    kept = frozenset(node.name for node in frozen.graph_def.node if re.fullmatch(pattern, node.name)) if pattern else frozenset()
-    while True:
-        graph_def, done = prepare.prepare(frozen.graph_def, room, kept)
-        made = dataclasses.replace(frozen, graph_def=graph_def, preparation=done)
-        # A call in vain is better closed: XLA computes it as a whole, and a grouped convolution without the zeros.
-        vain = prepare.in_vain(run(made, settings).graph_def, done) if done.opened else ()
-        if not vain:
-            return made
-        kept = kept.union(vain)
+def room(frozen):
+    """How many bytes the weights of a Frozen may grow."""
+    return PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
 
 
 def _bytes(variable):
@@ -110,6 +100,17 @@ def _check_no_writes(name, graph_def):
     if writers:
         raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
                                 "leave it out: name the other signatures in --signature_keys; it is kept as it is")
+
+
+def _check_lookups(name, graph_def):
+    """In a call that stays one TensorFlow freezes the variable, and not the op that takes rows of it."""
+    for function in graph_def.library.function:
+        frozen = {argument.name for argument in function.signature.input_arg if argument.type != types_pb2.DT_RESOURCE}
+        for node in function.node_def:
+            if node.op in ROWS and node.input[0] in frozen:
+                raise errors.TftrtError(f"signature {name!r} takes rows of a variable ({node.name}) inside a call that stays a call, and "
+                                        "TensorFlow cannot freeze that", "leave the call out of --keep_native_nodes, or export the model "
+                                        "without jit_compile")
 
 
 def run(frozen, settings):

@@ -6,7 +6,7 @@ import pathlib
 import tensorflow as tf
 
 from tftrt_tools import errors, progress
-from tftrt_tools.conversion import advice, graph_pass
+from tftrt_tools.conversion import advice, graph_pass, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
 from tftrt_tools.savedmodel import graph, loading, open_channels, signatures
 
@@ -27,7 +27,7 @@ def _signature(name, function, settings):
     specs = tuple(loading.input_specs(function))
     progress.say(f"trying signature {name}")
     try:
-        frozen = graph_pass.prepared(name, function, settings)
+        frozen = prepare.prepared(name, function, settings)
     except errors.UsageError:
         raise
     except errors.TftrtError as error:

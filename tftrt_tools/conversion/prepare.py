@@ -1,43 +1,51 @@
-"""A frozen signature made ready for TF-TRT, so that more of it goes into engines. Its answers stay the same."""
+"""A signature frozen and made ready for TF-TRT, so that more of it goes into engines. Its answers stay the same."""
 
+import dataclasses
 import re
 
-from tftrt_tools.savedmodel import graph, grouped, inline
+from tftrt_tools.conversion import graph_pass
+from tftrt_tools.savedmodel import compiled, graph, grouped
 from tftrt_tools.savedmodel.preparation import Preparation
 
 
-def prepare(graph_def, most_bytes, kept=frozenset()):
+def prepared(name, function, settings):
     """Open the calls that XLA compiles, and write grouped convolutions as TensorRT can build them.
 
-    Args: graph_def: a frozen signature; it may be changed. most_bytes: that its weights may grow. kept: names of nodes to leave alone.
+    What is to stay in TensorFlow, or would, stays as it is.
 
-    Returns: (GraphDef, Preparation).
+    Args: name, function: of the signature. settings: Settings. Returns: graph_pass.Frozen. Raises: as graph_pass.freeze and run.
     """
-    before = {node.name for node in graph_def.node}
-    calls = tuple(name for name in inline.compiled_calls(graph_def) if name not in kept)
+    before = function.graph.as_graph_def()
+    wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
+    # Closed, those could not be frozen.
+    for_good = compiled.holding(before, graph_pass.ROWS)
     while True:
-        result = inline.inline_compiled(graph_def, calls)
-        convolutions = grouped.rewrite(result, most_bytes, kept)
-        # Inside its call XLA computes such a convolution; outside it TF-TRT would take it, and no GPU builds that engine.
-        left = [one.name for one in convolutions if not one.written and one.name not in before]
-        closed = {call for call in calls if any(_inside(call, name) for name in left)}
+        frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
+        kept = {node.name for node in frozen.graph_def.node if _kept(node.name, settings)}
+        convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
+        frozen = dataclasses.replace(frozen, preparation=Preparation(tuple(wanted), convolutions))
+        closed = set(_unwritten(frozen.preparation)) or (set(_in_vain(frozen, settings)) - for_good if wanted else set())
         if not closed:
-            return result, Preparation(calls, convolutions)
-        calls = tuple(call for call in calls if call not in closed)
+            return frozen
+        wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
 
 
-def in_vain(after, done):
-    """Names of opened calls that brought nothing: no op of theirs is in an engine, or a convolution written with zeros is not.
+def _kept(name, settings):
+    return bool(settings.keep_native_nodes and re.fullmatch(settings.keep_native_nodes, name))
 
-    Args: after: what TF-TRT made of a prepared graph. done: its Preparation.
-    """
+
+def _unwritten(done):
+    """Opened calls with a grouped convolution that could not be written: inside its call XLA computes it; outside it TF-TRT would take it,
+    and no GPU builds that engine."""
+    return [call for call in done.opened if any(compiled.inside(call, name) for name in done.left)]
+
+
+def _in_vain(frozen, settings):
+    """Opened calls of which no op is in an engine, or a convolution written with zeros is not: XLA computes them faster as a whole."""
+    after, done = graph_pass.run(frozen, settings).graph_def, frozen.preparation
     native = {node.name for node in after.node}
     zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
     inner = [node for one in graph.native_segments(after).values() for node in one.function.node_def]
     taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
-    return tuple(call for call in done.opened if any(_inside(call, name) for name in zeros)
-                 or not any(_inside(call, name) for name in taken))
-
-
-def _inside(call, name):
-    return re.match(f"{re.escape(call)}_*/", name)
+    return [call for call in done.opened if any(compiled.inside(call, name) for name in zeros)
+            or not any(compiled.inside(call, name) for name in taken)]

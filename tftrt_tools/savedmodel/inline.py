@@ -52,58 +52,23 @@ def inline_calls(graph_def):
 
     Args: graph_def: left as it is. Returns: GraphDef.
     """
-    holders = _holding_engines(graph.library(graph_def))
-    return _without(graph_def, lambda node: _is_call(node, holders))
-
-
-def compiled_calls(graph_def):
-    """Names of the calls in the main graph that XLA compiles (`tf.function(jit_compile=True)`) and that run without it as well.
-
-    TF-TRT looks into none. A function with ops that only XLA knows is not among them.
-    """
     functions = graph.library(graph_def)
-    return tuple(node.name for node in graph_def.node if _is_compiled(node, functions) and not _for_xla_alone(node, functions))
-
-
-def inline_compiled(graph_def, calls):
-    """Replace calls that XLA compiles, and the calls inside, by the functions' nodes. A node is then named CALL/NODE.
-
-    Args: graph_def: left as it is. calls: of `compiled_calls`. Returns: GraphDef.
-    """
-    functions, calls = graph.library(graph_def), set(calls)
-    inner = set(_reached([node for node in graph_def.node if node.name in calls], functions))
-    return _without(graph_def, lambda node: node.op in _CALLS and (node.name in calls or _is_call(node, inner)))
-
-
-def _is_compiled(node, functions):
-    if node.op not in _CALLS or node.attr["f"].func.name not in functions:
-        return False
-    holders = (node.attr, functions[node.attr["f"].func.name].attr)
-    return any("_XlaMustCompile" in one and one["_XlaMustCompile"].b for one in holders)
-
-
-def _for_xla_alone(node, functions):
-    return any(inner.op.startswith("Xla") for name in _reached([node], functions) for inner in functions[name].node_def)
-
-
-def _without(graph_def, wanted):
-    """A copy without the calls for which `wanted(node)` holds, those in their places included."""
-    functions = graph.library(graph_def)
-    while any(wanted(node) for node in graph_def.node):
+    holders = _holding_engines(functions)
+    while any(_is_call(node, holders) for node in graph_def.node):
         result = graph_pb2.GraphDef(versions=graph_def.versions)
         taken = {node.name for node in graph_def.node}
         for node in graph_def.node:
-            if wanted(node):
+            if _is_call(node, holders):
                 _inline(node, functions, functions[node.attr["f"].func.name], _prefix(node.name, taken), node.attr["Tout"], result)
             else:
                 result.node.add().CopyFrom(node)
-        result.library.function.extend(functions[name] for name in _reached(result.node, functions))
+        result.library.function.extend(functions[name] for name in reached(result.node, functions))
         result.library.gradient.extend(graph_def.library.gradient)
         graph_def = result
     return graph_def
 
 
-def _reached(nodes, functions):
+def reached(nodes, functions):
     """Names of the functions that `nodes` call, directly or through other functions."""
     found, waiting = {}, [nodes]
     while waiting:
@@ -170,9 +135,8 @@ def _inline(call, functions, segment, prefix, types, result):
     returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
     tensors.update({f"{name}:0": source for name, source in returned.items()})
     outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())
-    # What the call waited for, its outputs still wait for, and for what has side effects inside.
+    # What the engine op waited for, its outputs still wait for; the segment's own ops have no side effects.
     outputs.input.extend(source for source in call.input if source.startswith("^"))
-    outputs.input.extend(f"^{prefix}{name}" for name in segment.control_ret.values())
     outputs.attr["T"].CopyFrom(types)
     return tensors
 
