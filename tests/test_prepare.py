@@ -14,16 +14,16 @@ from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport, preparation
 
 
-def save(function, path, **signatures):
+def save(function, path):
     module = tf.Module()
     module.f = function
-    tf.saved_model.save(module, str(path), signatures={"serving_default": function, **signatures})
+    tf.saved_model.save(module, str(path), signatures={"serving_default": function})
     return path
 
 
 def prepared(path, **settings):
     root = tf.saved_model.load(str(path))
-    return prepare.prepared("serving_default", root.signatures["serving_default"], Settings(**settings))
+    return prepare.passed("serving_default", root.signatures["serving_default"], Settings(**settings))[0]
 
 
 def answers(frozen, *values):

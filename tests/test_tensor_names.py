@@ -239,8 +239,8 @@ def test_tensors_between_einsums_and_their_constants_have_no_range():
 def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path):
     """That these are TensorRT's own is a test that needs a GPU."""
     root = tf.saved_model.load(str(keras_layers.build(name, tmp_path / "model")))
-    frozen = prepare.prepared("serving_default", root.signatures["serving_default"], Settings())
-    engines = graph.native_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic)).graph_def).values()
+    _, passed = prepare.passed("serving_default", root.signatures["serving_default"], Settings(use_dynamic_shape=dynamic))
+    engines = graph.native_segments(passed.graph_def).values()
     assert engines or not dynamic
     for one in engines:
         shapes = one.shapes if dynamic else [(4, *shape[1:]) for shape in one.shapes]
@@ -309,9 +309,8 @@ def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path, name,
     path = keras_layers.build(name, tmp_path / "model") if name in keras_layers.BUILDERS else zoo_model(name, **_AS_RECORDED.get(name, {}))
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
-        frozen = prepare.prepared(signature, root.signatures[signature], Settings())
         settings = Settings(use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, ""))
-        graph_def = graph_pass.run(frozen, settings).graph_def
+        graph_def = prepare.passed(signature, root.signatures[signature], settings)[1].graph_def
         functions = {function.signature.name: function for function in graph_def.library.function}
         engines = list(graph.engine_nodes(graph_def))
         zeros = recorded.get("zero", {}).get(signature, [[] for _ in tables])

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tftrt_tools import errors, progress, scratch, tf_private
 from tftrt_tools.accuracy import harm, measurement, metrics
 from tftrt_tools.calibration import file, toolkit
-from tftrt_tools.conversion import graph_pass, int8, prepare
+from tftrt_tools.conversion import int8, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import npz
@@ -47,12 +47,8 @@ def job(request):
 
 def _signature(name, function, settings, tables_from, paths, nodes):
     """One signature. Returns: (SignatureHarm, [EngineTable])."""
-    frozen = prepare.prepared(name, function, settings)
-    for node in graph.engine_nodes(frozen.graph_def):
-        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
-                                "give the original model; the manifest in assets.extra/tftrt of the converted one names it")
     progress.say(f"converting signature {name}")
-    passed = graph_pass.run(frozen, settings)
+    frozen, passed = prepare.passed(name, function, settings)
     if not passed.engines:
         raise errors.TftrtError(f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
                                 "`tftrt inspect` names each op and the reason")

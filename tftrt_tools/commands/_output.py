@@ -32,6 +32,21 @@ def counted(number, noun):
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def prepared(preparation):
+    """Sentences on a savedmodel.preparation.Preparation: what was done, and why."""
+    said = []
+    if preparation.opened:
+        said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT looks into none")
+    depthwise, dense = ([one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D"))
+    if depthwise:
+        said.append(f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups")
+    if dense:
+        added = sum(one.added_bytes for one in dense) / 1e6
+        said.append(f"{counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
+                    "TF-TRT knows no groups")
+    return said
+
+
 def table(title, columns, rows):
     """A rich table; a column named with a leading '>' is right-aligned."""
     from rich import box

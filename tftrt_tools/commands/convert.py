@@ -21,9 +21,9 @@ from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-# Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
 # Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
 _LITTLE = 0.9
+# Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
 _NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
 
 
@@ -206,7 +206,7 @@ def _print(done, json_path):
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
-        for reason in one.preparation.reasons:
+        for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
     if done.coverage < _LITTLE:
         mode = "" if done.settings.dynamic else ", and what --use_dynamic_shape would take"

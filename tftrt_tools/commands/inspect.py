@@ -92,7 +92,7 @@ def _print_plan(plan, console, everything):
     _print_left_out(plan, console, everything)
     _print_quantization(plan, console, everything)
     for signature in plan.signatures:
-        for reason in signature.preparation.reasons:
+        for reason in _output.prepared(signature.preparation):
             _label(console, f"  {signature.name}: ", reason)
         _each_finding(signature.findings, console)
     _print_sizes(plan, console)
@@ -188,10 +188,10 @@ def _print_sizes(plan, console):
 
 def _print_inspection(seen, console, everything):
     saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
-    engines = f"{_count(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
+    engines = f"{_output.counted(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
     _label(console, seen.model, ": converted")
-    _say(console, f"{_count(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, written by "
-                  f"TensorFlow {seen.tensorflow}")
+    _say(console, f"{_output.counted(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, "
+                  f"written by TensorFlow {seen.tensorflow}")
     for line in _passport(seen):
         _say(console, line)
     rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}", len(one.engines),
@@ -269,7 +269,7 @@ def _print_findings(seen, console):
     if not seen.findings:
         _say(console, "nothing disagrees", "green")
         return
-    _say(console, _count(len(seen.findings), "disagreement"), "bold red")
+    _say(console, _output.counted(len(seen.findings), "disagreement"), "bold red")
     _each_finding(seen.findings, console)
 
 
@@ -322,10 +322,6 @@ def _ops(counts, everything):
     found = sorted(((count, op) for op, count in counts.items() if op not in PASSIVE_OPS), key=lambda item: (-item[0], item[1]))
     shown = found if everything else found[:4]
     return ", ".join(f"{count} {op}" for count, op in shown) + (", …" if len(shown) < len(found) else "")
-
-
-def _count(number, what):
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _signature_table(console, seen, title, columns, rows, more=0, what=""):

@@ -56,11 +56,12 @@ def _refuse_pass_settings(settings):
 
 def _signature(name, function, converted, prefix, settings, source, folder):
     """(EngineTables, DataRecord or None) of one signature."""
-    frozen = graph_pass.freeze(name, function) if converted else prepare.prepared(name, function, settings)
     if not converted:
-        graph_def = graph_pass.run(frozen, settings).graph_def
+        frozen, passed = prepare.passed(name, function, settings)
+        graph_def = passed.graph_def
         finishing.unique_names(graph_def, prefix)
         return int8.tables(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+    frozen = graph_pass.freeze(name, function)
     graph_def = inline.inline_calls(frozen.graph_def)
     functions = {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
     graph.rename(graph_def, {}, functions)

@@ -7,11 +7,11 @@ import dataclasses
 import pathlib
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, graph_pass, int8, prepare, saving
+from tftrt_tools.conversion import finishing, int8, prepare, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import graph, loading, open_channels, signatures
+from tftrt_tools.savedmodel import loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -44,8 +44,7 @@ def job(request):
     with scratch.folder("engines") as folder:
         for index, name in enumerate(chosen):
             progress.say(f"converting signature {name}", index, len(chosen))
-            frozen = prepare.prepared(name, model.root.signatures[name], settings)
-            made = _signature(name, frozen, work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
+            made = _signature(name, model.root.signatures[name], work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
             results.append(made.result)
             if made.function:
                 functions[name] = made.function
@@ -63,11 +62,10 @@ def job(request):
             "cache_problem": work.store.problem if work.store else ""}
 
 
-def _signature(name, frozen, work, tables_from, prefix, calls, folder):
+def _signature(name, function, work, tables_from, prefix, calls, folder):
     """Convert one signature. Returns: finishing.Made."""
-    _refuse_converted(frozen.graph_def)
-    settings, specs = work.settings, loading.input_specs(frozen.original)
-    passed = graph_pass.run(frozen, settings)
+    settings, specs = work.settings, loading.input_specs(function)
+    frozen, passed = prepare.passed(name, function, settings)
     result = SignatureResult.of(name, specs, passed)
     _check_quantization(name, passed.quantization, settings)
     if not passed.engines:
@@ -91,9 +89,3 @@ def _check_quantization(name, quantization, settings):
     raise errors.CheckFailed(f"quantization-aware signature {name!r}: {first.name} ({first.op}) {first.text}{more}",
                              (first.mend + "; " if first.mend else "") + "`tftrt inspect` lists all of it; "
                              "--allow_quantization_changes accepts it")
-
-
-def _refuse_converted(graph_def):
-    for node in graph.engine_nodes(graph_def):
-        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
-                                "convert the original model; the manifest in assets.extra/tftrt names it")

@@ -27,13 +27,12 @@ def _signature(name, function, settings):
     specs = tuple(loading.input_specs(function))
     progress.say(f"trying signature {name}")
     try:
-        frozen = prepare.prepared(name, function, settings)
+        frozen, passed = prepare.passed(name, function, settings)
     except errors.UsageError:
         raise
     except errors.TftrtError as error:
         # One signature that cannot be converted says nothing about the others.
         return SignaturePlan(name, specs, problem=error.to_dict())
-    passed = graph_pass.run(frozen, settings)
     segments = _segments(passed.graph_def, passed.engines)
     numbers = {one.engine.name: one.number for one in segments}
     findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in open_channels.find(passed.graph_def))

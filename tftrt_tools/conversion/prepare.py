@@ -3,17 +3,19 @@
 import dataclasses
 import re
 
+from tftrt_tools import errors
 from tftrt_tools.conversion import graph_pass
 from tftrt_tools.savedmodel import compiled, graph, grouped
 from tftrt_tools.savedmodel.preparation import Preparation
 
 
-def prepared(name, function, settings):
-    """Open the calls that XLA compiles, and write grouped convolutions as TensorRT can build them.
+def passed(name, function, settings):
+    """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them, and run the pass.
 
     What is to stay in TensorFlow, or would, stays as it is.
 
-    Args: name, function: of the signature. settings: Settings. Returns: graph_pass.Frozen. Raises: as graph_pass.freeze and run.
+    Args: name, function: of the signature. settings: Settings. Returns: (graph_pass.Frozen, graph_pass.PassResult).
+    Raises: as graph_pass.freeze and run; UsageError for a model that is converted already.
     """
     before = function.graph.as_graph_def()
     wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
@@ -21,13 +23,23 @@ def prepared(name, function, settings):
     for_good = compiled.holding(before, graph_pass.ROWS)
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
+        _refuse_converted(frozen.graph_def)
         kept = {node.name for node in frozen.graph_def.node if _kept(node.name, settings)}
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         frozen = dataclasses.replace(frozen, preparation=Preparation(tuple(wanted), convolutions))
-        closed = set(_unwritten(frozen.preparation)) or (set(_in_vain(frozen, settings)) - for_good if wanted else set())
+        closed = set(_unwritten(frozen.preparation))
         if not closed:
-            return frozen
+            result = graph_pass.run(frozen, settings)
+            closed = set(_in_vain(result)) - for_good
+        if not closed:
+            return frozen, result
         wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
+
+
+def _refuse_converted(graph_def):
+    for node in graph.engine_nodes(graph_def):
+        raise errors.UsageError(f"the model is converted already: it holds engine op {graph.engine_name(node.name)}",
+                                "give the original model; the manifest in assets.extra/tftrt of the converted one names it")
 
 
 def _kept(name, settings):
@@ -40,12 +52,12 @@ def _unwritten(done):
     return [call for call in done.opened if any(compiled.inside(call, name) for name in done.left)]
 
 
-def _in_vain(frozen, settings):
+def _in_vain(result):
     """Opened calls of which no op is in an engine, or a convolution written with zeros is not: XLA computes them faster as a whole."""
-    after, done = graph_pass.run(frozen, settings).graph_def, frozen.preparation
-    native = {node.name for node in after.node}
+    done = result.preparation
+    native = {node.name for node in result.graph_def.node}
     zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
-    inner = [node for one in graph.native_segments(after).values() for node in one.function.node_def]
+    inner = [node for one in graph.native_segments(result.graph_def).values() for node in one.function.node_def]
     taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
     return [call for call in done.opened if any(compiled.inside(call, name) for name in zeros)
             or not any(compiled.inside(call, name) for name in taken)]

@@ -6,7 +6,6 @@ from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools.savedmodel import graph, inline
 
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MARK, _NEVER_INLINED = "_XlaMustCompile", "_noinline"
 
 
@@ -54,7 +53,7 @@ def inside(call, name):
 def _paths(scope, nodes, functions, holder=""):
     """(path, the function that holds the node, node) of all calls, outer ones first."""
     for node in nodes:
-        if node.op in _CALLS and node.attr["f"].func.name in functions:
+        if node.op in inline.CALLS and node.attr["f"].func.name in functions:
             called = node.attr["f"].func.name
             yield scope + node.name, holder, node
             yield from _paths(f"{scope}{node.name}/", functions[called].node_def, functions, called)

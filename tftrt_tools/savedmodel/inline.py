@@ -7,7 +7,7 @@ from tftrt_tools import tf_private
 from tftrt_tools.savedmodel import graph
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def inline_segments(graph_def):
@@ -83,7 +83,7 @@ def reached(nodes, functions):
 
 
 def _is_call(node, holders):
-    return node.op in _CALLS and node.attr["f"].func.name in holders
+    return node.op in CALLS and node.attr["f"].func.name in holders
 
 
 def _holding_engines(functions):
