@@ -13,11 +13,12 @@ from PIL import Image
 
 from tests.conftest import ROOT
 from tftrt_tools import errors
-from tftrt_tools.calibration import batching, data
+from tftrt_tools.calibration import data
 from tftrt_tools.calibration.data import DataOptions, DataRecord
-from tftrt_tools.calibration.rows import overlap, row_hashes
-from tftrt_tools.calibration.sources import images
 from tftrt_tools.commands import _calibration_flags
+from tftrt_tools.inputs import batching
+from tftrt_tools.inputs.rows import overlap, row_hashes
+from tftrt_tools.inputs.sources import images
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 X = InputSpec("x", "float32", (None, 4))

@@ -9,10 +9,10 @@ from PIL import Image
 from tests.conftest import run_tftrt
 from tests.test_convert import assert_clear
 from tftrt_tools import errors
-from tftrt_tools.calibration import find, labels
-from tftrt_tools.calibration.rows import row_hashes
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import data as command
+from tftrt_tools.inputs import find, labels
+from tftrt_tools.inputs.rows import row_hashes
 
 FOLDERS = ("ant", "bee", "cat")
 

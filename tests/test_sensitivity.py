@@ -14,10 +14,10 @@ from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation
 from tftrt_tools.calibration import file
-from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.report import sensitivity as report
 from tftrt_tools.savedmodel import shapes as shape_grammar
 

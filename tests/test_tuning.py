@@ -19,12 +19,12 @@ from tests.test_convert import assert_clear
 from tftrt_tools import child, errors
 from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
 from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.commands import tune as tune_command
 from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.report import html
 from tftrt_tools.tuning import final, journal, ranking, score, search, space
 from tftrt_tools.tuning import goal as goals

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import rows
+from tftrt_tools.inputs import rows
 
 # From this share on the score is one of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5

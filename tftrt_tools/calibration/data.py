@@ -1,35 +1,21 @@
 """Calibration data: opened, read batch by batch, recorded. Importable without TensorFlow; reading some kinds of data needs it."""
 
 import contextlib
-import dataclasses
 import hashlib
 import importlib
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import batching, find
-from tftrt_tools.calibration import options as options_module
-from tftrt_tools.calibration.options import DataOptions
 from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
-from tftrt_tools.calibration.rows import overlap, row_hashes
+from tftrt_tools.inputs import batching, find
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.request import Request
+from tftrt_tools.inputs.rows import overlap, row_hashes
 
 __all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
 
 USUAL_SAMPLES = 500
 _AS_YIELDED = ("function", "random")
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What a source is asked for. specs: [InputSpec] of the signature; files: paths, () where the source has none; said: the flag that
-    named the source, for messages; rows: as many as will be read, 0 for all; label_feature: of TFRecords, that of labels.LABEL, or ""."""
-
-    options: DataOptions
-    signature: str
-    specs: tuple
-    files: tuple
-    said: str = find.FLAG
-    rows: int = 0
-    label_feature: str = ""
 
 
 class Batches:
@@ -130,19 +116,12 @@ def open(options, signature_name, specs):
     if not specs:
         raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
     found = find.Found("random", ()) if options.random else find.find(options.source)
-    check_image_flags(options, found.kind)
+    options_module.check_image_flags(options, found.kind)
     if found.kind != "function":
         _check_batch_size(options.batch_size, signature_name, specs)
     request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size)
-    read = importlib.import_module(f"tftrt_tools.calibration.sources.{found.kind}").source(request)
+    read = importlib.import_module(f"tftrt_tools.inputs.sources.{found.kind}").source(request)
     return Batches(request, found.kind, read)
-
-
-def check_image_flags(options, kind):
-    """Raise UsageError where flags of pictures are given for data of another kind (of find.Found)."""
-    flags = options_module.image_flags(options)
-    if flags and kind != "images":
-        raise errors.UsageError(f"{flags[0]} speaks of picture files, and the data is {kind}", "leave it out, or prepare the data so")
 
 
 def _check_batch_size(size, signature, specs):

@@ -6,8 +6,8 @@ import math
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import options as options_module
-from tftrt_tools.calibration.options import DataOptions
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.options import DataOptions
 
 
 def define(values):

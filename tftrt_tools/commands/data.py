@@ -47,7 +47,7 @@ def run(values, positional):
     """Write. Returns: the exit code."""
     model, source = _flags.arguments("data", positional, ["MODEL", "SOURCE"])
     wanted = _wanted(values, source)
-    from tftrt_tools.calibration import export
+    from tftrt_tools.inputs import export
 
     with progress.on_terminal():
         done = export.export(model, wanted, values.log_file)
@@ -57,8 +57,8 @@ def run(values, positional):
 
 
 def _wanted(values, source):
-    from tftrt_tools.calibration import options
-    from tftrt_tools.calibration.export import Wanted
+    from tftrt_tools.inputs import options
+    from tftrt_tools.inputs.export import Wanted
 
     if not source:
         raise errors.UsageError("SOURCE is empty", "name a file, a folder, a glob or module:function")

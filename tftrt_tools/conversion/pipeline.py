@@ -93,7 +93,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       dry_run: run everything but the saving.
       flag_file: text that repeats the conversion, kept as convert.flags.
       log_file: where to keep what TensorFlow and TensorRT log.
-      data: calibration.options.DataOptions for INT8, or None.
+      data: inputs.options.DataOptions for INT8, or None.
       cache: {"folder", "max_bytes"} of the engine cache, or None for none.
       layers: find out in what the engines' layers compute, from TensorRT's verbose log; engines of a cache were built without one.
 
@@ -170,7 +170,7 @@ def calibrate(source, output, settings, data, overwrite=False, log_file=None):
     """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
 
     Args: source: Source. output: file to write, whole or not at all. settings: Settings of the conversion that the tables are for.
-      data: calibration.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
+      data: inputs.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
 
     Returns: CalibrationRun. Raises: UsageError, TftrtError, OSError; CheckFailed where no engine takes a table.
     """

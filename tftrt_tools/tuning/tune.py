@@ -12,10 +12,10 @@ from tftrt_tools import child, errors, progress, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.calibration import file as calibration_file
-from tftrt_tools.calibration import rows as row_module
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays, run
+from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.tuning import final as final_module

@@ -3,9 +3,10 @@
 import dataclasses
 
 from tftrt_tools import child, errors
-from tftrt_tools.calibration import data, find
-from tftrt_tools.calibration.labels import Class
-from tftrt_tools.calibration.options import DataOptions
+from tftrt_tools.inputs import find
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.labels import Class
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
 
 _DEFAULT = "serving_default"
@@ -72,11 +73,11 @@ def export(model, wanted, log_file=None):
     inputs = describe.describe(model)[0].inputs
     name = _signature(wanted.signature, inputs)
     found = find.find(wanted.options.source, find.POSITIONAL)
-    data.check_image_flags(wanted.options, found.kind)
+    options_module.check_image_flags(wanted.options, found.kind)
     _check_labels(wanted, found.kind)
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
                "kind": found.kind, "files": list(found.files), "prefix": "" if name == _DEFAULT or len(inputs) == 1 else f"{name}/"}
-    return Written.from_dict(child.run("tftrt_tools.calibration.export_job:job", request, env=_ENV, log_file=log_file).result)
+    return Written.from_dict(child.run("tftrt_tools.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
 
 
 def _signature(asked, inputs):

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.calibration import batching, find
-from tftrt_tools.calibration import labels as labels_module
-from tftrt_tools.calibration.data import Request
-from tftrt_tools.calibration.export import Wanted, Written
-from tftrt_tools.calibration.rows import row_hashes
+from tftrt_tools.inputs import batching, find
+from tftrt_tools.inputs import labels as labels_module
+from tftrt_tools.inputs.export import Wanted, Written
+from tftrt_tools.inputs.request import Request
+from tftrt_tools.inputs.rows import row_hashes
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
@@ -50,7 +50,7 @@ def _read(wanted, specs, kind, files, of_path):
     asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
     request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
     tally, labels, rows = batching.Tally(), [], []
-    chunks = importlib.import_module(f"tftrt_tools.calibration.sources.{kind}").source(request)(tally)
+    chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{kind}").source(request)(tally)
 
     def noted():
         for where, arrays in chunks:

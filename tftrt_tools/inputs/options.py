@@ -83,3 +83,10 @@ def image_flags(options):
     """The flags of images that differ from their defaults."""
     return ["--" + field.name for field in dataclasses.fields(DataOptions)
             if field.name.startswith("image_") and getattr(options, field.name) != field.default]
+
+
+def check_image_flags(options, kind):
+    """Raise UsageError where flags of pictures are given for data of another kind (of find.Found)."""
+    flags = image_flags(options)
+    if flags and kind != "images":
+        raise errors.UsageError(f"{flags[0]} speaks of picture files, and the data is {kind}", "leave it out, or prepare the data so")

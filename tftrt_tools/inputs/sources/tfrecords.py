@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from tftrt_tools import errors
-from tftrt_tools.calibration.labels import LABEL
-from tftrt_tools.calibration.sources.row_shapes import row_shapes
+from tftrt_tools.inputs.labels import LABEL
+from tftrt_tools.inputs.sources.row_shapes import row_shapes
 
 _GZIP = b"\x1f\x8b"
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")

@@ -1,8 +1,8 @@
 """Random inputs, for trying a calibration out. No TensorFlow here."""
 
 from tftrt_tools import errors
-from tftrt_tools.calibration.sources.row_shapes import row_shapes
 from tftrt_tools.execution import inputs
+from tftrt_tools.inputs.sources.row_shapes import row_shapes
 
 DEFAULT_BATCHES = 8
 

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import find
-from tftrt_tools.calibration import options as options_module
+from tftrt_tools.inputs import find
+from tftrt_tools.inputs import options as options_module
 
 # ITU-R BT.601 luma, as libjpeg and libpng turn colours to grey.
 _LUMA = (0.299, 0.587, 0.114)
