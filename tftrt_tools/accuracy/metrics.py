@@ -22,7 +22,7 @@ class Comparison:
 
     mismatches: share of elements that differ (integers, booleans, strings); nonfinite: NaN or Inf in the answer;
     nonfinite_reference: in the reference; nonfinite_same: of the answer's, those equal to the reference; classes: `top1` speaks of
-    classes, not of some vector's largest entry.
+    classes, not of some vector's largest entry; constant: why the reference shows nothing, as constancy.Variation says, or "".
     """
 
     signature: str
@@ -41,6 +41,7 @@ class Comparison:
     nonfinite_reference: int
     nonfinite_same: int
     classes: bool
+    constant: str = ""
 
     @property
     def name(self):
@@ -139,18 +140,24 @@ def accuracy(labels, answers):
     return float(np.mean(np.asarray(answers).argmax(-1).reshape(-1) == np.asarray(labels).reshape(-1)))
 
 
-def compare(pairs, epsilon=1e-3):
+def compare(pairs, epsilon=1e-3, watch=None):
     """Compare answers, output by output; outputs that only the reference has are passed over.
 
-    Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator.
+    Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator. watch: constancy.Watch, which
+      sees them too and says which outputs show nothing; None where nobody asks.
     Returns: ([what Accumulator.result gives, one for each output], [problem in words, each once]).
     """
     found, problems = {}, []
     for call, reference, answer in pairs:
+        if watch is not None:
+            watch.add(call, reference)
         for output in (one for one in reference if one in answer):
             key = (call.signature, output)
             try:
                 found.setdefault(key, Accumulator(*key, epsilon)).add(reference[output], answer[output])
             except ValueError as error:
                 problems.append(f"{call.signature}/{output}: {error}, in {call.text()}")
-    return [entry.result() for entry in found.values()], list(dict.fromkeys(problems))
+    results = [entry.result() for entry in found.values()]
+    if watch is not None:
+        results = [dataclasses.replace(one, constant=watch.constant(one.signature, one.output)) for one in results]
+    return results, list(dict.fromkeys(problems))

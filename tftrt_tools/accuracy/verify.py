@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import data, held_out, metrics, thresholds
+from tftrt_tools.accuracy import data, held_out, judgement, metrics
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
@@ -22,8 +22,8 @@ REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 class Options:
     """data: path or module:function or ""; shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the
     declared ones; labels: path of an .npy with class numbers or ""; label_output: "signature/output" or ""; allow_builds: accept
-    engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; signature_keys: () for all;
-    epsilon: floor of the divisor of max_rel."""
+    engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; allow_constant_outputs: accept
+    answers that show nothing; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
 
     data: str = ""
     shapes: str = ""
@@ -36,6 +36,7 @@ class Options:
     allow_builds: bool = False
     allow_matching_nonfinite: bool = False
     allow_calibration_data: bool = False
+    allow_constant_outputs: bool = False
     signature_keys: tuple = ()
     epsilon: float = 1e-3
     log_file: str | None = None
@@ -46,7 +47,8 @@ class Verification:
     """A finished verification. arithmetic: whose thresholds were used; evidence: what the answers show, in words; problems: everything
     that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
     None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
-    engines were asked for, "" without engines."""
+    engines were asked for, "" without engines; nothing_shown, constant_outputs: what judgement.Judgement says in `nothing_shown` and
+    `warnings`."""
 
     original: str
     converted: str
@@ -73,18 +75,20 @@ class Verification:
     calibration: object = None
     kernels: dict = dataclasses.field(default_factory=dict)
     precision: str = ""
+    nothing_shown: tuple[str, ...] = ()
+    constant_outputs: tuple[str, ...] = ()
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
     def problems(self):
         """Everything that makes the verification fail, a line each."""
-        return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses))
+        return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
 
     @property
     def warnings(self):
         """What to know about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
-        return (*(self.calibration.warnings() if self.calibration else ()), *([not_taken] if not_taken else []))
+        return (*(self.calibration.warnings() if self.calibration else ()), *([not_taken] if not_taken else []), *self.constant_outputs)
 
     @property
     def passed(self):
@@ -95,7 +99,8 @@ class Verification:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "stamp"}
         plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
                   "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
-                  "shapes": list(self.shapes), "calibration": self.calibration.to_dict() if self.calibration else None}
+                  "shapes": list(self.shapes), "nothing_shown": list(self.nothing_shown), "constant_outputs": list(self.constant_outputs),
+                  "calibration": self.calibration.to_dict() if self.calibration else None}
         return {"kind": "verification", **self.stamp, "passed": self.passed,
                 "problems": list(self.problems), "warnings": list(self.warnings), **plain}
 
@@ -108,7 +113,7 @@ def verify(original, converted, options):
     """
     files.check(original)
     files.check(converted)
-    wanted = thresholds.parse(options.thresholds)
+    rules = judgement.Rules.of(options)
     if options.labels and not options.data:
         raise errors.UsageError("--labels needs --data: random inputs have no right class", "add --data with the rows the labels speak of")
     first, second = describe.describe(original, converted)
@@ -129,20 +134,16 @@ def verify(original, converted, options):
         reference, answers = _run_both(original, converted, saved, folder, options)
         progress.say("comparing")
         pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
-        comparisons, broken = metrics.compare(pairs, options.epsilon)
-        accuracy = _accuracy(calls, reference, answers, comparisons, labels, options)
-    arithmetic = _arithmetic(answers, second)
-    bounds = {one.name: thresholds.bounds(one, arithmetic, calls.sources[one.signature] == "data", wanted) for one in comparisons}
-    unknown = [name for name in wanted if name and name not in bounds]
-    if unknown:
-        raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
-    misses = [miss for one in comparisons for miss in thresholds.misses(one, bounds[one.name], options.allow_matching_nonfinite)]
+        arithmetic = _arithmetic(answers, second)
+        own = [name for name, source in calls.sources.items() if source == "data"]
+        judged = judgement.judge(pairs, arithmetic, own, rules)
+        accuracy = _accuracy(calls, reference, answers, judged.comparisons, labels, options)
     return Verification(
         str(pathlib.Path(original).absolute()), str(pathlib.Path(converted).absolute()), files.digest(original), files.digest(converted),
-        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, tuple(comparisons), bounds, tuple(misses),
-        tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *broken), _totals(answers, "engine"),
+        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, judged.misses,
+        tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *judged.problems), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy, used, answers.kernels, _lowest(second))
+        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings)
 
 
 def _structure(first, second, names):

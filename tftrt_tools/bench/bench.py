@@ -3,6 +3,7 @@
 import contextlib
 
 from tftrt_tools import child, errors, scratch
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.stack import fingerprint, installed
@@ -17,7 +18,7 @@ def bench(options, view, files=None):
     Returns: result.Bench; also where it ended early and a point had been measured: then `ended` says why.
     Raises: TftrtError, UsageError, CheckFailed where nothing could be measured.
     """
-    wanted = answers.wanted(options.thresholds)
+    rules = judgement.Rules.of(options)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch.folder("bench"))
         client = stack.enter_context(targets.client(options)) if options.address else None
@@ -39,7 +40,7 @@ def bench(options, view, files=None):
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        run = _Run(options, view, files, watch, wanted)
+        run = _Run(options, view, files, watch, rules)
         ended = run.everything(targets.opened(options, client, signature, folder), loads) or run.gone(client)
     asked = result.Subject(
         address, options.model_name, model.version, options.model_dir or options.in_process, *digests, signature,
@@ -54,8 +55,8 @@ def bench(options, view, files=None):
 class _Run:
     """Gathers the rows."""
 
-    def __init__(self, options, view, files, watch, wanted):
-        self._options, self._view, self._wanted = options, view, wanted
+    def __init__(self, options, view, files, watch, rules):
+        self._options, self._view, self._rules = options, view, rules
         self._measure = measure.Measure(options, view, watch, files)
         self.rows, self.searched, self._bytes = [], [], {}
         self.refused, self.unanswered = "", 0
@@ -107,12 +108,12 @@ class _Run:
         self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
         if originals is not None:
-            judge = answers.Judge(load.calls, originals, self._wanted, own, targets.read)
+            judge = answers.Judge(load.calls, originals, self._rules, own, targets.read)
             answers.check_first(judge, first)
             return judge
         if self._options.expected == "none":
             return None
-        return answers.Judge(load.calls, first, self._wanted, own, targets.read)
+        return answers.Judge(load.calls, first, self._rules, own, targets.read)
 
     def _add(self, target, sent, point, total=None, probe=False):
         self._view.begin(len(self.rows) + 1, total, f"{target.name}: {point.text()}")

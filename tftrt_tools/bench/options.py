@@ -39,6 +39,7 @@ class Options:
     expected: str
     original: str
     thresholds: str
+    allow_constant_outputs: bool
     in_process: str
     metrics_url: str
     model_dir: str
@@ -64,8 +65,9 @@ def from_flags(address, values, tls=None):
                            values.schedule_file)
     if (values.lowest_rate or values.highest_rate) and not search:
         raise errors.UsageError("--lowest_rate and --highest_rate bound a search", "search with --scenario=open --slo=… and no --rate")
-    if values.thresholds and not values.original:
-        raise errors.UsageError("--thresholds needs --original", "give the model that was converted")
+    for flag in ("thresholds", "allow_constant_outputs"):
+        if getattr(values, flag) and not values.original:
+            raise errors.UsageError(f"--{flag} needs --original", "give the model that was converted")
     for flag in ("model_dir", "in_process", "original", "schedule_file"):
         path = getattr(values, flag)
         if path and not pathlib.Path(path).exists():
@@ -74,7 +76,8 @@ def from_flags(address, values, tls=None):
         address, values.model_name, values.model_version, values.version_label, values.signature_name, values.shapes, values.data,
         values.ranges, values.seed, values.distinct, tuple(batch_sizes), () if search else tuple(swept), values.distribution,
         values.schedule_file, values.duration_seconds, values.min_queries, values.warmup_seconds, goal, search, values.lowest_rate or None,
-        values.highest_rate or None, values.resolution, values.expected, values.original, values.thresholds, values.in_process,
+        values.highest_rate or None, values.resolution, values.expected, values.original, values.thresholds,
+        values.allow_constant_outputs, values.in_process,
         server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
         values.processes, values.require_no_errors, _given(values))
 

@@ -26,7 +26,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _flags, _output, _tls_flags
+from tftrt_tools.commands import _flags, _judging_flags, _output, _tls_flags
 
 OUTPUTS = ("csv", "requests_csv", "hdr", "html")
 
@@ -67,6 +67,7 @@ def define(values):
     flags.DEFINE_string("original", "", "SavedModel that was converted: the first answers have to be like its own, by the metrics and "
                         "bounds of `tftrt verify`", **text)
     flags.DEFINE_string("thresholds", "", "bounds for --original, as in `tftrt verify`", **text)
+    _judging_flags.define(values)
     flags.DEFINE_string("in_process", "", "SavedModel directory to measure without a server, beside the server or alone", **text)
     flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)

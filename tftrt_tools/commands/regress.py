@@ -28,7 +28,7 @@ import sys
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _output, _tls_flags
+from tftrt_tools.commands import _judging_flags, _output, _tls_flags
 
 _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
@@ -83,6 +83,7 @@ def _define_requests(text):
                         "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
     flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that --accuracy and --labels speak of", **text)
     flags.DEFINE_string("thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text)
+    _judging_flags.define(text["flag_values"])
     flags.DEFINE_boolean("compare", True, "compare the answers", **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
 
@@ -151,7 +152,7 @@ def _options(values, kept):
             "batch_size", "distinct", "thresholds", "labels", "accuracy_output", "compare", "rounds", "requests", "concurrency",
             "min_effect", "allow_worse", "timeout", "max_seconds")
     return regress.Options(**{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
-                           baseline=kept, tls=_tls_flags.read(values),
+                           baseline=kept, tls=_tls_flags.read(values), **_judging_flags.read(values),
                            max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
                            must_decide=tuple(one.strip() for one in values.must_decide if one.strip()))
 

@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, _tls_flags
+from tftrt_tools.commands import _flags, _judging_flags, _output, _tls_flags
 
 
 def define(values):
@@ -49,6 +49,7 @@ def define(values):
                          lower_bound=2, **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text)
     flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
+    _judging_flags.define(values)
     _tls_flags.define(values)
 
 
@@ -64,7 +65,8 @@ def run(values, positional):
     options = smoke.Options(
         values.model_version, values.version_label, values.model_dir, values.original, values.data, values.shapes, values.ranges,
         values.thresholds, values.batch_size, values.seed, tuple(filter(None, values.signature_keys)), values.repeats,
-        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values))
+        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values),
+        **_judging_flags.read(values))
     with progress.on_terminal():
         done = smoke.smoke(address, values.model_name, options)
     _print(done, values.json)
@@ -98,6 +100,8 @@ def _print(done, json_path):
     else:
         say("answers", answers.FORM_ONLY if not done.original else "none to compare")
     _print_engines(say, done.engines)
+    for warning in done.judged.warnings if done.judged else ():
+        say("note", warning)
     if done.dropped:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:
@@ -114,7 +118,8 @@ def _files(model):
 def _print_comparisons(console, done):
     missed = {miss.output for miss in done.judged.misses}
     rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.cosine, 6), _number(one.snr_db, 1),
-             "" if one.mismatches is None else f"{1 - one.mismatches:.2%}", "NO" if one.name in missed else "yes")
+             "" if one.mismatches is None else f"{1 - one.mismatches:.2%}",
+             ("NO" if one.name in missed else "yes") + (f" ({one.constant})" if one.constant else ""))
             for one in done.judged.comparisons]
     columns = ["output", "type", ">max abs", ">cosine", ">SNR dB", ">equal", "within bounds"]
     console.print(_output.table("Answers against the original's", columns, rows))

@@ -24,7 +24,7 @@ import pathlib
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _flags, _judging_flags, _output
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
 from tftrt_tools.tuning import space
@@ -69,6 +69,7 @@ def define(values):
     flags.DEFINE_string("plot", None, "write the plot of latency against accuracy to this file (SVG)", **text)
     flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
+    _judging_flags.define(values)
     _calibration_flags.define(values)
     convert_command.define_cache(values)
     scratch = flags.FlagValues()
@@ -173,7 +174,7 @@ def _options(values, model):
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
         cache=convert_command.read_cache(values),
-        retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings)
+        retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
 
 
 def _precisions(values):

@@ -6,6 +6,8 @@ Without a GPU the engine ops run through their native segments; that shows what 
 the engines' arithmetic, and the result says so.
 
 Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
+Where no output of a signature shows anything (all zero, empty, the same for every input), that is told, and the check fails (exit 3):
+--data has to be such that the model answers something, or --allow_constant_outputs accepts it.
 Data that an INT8 model was calibrated on scores nothing: --data of which more than half of the rows are among the calibration's is
 refused, and fewer are counted in a warning.
 The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models.
@@ -19,7 +21,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _judging_flags, _output
 from tftrt_tools.execution import kernels
 
 OUTPUTS = ("html",)
@@ -46,6 +48,7 @@ def define(values):
     flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
                          "model", **text)
     flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
+    _judging_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -62,7 +65,7 @@ def run(values, positional):
         batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, allow_builds=values.allow_builds,
         allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
         signature_keys=tuple(filter(None, values.signature_keys)),
-        epsilon=values.epsilon, log_file=values.log_file)
+        epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
     with progress.on_terminal():
         done = verify.verify(original, converted, options)
     _print(done, values.json)
@@ -81,7 +84,7 @@ def _print(done, json_path):
     missed = {miss.output for miss in done.misses}
     rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.max_rel), _number(one.rmse),
              _number(one.cosine, 6), _number(one.snr_db, 1), _share(one.top1 if one.classes else None),
-             _share(None if one.mismatches is None else 1 - one.mismatches), "NO" if one.name in missed else "yes")
+             _share(None if one.mismatches is None else 1 - one.mismatches), _kept(one, missed))
             for one in done.comparisons]
     columns = ["output", "type", ">max abs", ">max rel", ">RMSE", ">cosine", ">SNR dB", ">top-1 same", ">equal", "within bounds"]
     console.print(_output.table("Answers of the converted model against the original", columns, rows))
@@ -102,6 +105,11 @@ def _print(done, json_path):
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
+
+
+def _kept(one, missed):
+    """The last column: within its bounds or not, and whether that says something."""
+    return ("NO" if one.name in missed else "yes") + (f" ({one.constant})" if one.constant else "")
 
 
 def _number(value, digits=None):

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from tftrt_tools import errors, progress
-from tftrt_tools.accuracy import data, thresholds
+from tftrt_tools.accuracy import data
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answers as comparing
@@ -24,7 +24,7 @@ class Refused(errors.CheckFailed):
 class Judged:
     """comparisons: metrics.Comparisons of the candidate's answers with the native model's, one for each output. arithmetic: (whose bounds,
     why). bounds: {output: {metric: bound}}. goals: ({"goal", "native", "candidate", "bound", "kept"}, …). problems: what does not hold, a
-    line each. requests: how many were compared."""
+    line each. requests: how many were compared. nothing_shown: of the problems, that the answers show nothing. warnings: lines."""
 
     comparisons: tuple
     arithmetic: tuple
@@ -32,6 +32,8 @@ class Judged:
     goals: tuple
     problems: tuple
     requests: int
+    nothing_shown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def text(self):
@@ -45,6 +47,7 @@ class Judged:
     def to_dict(self):
         return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
                 "goals": [_without_infinity(one) for one in self.goals], "problems": list(self.problems),
+                "nothing_shown": list(self.nothing_shown), "warnings": list(self.warnings),
                 "comparisons": [one.to_dict() for one in self.comparisons]}
 
 
@@ -66,18 +69,18 @@ def asked(client, model, signature, calls, version=None):
     return found
 
 
-def judge(calls, native, candidate, kind, own_data, given, goals=(), labels="", output=""):
+def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels="", output=""):
     """Compare the answers.
 
     Args:
       calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
-        the inputs are the user's. given: what thresholds.parse returned. goals: tuning.goal.Goals, which replace the bounds of
+        the inputs are the user's. rules: judgement.Rules. goals: tuning.goal.Goals, which replace the bounds of
         `tftrt verify`. labels: path of an .npy with the right classes, or "". output: SIGNATURE/OUTPUT that the goals speak of, or "".
 
     Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
     """
     own = {call.signature for call in calls} if own_data else set()
-    compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, given)
+    compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, rules)
     truth = next(iter(array_reader.load(labels).values())) if labels else None
     if truth is not None:
         # What fills no batch is left out.
@@ -85,7 +88,8 @@ def judge(calls, native, candidate, kind, own_data, given, goals=(), labels="", 
     rows = tuple(_scored(one, calls, native, candidate, truth, output) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
-    return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows, (*compared.problems, *misses, *missed), len(calls))
+    return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows,
+                  (*compared.problems, *misses, *missed, *compared.nothing_shown), len(calls), compared.nothing_shown, compared.warnings)
 
 
 def _scored(goal, calls, native, candidate, truth, output):
@@ -99,11 +103,6 @@ def _scored(goal, calls, native, candidate, truth, output):
 def parse_goals(text, where="--accuracy"):
     """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Args: where: the text stands, for messages. Raises: UsageError."""
     return tuple(accuracy_goal.parse(part, where=where) for part in filter(None, (part.strip() for part in text.split(";"))))
-
-
-def parse_thresholds(text):
-    """What thresholds.parse returns. Raises: UsageError."""
-    return thresholds.parse(text)
 
 
 def read_failure(error, name, model):

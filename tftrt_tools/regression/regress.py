@@ -9,6 +9,7 @@ import numpy as np
 
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import workload
 from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
 from tftrt_tools.regression import goals as goal_rules
@@ -29,7 +30,8 @@ class Options:
     candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
     `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
     files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
-    sent, as in `tftrt bench`. thresholds, labels, accuracy_output: texts of the flags. compare: whether the answers are judged. rounds,
+    sent, as in `tftrt bench`. thresholds, labels, accuracy_output: texts of the flags.
+    allow_constant_outputs: accept answers that show nothing. compare: whether the answers are judged. rounds,
     max_rounds: at the first look, and at the last; requests: of each model in a round, 0 to choose. concurrency: requests under way.
     metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
     max_seconds: no look is begun after so long."""
@@ -56,6 +58,7 @@ class Options:
     batch_size: int | None = None
     distinct: int = 16
     thresholds: str = ""
+    allow_constant_outputs: bool = False
     labels: str = ""
     accuracy_output: str = ""
     compare: bool = True
@@ -152,7 +155,7 @@ def check(options):
     if options.labels and not options.goals.accuracy:
         raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
     _check_where(options)
-    answers.parse_thresholds(options.thresholds)
+    judgement.Rules.of(options)
 
 
 class _Run:
@@ -175,6 +178,7 @@ class _Run:
         try:
             if options.compare:
                 self._judged = self._compared(calls, own)
+                self._notes += self._judged.warnings
             if options.goals.no_engine_fallback:
                 self._engines = self._both.engines(self._signature, timed)
             self._measure(timed)
@@ -225,7 +229,7 @@ class _Run:
     def _compared(self, calls, own):
         options = self._options
         kind = models.arithmetic(self._models[rounds.CANDIDATE], self._both.gpus)
-        return answers.judge(calls, *self._both.answers(self._signature, calls), kind, own, answers.parse_thresholds(options.thresholds),
+        return answers.judge(calls, *self._both.answers(self._signature, calls), kind, own, judgement.Rules.of(options),
                              answers.parse_goals(options.goals.accuracy), options.labels, options.accuracy_output)
 
     def _measure(self, timed):

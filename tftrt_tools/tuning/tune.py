@@ -10,11 +10,12 @@ import numpy as np
 
 from tftrt_tools import child, errors, progress, whole_file
 from tftrt_tools import stack as stack_room
+from tftrt_tools.accuracy import constancy, judgement
 from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import arrays, run
+from tftrt_tools.execution import arrays, npz, run
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -34,7 +35,8 @@ class Options:
     ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
     declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
     calibration_table: path or ""; methods: of calibration, to try after the settings' own; percentile: of the method of that name; cache:
-    of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated in the result."""
+    of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated in the result; allow_constant_outputs:
+    accept that the original's answers show nothing."""
 
     data: str
     goal: Goal
@@ -53,6 +55,7 @@ class Options:
     retry_failed: bool = False
     log_file: str | None = None
     warnings: tuple = ()
+    allow_constant_outputs: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +81,7 @@ def tune(model, settings, options):
     gpu = _gpu()
     journal = journal_module.Journal(options.work_dir)
     prepared = _prepare(model, settings, options, given, labels, journal.folder)
+    shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
              "metric_digest": _metric_digest(options.goal), "output": options.output, "timed": [one["call"] for one in prepared.timed],
@@ -105,11 +109,25 @@ def tune(model, settings, options):
                                        options.budget)
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
-    warnings = (*options.warnings, *prepared.warnings, *_overlap(table, given, prepared.specs))
+    warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, given, prepared.specs))
     done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
                   {call: Latency(**one) for call, one in native.items()}, outcome.trials, winner, outcome.best, outcome.ended,
                   (*outcome.notes, *said), gpu["gpu"], gpu["tensorrt"], prepared.data, warnings, final)
     return Found(done, calibration)
+
+
+def nothing_shown(calls, allowed=False):
+    """What the original's answers do not show. Args: calls: of the scoring part of a request, on disk. allowed: --allow_constant_outputs.
+
+    Returns: warnings, a line each. Raises: CheckFailed where they show nothing: any conversion would keep any goal.
+    """
+    watch = constancy.Watch()
+    for one in calls:
+        watch.add(run.Call(one["signature"], npz.load(one["inputs"])), npz.load(one["reference"]))
+    nothing, beside = watch.findings()
+    if nothing and not allowed:
+        raise errors.CheckFailed(next(iter(nothing.values())), judgement.mend(own_data=True))
+    return (*(f"{text} (accepted)" for text in nothing.values()), *beside)
 
 
 def _in_turns(outcome, prepared, trials, options):

@@ -5,22 +5,11 @@ import dataclasses
 import numpy as np
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import metrics, thresholds
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.execution import run
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """comparisons: metrics.Comparisons, one for each output; bounds: {output: {metric: bound}}; misses: thresholds.Misses; problems: what
-    else does not agree, in words."""
-
-    comparisons: tuple
-    bounds: dict
-    misses: tuple
-    problems: tuple
 
 
 def form_problems(call, answer, outputs, finite=True):
@@ -77,21 +66,15 @@ def check_original(original, described, calls):
                                     "give the model that was converted, or choose signatures with --signature_keys")
 
 
-def compare(pairs, kind, own_data, wanted):
+def compare(pairs, kind, own_data, rules):
     """Compare the server's answers with the original's.
 
     Args: pairs: (run.Call, the original's answer, the server's answer). kind: key of thresholds.DEFAULTS. own_data: names of signatures
-      with the user's data. wanted: what thresholds.parse returned.
-    Returns: Comparison. Raises: UsageError for bounds that fit no output.
+      with the user's data. rules: judgement.Rules.
+    Returns: judgement.Judgement. Raises: UsageError for bounds that fit no output.
     """
     pairs = list(pairs)
     missing = [f"{call.signature}: the server has no output {name!r} of the original"
                for call, before, after in pairs for name in before if name not in after]
-    results, broken = metrics.compare(pairs)
-    problems = [*missing, *broken]
-    bounds = {one.name: thresholds.bounds(one, kind, one.signature in own_data, wanted) for one in results}
-    unknown = [name for name in wanted if name and name not in bounds]
-    if unknown:
-        raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
-    misses = [miss for one in results for miss in thresholds.misses(one, bounds[one.name])]
-    return Comparison(tuple(results), bounds, tuple(misses), tuple(dict.fromkeys(problems)))
+    found = judgement.judge(pairs, kind, own_data, rules)
+    return dataclasses.replace(found, problems=tuple(dict.fromkeys((*missing, *found.problems))))

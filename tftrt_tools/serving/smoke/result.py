@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.savedmodel import passport
-from tftrt_tools.serving.smoke import answers, evidence, statistics
+from tftrt_tools.serving.smoke import evidence, statistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Smoke:
     """A finished smoke test.
 
     server: process.Process or None; unseen: why there is none; server_version: as its program says, "" where not known; model:
-    model.Model or None; judged: answers.Comparison, or None where there was no original; arithmetic: whose bounds, with the reason;
+    model.Model or None; judged: judgement.Judgement, or None where there was no original; arithmetic: whose bounds, with the reason;
     form: problems of the answers by themselves, in words; require_engines: anything but "yes" is a problem.
     """
 
@@ -46,7 +47,7 @@ class Smoke:
     original: str
     shapes_from: dict
     calls: tuple
-    judged: answers.Comparison | None
+    judged: judgement.Judgement | None
     arithmetic: tuple
     form: tuple
     gpu: object
@@ -59,8 +60,7 @@ class Smoke:
     def answer_problems(self):
         """What is wrong with the answers, a line each."""
         refused = [f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused]
-        judged = (*self.judged.problems, *(miss.text() for miss in self.judged.misses)) if self.judged else ()
-        return (*refused, *self.form, *judged)
+        return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
 
     @property
     def problems(self):
@@ -83,7 +83,9 @@ class Smoke:
                 "original": self.original or None, "rightness_judged": compared is not None,
                 "arithmetic": self.arithmetic[0] if compared else None,
                 "comparisons": [one.to_dict() for one in compared.comparisons] if compared else [],
-                "bounds": compared.bounds if compared else {}, "shapes_from": self.shapes_from, "seed": self.seed, "dropped": self.dropped,
+                "bounds": compared.bounds if compared else {}, "nothing_shown": list(compared.nothing_shown) if compared else [],
+                "warnings": list(compared.warnings) if compared else [],
+                "shapes_from": self.shapes_from, "seed": self.seed, "dropped": self.dropped,
                 "calls": [one.to_dict() for one in self.calls], "engines": self.engines.to_dict()}
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.accuracy import thresholds
+from tftrt_tools.accuracy import judgement
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import management_client
 from tftrt_tools.serving.smoke import answers, evidence, gate, gpu_use, log_watch, measurement, plan, process, statistics, steps
@@ -21,7 +21,7 @@ class Options:
     thresholds: texts of the flags; batch_size: rows of a request with data, 0 for the declared ones; repeats: later requests of each shape;
     native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
     or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
-    client.Tls or None."""
+    client.Tls or None; allow_constant_outputs: accept answers that show nothing."""
 
     model_version: int | None = None
     version_label: str = ""
@@ -42,6 +42,7 @@ class Options:
     require_engines: bool = False
     tls: object = None
     native_model_version: int | None = None
+    allow_constant_outputs: bool = False
 
 
 def smoke(address, model_name, options):
@@ -51,7 +52,7 @@ def smoke(address, model_name, options):
     Returns: result.Smoke, also where something is wrong with the answers. Raises: UsageError; TftrtError where the server cannot be asked;
       CheckFailed where it ended.
     """
-    wanted = thresholds.parse(options.thresholds)
+    rules = judgement.Rules.of(options)
     if options.original:
         files.check(options.original)
     with clients.Client(address, options.timeout, options.tls) as client, steps.worker() as worker, \
@@ -82,7 +83,7 @@ def smoke(address, model_name, options):
         if options.original:
             ran = {evidence.YES: True, evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
             kind = answers.arithmetic(model, ran, use)
-            judged = _judged(planned, measured, kind[0], wanted, options, folder, worker)
+            judged = _judged(planned, measured, kind[0], rules, options, folder, worker)
     results = tuple(CallResult(group.signature, group.calls[0].shapes, one.first, statistics.p50(one.later), one.sent, one.refused,
                                verdict.calls[group.text], ratios.get(group.text))
                     for group, one in zip(planned.groups, measured, strict=True))
@@ -125,7 +126,7 @@ def _form(planned, measured, served, finite):
             yield from answers.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
 
 
-def _judged(planned, measured, kind, wanted, options, folder, worker):
+def _judged(planned, measured, kind, rules, options, folder, worker):
     pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
              for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
     if not pairs:
@@ -133,7 +134,7 @@ def _judged(planned, measured, kind, wanted, options, folder, worker):
     reference = answers.reference(options.original, [call for call, _ in pairs], folder, worker)
     progress.say("comparing")
     return answers.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
-                           planned.own_data, wanted)
+                           planned.own_data, rules)
 
 
 class _Asked:

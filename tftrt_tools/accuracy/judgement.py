@@ -1,0 +1,74 @@
+"""Are answers like the original's? The comparison, its bounds and what was shown at all, for every command that judges answers."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import constancy, metrics, thresholds
+
+ACCEPT = "accept it with --allow_constant_outputs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """How answers are judged. bounds: what thresholds.parse returned. epsilon: floor of the divisor of max_rel. allow_matching_nonfinite:
+    NaN and Inf are right where the original has the same. allow_constant_outputs: answers that show nothing are accepted."""
+
+    bounds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    epsilon: float = 1e-3
+    allow_matching_nonfinite: bool = False
+    allow_constant_outputs: bool = False
+
+    @classmethod
+    def of(cls, options: object) -> "Rules":
+        """Of a command's Options, which have the texts of the flags. Raises: UsageError."""
+        given = {name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)}
+        return cls(thresholds.parse(options.thresholds), allow_constant_outputs=options.allow_constant_outputs, **given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """comparisons: one for each output; bounds: {output: {metric: bound}}; problems: what else does not agree, in words; nothing_shown: a
+    line for each signature of which no output shows anything, () where that was accepted; warnings: lines."""
+
+    comparisons: tuple[metrics.Comparison, ...]
+    bounds: dict[str, dict[str, float]]
+    misses: tuple[thresholds.Miss, ...]
+    problems: tuple[str, ...]
+    nothing_shown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def all_problems(self) -> tuple[str, ...]:
+        """Everything that makes the answers wrong, or no evidence, a line each."""
+        return (*self.problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
+
+
+def judge(pairs: Iterable[tuple], arithmetic: str, own_data: Iterable[str], rules: Rules) -> Judgement:
+    """Compare answers and hold them against their bounds.
+
+    Args: pairs: (run.Call, {output: array} of the original, {output: array} of the other). arithmetic: key of thresholds.DEFAULTS.
+      own_data: names of the signatures whose inputs are the user's. rules: Rules.
+    Returns: Judgement. Raises: UsageError for bounds that fit no output.
+    """
+    watch, own_data = constancy.Watch(), set(own_data)
+    compared, broken = metrics.compare(pairs, rules.epsilon, watch)
+    bounds = {one.name: thresholds.bounds(one, arithmetic, one.signature in own_data, rules.bounds) for one in compared}
+    unknown = [name for name in rules.bounds if name and name not in bounds]
+    if unknown:
+        raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
+    misses = [miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)]
+    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), *_shown(watch, own_data, rules))
+
+
+def _shown(watch: constancy.Watch, own_data: set[str], rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(nothing_shown, warnings) of a Judgement."""
+    nothing, beside = watch.findings()
+    if rules.allow_constant_outputs:
+        return (), (*(f"{text} (accepted)" for text in nothing.values()), *beside)
+    return tuple(f"{text}; {mend(signature in own_data)}" for signature, text in nothing.items()), beside
+
+
+def mend(own_data: bool) -> str:
+    """What helps where nothing was shown."""
+    return f"give {'other ' if own_data else ''}--data for which the model answers something, or {ACCEPT}"
