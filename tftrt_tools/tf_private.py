@@ -14,7 +14,7 @@ from tensorflow.compiler.tf2tensorrt.ops import gen_trt_ops
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.compiler.tensorrt import trt_convert
 from tensorflow.python.eager import wrap_function
-from tensorflow.python.framework import convert_to_constants, function_def_to_graph, op_def_registry
+from tensorflow.python.framework import convert_to_constants, function_def_to_graph, op_def_registry, ops  # noqa: F401, ops for a test
 from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace

@@ -4,6 +4,7 @@ import json
 import sys
 
 from tftrt_tools import whole_file
+from tftrt_tools.savedmodel.flops import Flops
 
 
 def console(json_path):
@@ -30,6 +31,18 @@ def write_json(result, json_path):
 def counted(number, noun):
     """Such as "1 engine op" or "2 engine ops"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def flops_cell(flops: Flops | None) -> str:
+    """A table's cell, blank where nothing was counted."""
+    return flops.text() if flops else ""
+
+
+def flops_note(flops: Flops | None, shapes: str) -> str:
+    """What has to be said of a cell of `flops_cell`, or "". Args: shapes: the --shapes for which it was counted."""
+    if flops is None or not flops.note():
+        return ""
+    return flops.note() + ("; `tftrt inspect --shapes=…` counts for given ones" if flops.unknown and not shapes else "")
 
 
 def prepared(preparation):

@@ -200,9 +200,12 @@ def _flag_file(values):
 def _print(done, json_path):
     console = _output.console(json_path)
     rows = [(one.name, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
-             f"{one.coverage:.0%}", len(one.built) or "") for one in done.signatures]
-    console.print(_output.table("Signatures", ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">built"], rows))
+             f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
+    columns = ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">share of FLOPs", ">built"]
+    console.print(_output.table("Signatures", columns, rows))
     for one in done.signatures:
+        if note := _output.flops_note(one.flops, done.settings.shapes):
+            console.print(f"  {one.name}: {note}", markup=False, soft_wrap=True)
         if one.left_out:
             top = ", ".join(f"{count} {op}" for op, count in sorted(one.native_ops.items(), key=lambda item: -item[1])[:6])
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)

@@ -41,6 +41,8 @@ _NAMES_WIDTH = 100
 def define(values):
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
+    flags.DEFINE_string("shapes", "", "shapes as for `tftrt convert`, which imply dynamic shapes; nothing is built: they are the sizes for "
+                        "which FLOPs are counted", flag_values=values)
     flags.DEFINE_boolean("all", False, "print every segment, node and engine; --json always has them all", flag_values=values)
     flags.DEFINE_boolean("check", False, "exit with 3 where something disagrees in a converted model, or where nothing of another would "
                          "run in TensorRT", flag_values=values)
@@ -84,10 +86,13 @@ def _print_plan(plan, console, everything):
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
     _label(console, plan.model, ": not converted yet")
     _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
-    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}", len(one.segments))
-            for one in plan.signatures if not one.problem]
+    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}",
+             _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
     if rows:
-        _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines"], rows)
+        _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines"], rows)
+    for one in plan.signatures:
+        if note := _output.flops_note(one.flops, plan.settings.shapes):
+            _label(console, f"  {one.name}: ", note)
     _print_segments(plan, console, everything)
     _print_left_out(plan, console, everything)
     _print_quantization(plan, console, everything)
@@ -194,9 +199,10 @@ def _print_inspection(seen, console, everything):
                   f"written by TensorFlow {seen.tensorflow}")
     for line in _passport(seen):
         _say(console, line)
-    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}", len(one.engines),
+    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}",
+             _output.flops_cell(seen.flops(one.name)), len(one.engines),
              _ops(collections.Counter(node.op for node in one.native), everything)) for one in seen.signatures]
-    _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">engines", "stays in TensorFlow"], rows)
+    _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines", "stays in TensorFlow"], rows)
     _print_engines(seen, console, everything)
     _print_files(seen, console, everything)
     _print_calibration(seen, console)

@@ -11,7 +11,7 @@ from tftrt_tools.conversion import finishing, int8, prepare, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import loading, open_channels, signatures
+from tftrt_tools.savedmodel import flop_count, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -66,7 +66,8 @@ def _signature(name, function, work, tables_from, prefix, calls, folder):
     """Convert one signature. Returns: finishing.Made."""
     settings, specs = work.settings, loading.input_specs(function)
     frozen, passed = prepare.passed(name, function, settings)
-    result = SignatureResult.of(name, specs, passed)
+    flops = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
+    result = SignatureResult.of(name, specs, passed, flops)
     _check_quantization(name, passed.quantization, settings)
     if not passed.engines:
         return finishing.Made(result)

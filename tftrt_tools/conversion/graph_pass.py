@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import re
+from collections.abc import Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
@@ -47,6 +48,18 @@ class Frozen:
         """[tf.TensorSpec] of `inputs`."""
         tensors = [self.original.graph.get_tensor_by_name(name) for name in self.inputs]
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+
+    def one_row(self, calls: Sequence[dict[str, tuple[int, ...]]]) -> dict[str, tuple[int | None, ...] | None]:
+        """{placeholder: shape} of a call of the least size: 1 for an unknown first dimension, the others as in the first of `calls`
+        ({input: shape}), None where there is none."""
+        found = {}
+        for name, tensor, spec in zip(self.input_names, self.inputs, self.input_specs(), strict=True):
+            declared = spec.shape.as_list() if spec.shape.rank is not None else None
+            shape = list(calls[0][name]) if calls else declared
+            if shape and (declared is None or declared[0] is None):
+                shape[0] = 1
+            found[tensor.removesuffix(":0")] = None if shape is None else tuple(shape)
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

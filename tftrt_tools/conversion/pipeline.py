@@ -18,7 +18,7 @@ from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult, coverage
 from tftrt_tools.execution import run
 from tftrt_tools.execution.coverage import check as check_shapes
-from tftrt_tools.savedmodel import files, passport, staging
+from tftrt_tools.savedmodel import files, flops, passport, staging
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +52,18 @@ class Conversion:
         """Share of the computing ops of the converted signatures that run in TensorRT, 0 to 1."""
         return coverage(self.signatures)
 
+    @property
+    def flops(self) -> flops.Flops | None:
+        """Computation of the converted signatures, in engines and in all; None where it was not counted."""
+        return flops.together([signature.flops for signature in self.signatures])
+
     def to_dict(self):
         return {"kind": "conversion", **self.stamp, "source": self.source,
                 "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
                 "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
                 "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
-                "coverage": round(self.coverage, 4), "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
+                "coverage": round(self.coverage, 4), "flops": self.flops.to_dict() if self.flops else None,
+                "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
                 "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration),
                 **self.layers.to_dict()}

@@ -7,6 +7,7 @@ from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.preparation import Preparation
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -95,7 +96,8 @@ class SignaturePlan:
     """One signature. left_out: LeftOut of each computing node that stays in TensorFlow; sizes: SizeResults, upwards; other: Outcome of
     the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty;
     quantization: of a quantization-aware signature, else None; findings: Findings on segments that no GPU can build;
-    preparation: what would be done to its graph before."""
+    preparation: what would be done to its graph before; flops: how much of the computation would be in engines, None where that was not
+    counted."""
 
     name: str
     inputs: tuple
@@ -108,6 +110,7 @@ class SignaturePlan:
     quantization: Quantization | None = None
     findings: tuple = ()
     preparation: Preparation = Preparation()
+    flops: Flops | None = None
 
     @property
     def inside(self):
@@ -127,7 +130,8 @@ class SignaturePlan:
                 "sizes": [one.to_dict() for one in self.sizes], "other_batch_mode": self.other.to_dict() if self.other else None,
                 "advice": self.advice.to_dict() if self.advice else None,
                 "quantization": self.quantization.to_dict() if self.quantization else None,
-                "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict()}
+                "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
+                "flops": self.flops.to_dict() if self.flops else None}
 
     @classmethod
     def from_dict(cls, data):
@@ -136,7 +140,8 @@ class SignaturePlan:
                    Outcome(**data["other_batch_mode"]) if data["other_batch_mode"] else None,
                    Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"],
                    Quantization.from_dict(data["quantization"]) if data["quantization"] else None,
-                   tuple(Finding(**one) for one in data["findings"]), Preparation.from_dict(data["preparation"]))
+                   tuple(Finding(**one) for one in data["findings"]), Preparation.from_dict(data["preparation"]),
+                   Flops.from_dict(data.get("flops")))
 
 
 @dataclasses.dataclass(frozen=True)

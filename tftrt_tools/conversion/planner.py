@@ -8,7 +8,8 @@ import tensorflow as tf
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion import advice, graph_pass, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
-from tftrt_tools.savedmodel import graph, loading, open_channels, signatures
+from tftrt_tools.savedmodel import flop_count, graph, loading, open_channels, signatures
+from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Sizes to look at where a model has more different ones, or where they cannot be told beforehand.
 _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -19,11 +20,13 @@ def plan(path, settings):
     progress.say("loading the model")
     model = loading.load(path, settings.tags)
     names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
-    planned = tuple(_signature(name, model.root.signatures[name], settings) for name in names)
+    specs = {name: loading.input_specs(model.root.signatures[name]) for name in names}
+    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs) if settings.shapes else {}
+    planned = tuple(_signature(name, model.root.signatures[name], settings, calls.get(name, ())) for name in names)
     return Plan(str(pathlib.Path(path).absolute()), model.tags, settings, tf.__version__, planned)
 
 
-def _signature(name, function, settings):
+def _signature(name, function, settings, calls):
     specs = tuple(loading.input_specs(function))
     progress.say(f"trying signature {name}")
     try:
@@ -41,7 +44,7 @@ def _signature(name, function, settings):
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
     quantization = passed.quantization if passed.quantization.aware else None
     return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization, findings=findings,
-                         preparation=frozen.preparation)
+                         preparation=frozen.preparation, flops=flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls)))
 
 
 def _segments(graph_def, engines):

@@ -6,6 +6,7 @@ import dataclasses
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.preparation import Preparation
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -44,7 +45,7 @@ class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
     calls: declared shapes, [{input: shape}]; built: engines that were built for them; build_seconds: of all of them; quantization: of a
     quantization-aware model, else None; findings: Findings on its engine ops that no GPU can build; preparation: what was done to
-    its graph before TF-TRT saw it."""
+    its graph before TF-TRT saw it; flops: how much of the computation is in engines, None where that was not counted."""
 
     name: str
     inputs: tuple
@@ -59,13 +60,14 @@ class SignatureResult:
     quantization: Quantization | None = None
     findings: tuple = ()
     preparation: Preparation = Preparation()
+    flops: Flops | None = None
 
     @classmethod
-    def of(cls, name, inputs, passed):
+    def of(cls, name, inputs, passed, flops=None):
         """From a graph_pass.PassResult."""
         quantization = passed.quantization if passed.quantization.aware else None
         return cls(name, tuple(inputs), bool(passed.engines), passed.coverage, passed.engines, passed.left_out, passed.native_ops,
-                   quantization=quantization, preparation=passed.preparation)
+                   quantization=quantization, preparation=passed.preparation, flops=flops)
 
     @classmethod
     def of_graph(cls, seen, engines, before):
@@ -94,7 +96,8 @@ class SignatureResult:
                 "calls": [{name: list(shape) for name, shape in call.items()} for call in self.calls],
                 "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds,
                 "quantization": self.quantization.to_dict() if self.quantization else None,
-                "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict()}
+                "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
+                "flops": self.flops.to_dict() if self.flops else None}
 
     @classmethod
     def from_dict(cls, data):
@@ -103,4 +106,5 @@ class SignatureResult:
                    tuple({name: tuple(shape) for name, shape in call.items()} for call in data["calls"]),
                    tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"],
                    Quantization.from_dict(data["quantization"]) if data.get("quantization") else None,
-                   tuple(Finding(**one) for one in data.get("findings", ())), Preparation.from_dict(data.get("preparation")))
+                   tuple(Finding(**one) for one in data.get("findings", ())), Preparation.from_dict(data.get("preparation")),
+                   Flops.from_dict(data.get("flops")))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tftrt_tools.savedmodel import inferred
 from tftrt_tools.savedmodel.preparation import Grouped
 
 _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
@@ -18,8 +19,6 @@ _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
 # quantization nodes it stays as it is: they say what is rounded.
 _FOLDED = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
                      "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
-# Constants of more elements are shapes of nothing.
-_LARGEST_SHAPE = 64
 _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
 
 
@@ -56,7 +55,7 @@ def _grouped(graph_def):
     nodes = [node for node in graph_def.node if node.op in _CONVOLUTIONS]
     if not nodes:
         return []
-    shapes = _shapes(graph_def)
+    shapes = inferred.shapes(graph_def)
     found = []
     for node in nodes:
         operation = shapes.get_operation_by_name(node.name)
@@ -67,22 +66,6 @@ def _grouped(graph_def):
         if channels and read and channels != read:
             found.append((node, channels // read))
     return found
-
-
-def _shapes(graph_def):
-    """The tf.Graph, in which TensorFlow has inferred all shapes; large constants are placeholders there."""
-    slim = graph_pb2.GraphDef(versions=graph_def.versions, library=graph_def.library)
-    for node in graph_def.node:
-        shape = node.attr["value"].tensor.tensor_shape if node.op == "Const" else None
-        if shape is None or np.prod([size.size for size in shape.dim]) <= _LARGEST_SHAPE:
-            slim.node.add().CopyFrom(node)
-            continue
-        copy = slim.node.add(name=node.name, op="Placeholder", input=node.input)
-        copy.attr["dtype"].CopyFrom(node.attr["dtype"])
-        copy.attr["shape"].shape.CopyFrom(shape)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(slim, name="")
-    return graph
 
 
 def _value(source, nodes):

@@ -4,6 +4,7 @@ import dataclasses
 
 from tftrt_tools.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.savedmodel.engine_op import EngineOp
+from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -106,6 +107,11 @@ class Inspection:
     def assets(self, engine):
         """The built engines that the model carries for engine op `engine`."""
         return [asset for file in self.engine_files if file.engine == engine for asset in file.assets]
+
+    def flops(self, signature: str) -> Flops | None:
+        """What the manifest says of a signature's computation; None where it says nothing."""
+        told = {one["name"]: one.get("flops") for one in (self.manifest or {}).get("signatures", ())}
+        return Flops.from_dict(told.get(signature))
 
     def only(self, keys):
         """The signatures `keys` and their engines; what disagrees stays whole."""
