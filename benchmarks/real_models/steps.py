@@ -1,0 +1,154 @@
+"""The commands of the toolkit that a model goes through, in order, and what of their results is kept."""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterator
+
+from benchmarks.real_models import cases
+from benchmarks.real_models import make as maker
+
+_ERROR = re.compile(r"^tftrt: error: (.*(?:\n  .*)*)", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+_LONGEST = 500  # characters of a message
+_REASONS = 4  # that say why ops stay in TensorFlow
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One command. kind: its name; column: what it is about, such as "FP16" or "INT8 mse"; batch: of `regress`; makes: what it writes, and
+    needs: what another step has to have written."""
+
+    kind: str
+    column: str
+    command: tuple[str, ...]
+    batch: int = 0
+    makes: pathlib.Path | None = None
+    needs: pathlib.Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Of this step among those of its model."""
+        return " ".join(filter(None, (self.kind, self.column, f"batch {self.batch}" if self.batch else "")))
+
+
+def steps(case: cases.Case, models: pathlib.Path, work: pathlib.Path, options) -> Iterator[Step]:
+    """Of one model. Args: models: folder of the SavedModels and their rows; work: folder for what is converted; options: of the command
+    line (gpu, precisions, methods, convert_flags, rounds)."""
+    model = models / case.name
+    calibration = f"--calibration_data={maker.part(models, case, 'calibration.npz')}"
+    yield Step("inspect", "", ("inspect", str(model), "--use_dynamic_shape"))
+    shapes = f"--shapes={case.shape(*case.batches)}" if options.gpu else "--use_dynamic_shape"
+    if options.methods and not options.gpu:
+        yield Step("compare", "INT8", ("calibrate", str(model), calibration, "--compare", "--use_dynamic_shape"))
+    columns = [(precision, "") for precision in options.precisions] + [("INT8", method) for method in options.methods if options.gpu]
+    for precision, method in columns:
+        target = work / "-".join(filter(None, (case.name, precision, method)))
+        flags = [calibration] if precision == "INT8" else []
+        flags += [f"--calibration_method={method}"] if method else []
+        column = f"{precision} {method}".strip()
+        yield Step("convert", column, ("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}", "--overwrite",
+                                       f"--precision_mode={precision}", shapes, *flags, *options.convert_flags), makes=target)
+        yield Step("verify", column, ("verify", str(model), str(target), *_rows(case, models)), needs=target)
+        for batch in case.batches if options.gpu else ():
+            yield Step("regress", column, ("regress", "--in_process", f"--native={model}", f"--candidate={target}", "--allow_worse",
+                                           f"--data={maker.part(models, case, 'rows.npz')}", f"--batch_size={batch}",
+                                           f"--rounds={options.rounds}", f"--max_rounds={options.rounds}"), batch=batch, needs=target)
+
+
+def _rows(case, models):
+    rows = [f"--data={maker.part(models, case, 'rows.npz')}"]
+    if case.labels:
+        rows.append(f"--labels={maker.part(models, case, 'labels.npy')}")
+    return rows + ([f"--label_output={case.label_output}"] if case.label_output else [])
+
+
+def figures(kind: str, result: dict) -> dict:
+    """What is kept of a command's JSON result. Without a result: nothing."""
+    return _FIGURES[kind](result) if result else {}
+
+
+def _inspected(result):
+    signatures = result.get("signatures", [])
+    return {"share": _share(signatures), "flops_share": _flops(result), "engines": sum(len(one["segments"]) for one in signatures),
+            "other_share": _largest(one["other_batch_mode"]["coverage"] for one in signatures if one.get("other_batch_mode")),
+            "outside": _reasons(signatures), "problems": [one["problem"] for one in signatures if one.get("problem")]}
+
+
+def _converted(result):
+    signatures = result.get("signatures", [])
+    built = [one["build_seconds"] for one in signatures if one.get("build_seconds")]
+    return {"share": result.get("coverage"), "flops_share": _flops(result), "engines": result.get("engine_count"),
+            "build_seconds": sum(built) if built else None,
+            "native_ops": {op: count for one in signatures[:1] for op, count in list((one.get("native_ops") or {}).items())[:6]},
+            "method": (result.get("calibration") or {}).get("method")}
+
+
+def _verified(result):
+    compared = result.get("comparisons", [])
+    accuracy = result.get("accuracy") or {}
+    found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
+    return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None, "evidence": result.get("evidence"),
+            "score": {name: value for name, value in accuracy.items() if isinstance(value, float | int)} or None,
+            "problems": result.get("problems", [])[:3], "warnings": result.get("warnings", [])[:3]}
+
+
+def _regressed(result):
+    judged = {one["metric"]: one for one in (result.get("verdict") or {}).get("judgements", ())}
+    p50 = judged.get("p50") or {}
+    speed = p50["native"] / p50["candidate"] if p50.get("native") and p50.get("candidate") else None
+    return {"outcome": result.get("outcome"), "headline": result.get("headline"), "times_as_fast": speed,
+            "native_ms": p50["native"] * 1000 if speed else None, "problems": [one["reason"] for one in result.get("checks", ())
+                                                                              if one["verdict"] == "fail"][:3]}
+
+
+def _compared(result):
+    return {key: value for key, value in result.items() if key in ("comparison", "method")}
+
+
+_FIGURES = {"inspect": _inspected, "convert": _converted, "verify": _verified, "regress": _regressed, "compare": _compared}
+
+
+def _share(signatures):
+    inside, ops = (sum(one.get(name) or 0 for one in signatures) for name in ("ops_in_tensorrt", "ops"))
+    return inside / ops if ops else None
+
+
+def _flops(result):
+    """The share of the computation that a result tells, where it does: its own, or the smallest of its signatures'."""
+    found = [one["flops_share"] for one in (result, *result.get("signatures", ())) if one.get("flops_share") is not None]
+    return min(found) if found else None
+
+
+def _largest(values):
+    return max(values, default=None)
+
+
+def _reasons(signatures):
+    """Why ops stay in TensorFlow, most of them first: "63 StridedSlice: …", of the first signature."""
+    counts = {}
+    for one in (signatures[0]["left_out"] if signatures else ()):
+        key = (one["op"], one["reason"])
+        counts[key] = counts.get(key, 0) + one.get("count", 1)
+    ordered = sorted(counts.items(), key=lambda item: -item[1])[:_REASONS]
+    return [f"{count} {op}: {reason}" for (op, reason), count in ordered]
+
+
+def message(exit_code: int, output: str, kept: dict) -> str:
+    """The tool's own words of why a step failed; "" where it did not. Args: kept: of `figures`."""
+    if exit_code == 0:
+        return ""
+    found = _ERROR.findall(output)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if found:
+        said = " ".join(part.strip() for part in found[-1].splitlines())
+    elif _TRACEBACK in output:
+        said = "Traceback: " + lines[-1]
+    else:
+        said = "; ".join(kept.get("problems") or [kept.get("headline") or (lines[-1] if lines else "no output")])
+    return said[:_LONGEST]
+
+
+def traceback(output: str) -> bool:
+    """Whether a traceback was printed: a bug, whatever the exit code."""
+    return _TRACEBACK in output
