@@ -9,13 +9,14 @@ GPU_PYTHON ?= $(PY)
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test demo zoo lint gpu-test bench clean FORCE
+.PHONY: help venv test demo zoo lint gpu-test corpus bench clean FORCE
 
 help:
 	@echo "make test      ruff, then every test that needs no GPU"
 	@echo "make demo      the whole way on a small model, without a GPU"
 	@echo "make zoo       write the sample SavedModels to $(ZOO)"
 	@echo "make gpu-test  the tests that need an NVIDIA GPU"
+	@echo "make corpus    convert and verify models that others have trained (downloads them once; no GPU)"
 	@echo "make bench     the benchmarks of benchmarks/"
 	@echo "make lint      ruff only"
 	@echo "make venv      only create or refresh .venv"
@@ -37,7 +38,7 @@ $(STAMP): setup.cfg constraints.txt pyproject.toml
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
-	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
@@ -51,6 +52,11 @@ zoo: $(STAMP)
 # A machine that brings its own Python with the whole stack names it in GPU_PYTHON and needs no .venv.
 gpu-test: $(if $(filter $(PY),$(GPU_PYTHON)),$(STAMP))
 	$(GPU_PYTHON) -m pytest -m gpu $(PYTEST_FLAGS)
+
+# What the tests found is printed as a table, whether they passed or not.
+corpus: $(STAMP)
+	$(PY) -m pytest -m corpus $(PYTEST_FLAGS); result=$$?; \
+	  $(PY) -m benchmarks.real_models --table --output=build/real_models/tests; exit $$result
 
 bench: $(STAMP)
 	$(PY) -m benchmarks

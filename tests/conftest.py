@@ -75,9 +75,12 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests that need a GPU where there is none, with the doctor's reason."""
+    """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for."""
+    for item in items if "corpus" not in config.getoption("-m") else ():
+        if item.get_closest_marker("corpus"):
+            item.add_marker(pytest.mark.skip(reason="it downloads models: make corpus"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked or config.getoption("-m") == "not gpu":
+    if not marked or config.getoption("-m").startswith("not gpu"):
         return
     reason = _no_gpu()
     for item in marked if reason else ():
