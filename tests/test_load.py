@@ -1,7 +1,9 @@
 """The load generator against a server that tells what it did."""
 
+import dataclasses
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from tests.conformance.launch import free_ports
 from tests.conftest import ROOT
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools import errors
-from tftrt_tools.load import generator, in_process, payload, record, schedule, workers
+from tftrt_tools.bench import bench, points, summary
+from tftrt_tools.load import generator, in_process, limits, payload, record, schedule, workers
 from tftrt_tools.load.generator import Plan, Target, WarmUpRule
 
 # More than any machine that is busy with other things holds a process up.
@@ -279,6 +282,18 @@ def test_a_slow_server_is_not_the_generators_limit(server):
     server.program(delays_ms=[SLACK_MS])
     found = _run(server, _closed(concurrency=2, seconds=1.2, processes=2))
     assert not found.limited_by_generator, found.why
+
+
+def test_twice_the_rate_with_twice_the_requests_under_way_acquits_the_generator(server):
+    server.program(delays_ms=[20])
+    busy = limits.Sign(limits.RATE, "its 1 process used 0.95 of 1 core: give it more processes")
+    runs = {count: dataclasses.replace(_run(server, _closed(concurrency=count, seconds=0.5)), limits=(busy,)) for count in (1, 2)}
+    rows = [summary.row("server", points.Point(points.CLOSED, concurrency=count), records, np.ones(8)) for count, records in runs.items()]
+    first, second = bench._acquitted(rows)
+    assert rows[0].limited and not first.limited and second.limited == rows[1].limited
+    assert re.search(r"own time \(its 1 process used 0.95 of 1 core\), and not the limit: 2 requests under way get [12]\.\d times", first.waits)
+    apart, _ = bench._acquitted([rows[0], dataclasses.replace(rows[1], target="in process")])
+    assert apart.limited
 
 
 def test_progress_tells_all_answers_once(server):

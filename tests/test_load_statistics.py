@@ -109,14 +109,29 @@ def test_limits_each_sign_alone():
     quiet, slow = np.full(100, 50_000), np.full(1000, 20_000_000)
     usual = {"cpu_s": 4.0, "seconds": 10.0, "workers": 2, "cores": 8, "late": 1, "sent": 1000, "lags_ns": quiet, "latency_ns": slow}
     assert limits.found(**usual) == ()
-    for changed, word in (({"cpu_s": 18.5}, "used 1.85 of 2 cores"), ({"late": 11}, "more than 1 ms late"),
-                          ({"lags_ns": np.full(100, 5_000_000)}, "waited up to 5.0 ms")):
-        line, = limits.found(**{**usual, **changed})
-        assert word in line
+    for changed, of, word in (({"cpu_s": 18.5}, limits.RATE, "used 1.85 of 2 cores"), ({"late": 11}, limits.RATE, "more than 1 ms late"),
+                              ({"lags_ns": np.full(100, 5_000_000)}, limits.TIMES, "waited up to 5.0 ms")):
+        sign, = limits.found(**{**usual, **changed})
+        assert word in sign.text and sign.of == of
     # Two processes on one core are at their limit with one core's time.
-    assert "of 1 core:" in limits.found(**{**usual, "cpu_s": 9.5, "cores": 1})[0]
+    assert "of 1 core:" in limits.found(**{**usual, "cpu_s": 9.5, "cores": 1})[0].text
     # Milliseconds of lag do not matter where requests take a second.
     assert limits.found(**{**usual, "lags_ns": np.full(100, 5_000_000), "latency_ns": np.full(1000, 10**9)}) == ()
+
+
+def test_replies_that_wait_make_the_tail_and_do_not_limit_the_rate():
+    lag = limits.Sign(limits.TIMES, "replies waited")
+    found = dataclasses.replace(_records("closed", *(np.arange(10),) * 3), limits=(lag,))
+    assert (found.limited_by_generator, found.why, found.waits) == (False, "", "replies waited")
+    both = dataclasses.replace(found, limits=(limits.Sign(limits.RATE, "used 1 of 1 core"), lag))
+    assert (both.limited_by_generator, both.why, both.waits) == (True, "used 1 of 1 core", "replies waited")
+
+
+def test_more_requests_under_way_and_more_answers_acquit_the_generator():
+    runs = [(1, 100.0), (2, 198.0), (4, 240.0), (8, 230.0)]
+    assert limits.acquitted(100.0, 1, runs) == (4, 240.0)
+    assert limits.acquitted(198.0, 2, runs) is None and limits.acquitted(240.0, 4, runs) is None
+    assert limits.acquitted(100.0, None, runs) is None
 
 
 def test_constant_schedule():

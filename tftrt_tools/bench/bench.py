@@ -1,10 +1,12 @@
 """`tftrt bench`: what is sent, to whom, point by point, until all are measured or something ends it."""
 
 import contextlib
+import dataclasses
 
 from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
+from tftrt_tools.load import limits
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.stack import fingerprint, installed
 
@@ -47,7 +49,7 @@ def bench(options, view, files=None):
         {spec.name: spec.text() for spec in specs}, "; ".join(dict.fromkeys(load.source for load in loads)),
         sum(len(load.calls) for load in loads), run.mean_bytes,
         tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options, run))
-    return result.Bench(asked, options.given, _versions(), fingerprint.fingerprint(), passport.stamp(), tuple(run.rows),
+    return result.Bench(asked, options.given, _versions(), fingerprint.fingerprint(), passport.stamp(), _acquitted(run.rows),
                         options.goal.text if options.goal else "", tuple(run.searched), tuple(_prices(run.rows)), (),
                         tuple(_problems(options, run)), ended, bool(run.refused))
 
@@ -133,7 +135,7 @@ class _Run:
             row = self._add(target, sent, point, probe=True)
             if row.kept:
                 return search.KEPT
-            return search.UNOFFERED if row.limited else search.UNDECIDED if row.kept is None else search.MISSED
+            return search.UNOFFERED if row.limited or row.waits else search.UNDECIDED if row.kept is None else search.MISSED
 
         found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
         self.searched.append(result.Searched(target.name, load.batch_size, found.rate, found.above, options.resolution, found.ended))
@@ -144,6 +146,22 @@ class _Run:
         if not row.throughput:
             raise _Cut("no request was answered")
         return row.throughput / 2
+
+
+def _acquitted(rows):
+    """The rows; the generator is not called the limit of a rate where more requests under way showed that it can do more."""
+    found = []
+    for row in rows:
+        others = [(one.point.concurrency, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
+                  and (one.target, one.point.batch_size) == (row.target, row.point.batch_size)] if row.limited else ()
+        more = limits.acquitted(row.throughput, row.point.concurrency, others)
+        if more:
+            why = row.limited.partition(": ")[2].rpartition(": ")[0]
+            text = f"part of each round trip is the load generator's own time ({why}), and not the limit: {more[0]} requests under way " \
+                   f"get {more[1] / row.throughput:.1f} times as many answers a second"
+            row = dataclasses.replace(row, limited="", waits="; ".join(filter(None, (text, row.waits))))
+        found.append(row)
+    return tuple(found)
 
 
 class _Cut(Exception):

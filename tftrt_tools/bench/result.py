@@ -84,6 +84,7 @@ class Row:
     that are not the same bytes, and were too many to be compared.
     throughput: answers a second; rows_per_second: of inputs. offered, sent_rate: requests a second as scheduled and as really sent (open
     loop). late: sent more than 1 ms after their instant. limited: why the generator, not the server, set the pace; "" where it did not.
+    waits: why the generator may have made the tail of the times, or is part of each of them; "" where it is not.
     response: from the scheduled instant (open loop) or the sending; service: from the sending. server, gpus: what was seen meanwhile.
     goal: [Checked]. complete: False where it was interrupted.
     """
@@ -113,6 +114,7 @@ class Row:
     complete: bool = True
     probe: bool = False
     unjudged: int = 0
+    waits: str = ""
 
     @property
     def failed(self):

@@ -25,7 +25,7 @@ def write_points(bench, path):
 def _flat(bench, row):
     flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
     for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "unjudged", "throughput", "rows_per_second", "offered",
-                 "sent_rate", "late", "limited"):
+                 "sent_rate", "late", "limited", "waits"):
         flat[name] = _cell(getattr(row, name))
     for kind, latency in (("response", row.response), ("service", row.service)):
         flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}

@@ -353,7 +353,7 @@ class _Run:
                     for one, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         return record.Records(scheduled - start, sent - start, done - start, code, payload, flags, plan.kind, max(0, end - start),
                               failures, late, int(held.sum()), team.given_up - self._given_up_before, team.unsent - self._unsent_before,
-                              int(compared.sum()), len(wrong), tuple(wrong[:_WRONG_SHOWN]), bool(found), found, self._warm_up,
+                              int(compared.sum()), len(wrong), tuple(wrong[:_WRONG_SHOWN]), found, self._warm_up,
                               self._partial, start, cpu_s / wall_s if wall_s else 0.0,
                               self._earlier(start, end) if plan.kind == "closed" else rows[:0, 2], int(unjudged.sum()))
 

@@ -5,6 +5,8 @@ import functools
 
 import numpy as np
 
+from tftrt_tools.load.limits import RATE, TIMES, Sign
+
 LATE_NS = 1_000_000
 # One entry as the workers write it: six int64.
 FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
@@ -53,8 +55,8 @@ class Records:
     kind: "closed", "open" or "offline". length_ns: of the measured stretch. errors: {code: Failures}. late: sent more than 1 ms after
     their instant although nothing held them (open). held: sends that had to wait because as many were outstanding as may be.
     unfinished: sent and given up by the generator when it ended. unsent: in the schedule and never sent. checked, wrong: answers compared,
-    and wrong ones; wrong_answers: the first. limited_by_generator: the generator, not the server, set what was measured; limits: why, a
-    line each. warm_up: WarmUp. partial: "" for a whole run, else why it ended early. started_monotonic_ns: the start on
+    and wrong ones; wrong_answers: the first. limits: limits.Signs that the generator, not the server, set what was
+    measured. warm_up: WarmUp. partial: "" for a whole run, else why it ended early. started_monotonic_ns: the start on
     CLOCK_MONOTONIC; cpu_share: processor time of the workers, of one core.
     earlier_ns: int64 [k], when requests that were sent before the start of a closed loop's stretch were answered inside it. unjudged:
     answers that are not byte for byte the expected ones and that nobody judged, as there were too many (Plan.judge_all).
@@ -76,8 +78,7 @@ class Records:
     checked: int = 0
     wrong: int = 0
     wrong_answers: tuple = ()
-    limited_by_generator: bool = False
-    limits: tuple = ()
+    limits: tuple[Sign, ...] = ()
     warm_up: WarmUp = WarmUp(0.0, 0, None)
     partial: str = ""
     started_monotonic_ns: int = 0
@@ -102,9 +103,19 @@ class Records:
         return (self.done_ns - self.sent_ns)[self.ok]
 
     @property
-    def why(self):
-        """Why the generator was the limit, one line; "" where it was not."""
-        return "; ".join(self.limits)
+    def limited_by_generator(self) -> bool:
+        """Whether the generator, not the server, set the rate."""
+        return bool(self.why)
+
+    @property
+    def why(self) -> str:
+        """Why the generator was the limit of the rate, one line; "" where it was not."""
+        return "; ".join(one.text for one in self.limits if one.of == RATE)
+
+    @property
+    def waits(self) -> str:
+        """Why the tail of the times may be the generator's, one line; "" where it is not."""
+        return "; ".join(one.text for one in self.limits if one.of == TIMES)
 
     @property
     def seconds(self):
@@ -172,6 +183,6 @@ class Records:
         kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "unjudged", "limited_by_generator", "partial",
                 "cpu_share")
         return {"requests": int(self.sent_ns.size), "answered": int(self.ok.sum()), "seconds": self.seconds, "rate": self.rate(),
-                **{name: getattr(self, name) for name in kept}, "limits": list(self.limits),
+                **{name: getattr(self, name) for name in kept}, "limits": [one.text for one in self.limits],
                 "errors": [one.to_dict() for one in self.errors.values()],
                 "wrong_answers": [dataclasses.asdict(one) for one in self.wrong_answers], "warm_up": dataclasses.asdict(self.warm_up)}

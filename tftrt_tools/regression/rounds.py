@@ -170,7 +170,7 @@ class Asker:
             self._failures[name] += [one for text in texts if (one := f"{known}: {text}") not in self._failures[name]]
 
     def limits(self, name, latencies):
-        """Whether the load generator itself was the limit while it asked a model, a line each. Args: latencies: seconds, 1-D."""
+        """Whether the load generator itself was the limit while it asked a model, limits.Signs. Args: latencies: seconds, 1-D."""
         team, windows = self._shares[name].team, np.array(self._windows[name])
         if not self._served or not len(windows):
             return ()
@@ -194,8 +194,9 @@ class Asker:
 
     def judge_itself(self, measured):
         """Note in Measured where the load generator was the limit."""
-        measured.limits = [f"with the {name} model the load generator may have been the limit: {line}" for name in self._shares
-                           for line in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
+        said = {limits.RATE: "may have been the limit", limits.TIMES: "may have made the tail"}
+        measured.limits = [f"with the {name} model the load generator {said[sign.of]}: {sign.text}" for name in self._shares
+                           for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
 
     def failures(self, name):
         """The first failures of a model, as text."""
