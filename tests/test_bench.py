@@ -260,7 +260,7 @@ def test_the_series_adds_up():
 
 class Wanted:
     shapes = data = ranges = ""
-    seed, distinct = 0, 4
+    seed, distinct, data_rows, reading = 0, 4, 0, None
 
     def __init__(self, **changed):
         vars(self).update(changed)

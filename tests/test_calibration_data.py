@@ -211,8 +211,8 @@ def test_what_is_not_there_is_refused(tmp_path):
     refused("no such file or folder", tmp_path / "absent.npz")
     refused("holds no file of a known kind", tmp_path)
     refused("matches no file", tmp_path / "*.npz")
-    (tmp_path / "d.csv").write_text("1,2")
-    refused("is of no known kind", tmp_path / "d.csv", mend=".npz")
+    (tmp_path / "d.log").write_text("1,2")
+    refused("a file of no known kind \\(d.log\\) needs a signature", tmp_path / "d.log", mend=".npz")
 
 
 def test_mixed_kinds_are_refused(tmp_path):

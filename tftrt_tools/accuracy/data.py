@@ -1,14 +1,22 @@
 """The calls of a verification: from the user's data, or drawn from a seed. No TensorFlow in this process."""
 
 import dataclasses
+import pathlib
+
+import numpy as np
 
 from tftrt_tools import child, errors
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs, npz, run
+from tftrt_tools.inputs import find, read
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 DEFAULT_BATCH = 32
 _RANDOM_BATCHES = (1, 8)
+_NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +28,59 @@ class Calls:
     sources: dict
     samples: dict
     dropped: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given:
+    """The user's data, found and read, before it is cut into calls. arrays: {input, or signature/input: array with the rows in front};
+    calls: {signature: [run.Call]} of a function, which gives whole calls, else {}. rows: read.Rows of files that were read for this, None
+    for one file of arrays and for a function."""
+
+    arrays: dict[str, np.ndarray]
+    calls: dict[str, list[run.Call]]
+    rows: read.Rows | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the data, a line each."""
+        failed = self.rows.failed if self.rows else ()
+        named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
+        return (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+
+    def cut(self, specs: dict[str, list[InputSpec]], batch_sizes: tuple[int, ...]) -> tuple[dict[str, list[run.Call]], int]:
+        """Calls of the signatures that the data fills, as `calls_of_arrays` cuts them. Returns: ({signature: [run.Call]}, rows dropped)."""
+        return (self.calls, 0) if self.calls else calls_of_arrays(self.arrays, specs, batch_sizes)
+
+
+def given(source: str, specs: dict[str, list[InputSpec]], folder: str | pathlib.Path, reading: DataOptions | None = None,
+          rows: int = 0, said: str = "--data", files_rows: int = 0) -> Given:
+    """Read the data that a flag names.
+
+    Args:
+      source: .npz or .npy, TFRecords, pictures, .csv, .txt, encoded files, a folder or glob of one of these, or module:function.
+      specs: {signature: [InputSpec]}.
+      folder: for what is read; has to live as long as the arrays.
+      reading: how pictures and TFRecords are read; None for the defaults.
+      rows: read so many at most, of pictures spread over all files, else the first; 0 for all.
+      said: the flag, for messages.
+      files_rows: where files have to be read one after the other, read so many at most, in place of `rows`.
+
+    Returns: Given. Raises: UsageError.
+    """
+    found = find.find(source, said)
+    reading = dataclasses.replace(reading or DataOptions(), source=source)
+    options_module.check_image_flags(reading, found.kind)
+    folder = pathlib.Path(folder)
+    if found.kind == "function":
+        if rows:
+            raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
+                                    "let it yield fewer rows")
+        return Given({}, calls_of_function(source, specs, folder / "user", said), None)
+    if found.kind == "arrays" and len(found.files) == 1:
+        arrays = array_reader.load(found.files[0])
+        return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None)
+    read_rows = read.read(found, specs, reading, folder / "rows", files_rows or rows, said)
+    return Given(read_rows.arrays, {}, read_rows)
 
 
 def check_labels(labels, rows, dropped=0):
@@ -105,25 +166,27 @@ def shapes_of_batch(signature, specs, batch):
     return call
 
 
-def from_function(reference, folder):
-    """Call the user's module:function in a child and save what it yields. Returns: [(signature or "", path)]."""
-    request = {"function": reference, "folder": str(folder)}
+def from_function(reference, folder, said="--data"):
+    """Call the user's module:function in a child and save what it yields. Args: said: the flag that named it, for messages.
+    Returns: [(signature or "", path)]."""
+    request = {"function": reference, "folder": str(folder), "said": said}
     found = child.run("tftrt_tools.accuracy.user_data:job", request).result
     return [tuple(pair) for pair in found]
 
 
-def calls_of_function(reference, specs, folder):
+def calls_of_function(reference, specs, folder, said="--data"):
     """The calls that the user's module:function yields, its arrays saved to `folder`.
 
-    Args: specs: {signature: [InputSpec]}; what is yielded without a signature is for serving_default, or else the first.
+    Args: specs: {signature: [InputSpec]}; what is yielded without a signature is for serving_default, or else the first. said: the flag
+      that named it, for messages.
     Returns: {signature: [run.Call]}. Raises: UsageError.
     """
     default = "serving_default" if "serving_default" in specs else next(iter(specs))
     found = {}
-    for signature, path in from_function(reference, folder):
+    for signature, path in from_function(reference, folder, said):
         name = signature or default
         if name not in specs:
-            raise errors.UsageError(f"--data={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
+            raise errors.UsageError(f"{said}={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
         arrays = npz.load(path)
         rows = max((len(array) for array in arrays.values() if array.ndim), default=1)
         one, _ = calls_of_arrays({f"{name}/{key}": value for key, value in arrays.items()}, {name: specs[name]}, (rows,))

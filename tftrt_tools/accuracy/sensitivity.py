@@ -10,8 +10,8 @@ from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import data, harm, measurement
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion import pass_log
-from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
 
 MEASURE = ("auto", "gpu", "simulate")
@@ -19,9 +19,10 @@ MEASURE = ("auto", "gpu", "simulate")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """data: path or module:function of the inputs to score; batch_size: rows of a call; nodes: regular expression of the nodes to look at
-    alone, "" for all; measure: one of MEASURE; measure_nodes: how many to measure on a GPU; calibration: options.DataOptions for INT8's
-    ranges, or None; log_file: where to keep what TensorFlow logs."""
+    """data: path, glob or module:function of the inputs to score; reading, data_rows: how its files are read, and how many rows (0 for
+    all); batch_size: rows of a call; nodes: regular expression of the nodes to look at alone, "" for all; measure: one of MEASURE;
+    measure_nodes: how many to measure on a GPU; calibration: options.DataOptions for INT8's ranges, or None; log_file: where to keep what
+    TensorFlow logs."""
 
     data: str
     batch_size: int = data.DEFAULT_BATCH
@@ -30,6 +31,8 @@ class Options:
     measure_nodes: int = 8
     calibration: object = None
     log_file: str | None = None
+    reading: DataOptions = DataOptions()
+    data_rows: int = 0
 
 
 def study(model, settings, options):
@@ -70,8 +73,8 @@ def _check(settings, options):
     if settings.precision_mode not in ("INT8", "FP16"):
         raise errors.UsageError(f"--precision_mode={settings.precision_mode} rounds nothing that could be studied", "use INT8 or FP16")
     if not options.data:
-        raise errors.UsageError("--data is missing: harm is measured on inputs", "give an .npz, an .npy or module:function, as "
-                                "to `tftrt verify`")
+        raise errors.UsageError("--data is missing: harm is measured on inputs", "give pictures, arrays, TFRecords, .csv, .txt or "
+                                "module:function, as to `tftrt verify`")
     for flag, value, least in (("batch_size", options.batch_size, 1), ("measure_nodes", options.measure_nodes, 1)):
         if value < least:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
@@ -88,11 +91,8 @@ def _check(settings, options):
 def _calls(seen, settings, options, folder):
     """{signature: [run.Call]} of the signatures that the data fills."""
     specs = {name: seen.inputs[name] for name in signatures.chosen(list(seen.inputs), settings.signature_keys)}
-    if ":" in options.data and not pathlib.Path(options.data).exists():
-        found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
-    else:
-        sizes = tuple(range(options.batch_size, 0, -1))
-        found, _ = data.calls_of_arrays(array_reader.load(options.data), specs, sizes)
+    given = data.given(options.data, specs, folder, options.reading, options.data_rows)
+    found, _ = given.cut(specs, tuple(range(options.batch_size, 0, -1)))
     return {name: found[name] for name in specs if found.get(name)}
 
 

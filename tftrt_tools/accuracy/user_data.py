@@ -11,13 +11,13 @@ def job(request):
 
     It yields {input: array} for a model's only or default signature, or (signature, {input: array}).
 
-    Args: request: {"function": "module:function", "folder": directory}.
+    Args: request: {"function": "module:function", "folder": directory, "said": the flag that named it}.
     Returns: [[signature or "", .npz path], …]. Raises: UsageError.
     """
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    for number, item in enumerate(user_function.items(request["function"], "--data")):
+    for number, item in enumerate(user_function.items(request["function"], request["said"])):
         progress.say("reading data", number)
         signature, arrays = item if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) else ("", item)
         if not isinstance(arrays, dict):

@@ -7,9 +7,10 @@ import numpy as np
 
 from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import data, held_out, judgement, metrics
-from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
+from tftrt_tools.inputs import labels as label_reader
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 
@@ -20,8 +21,9 @@ REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """data: path or module:function or ""; shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the
-    declared ones; labels: path of an .npy with class numbers or ""; label_output: "signature/output" or ""; allow_builds: accept
+    """data: path, glob or module:function, or ""; reading, data_rows: how its files are read, and how many rows (0 for all);
+    shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the declared ones; labels, label_column, classes: of
+    the right answers, as `labels.read` and `labels.class_names` take them; label_output: "signature/output" or ""; allow_builds: accept
     engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; allow_constant_outputs: accept
     answers that show nothing; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
 
@@ -33,6 +35,10 @@ class Options:
     batch_size: int = 0
     labels: str = ""
     label_output: str = ""
+    label_column: str = ""
+    classes: str = ""
+    reading: DataOptions = DataOptions()
+    data_rows: int = 0
     allow_builds: bool = False
     allow_matching_nonfinite: bool = False
     allow_calibration_data: bool = False
@@ -48,7 +54,7 @@ class Verification:
     that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
     None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
     engines were asked for, "" without engines; nothing_shown, constant_outputs: what judgement.Judgement says in `nothing_shown` and
-    `warnings`."""
+    `warnings`; notes: what to know about the data."""
 
     original: str
     converted: str
@@ -77,6 +83,7 @@ class Verification:
     precision: str = ""
     nothing_shown: tuple[str, ...] = ()
     constant_outputs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -88,7 +95,8 @@ class Verification:
     def warnings(self):
         """What to know about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
-        return (*(self.calibration.warnings() if self.calibration else ()), *([not_taken] if not_taken else []), *self.constant_outputs)
+        of_calibration = self.calibration.warnings() if self.calibration else ()
+        return (*self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs)
 
     @property
     def passed(self):
@@ -127,8 +135,8 @@ def verify(original, converted, options):
                                  "check that CONVERTED was made from ORIGINAL")
     manifest = passport.read(converted, passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
-        calls = _calls(first, names, manifest, options, folder)
-        labels = _labels(calls, options)
+        calls, given = _calls(first, names, manifest, options, folder)
+        labels = _labels(calls, given, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
         reference, answers = _run_both(original, converted, saved, folder, options)
@@ -143,7 +151,7 @@ def verify(original, converted, options):
         answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, judged.misses,
         tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *judged.problems), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings)
+        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings, given.notes if given else ())
 
 
 def _structure(first, second, names):
@@ -167,13 +175,12 @@ def _types(specs):
 
 
 def _calls(first, names, manifest, options, folder):
+    """(data.Calls, data.Given or None)."""
     specs = {name: first.inputs[name] for name in names}
     found, dropped = {}, 0
-    if ":" in options.data and not pathlib.Path(options.data).exists():
-        found = data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user")
-    elif options.data:
-        sizes = _batch_sizes(manifest, options)
-        found, dropped = data.calls_of_arrays(array_reader.load(options.data), specs, sizes)
+    given = data.given(options.data, specs, folder, options.reading, options.data_rows) if options.data else None
+    if given:
+        found, dropped = given.cut(specs, _batch_sizes(manifest, options))
     sources = {name: "data" if name in found else "random" for name in names}
     missing = {name: specs[name] for name in names if name not in found}
     declared = _shapes(manifest, specs, options)
@@ -187,7 +194,7 @@ def _calls(first, names, manifest, options, folder):
                                 "give more rows, or --batch_size")
     calls = tuple(call for name in names for call in found[name])
     samples = {name: sum(call.rows for call in found[name]) for name in names}
-    return data.Calls(calls, sources, samples, dropped)
+    return data.Calls(calls, sources, samples, dropped), given
 
 
 def _batch_sizes(manifest, options):
@@ -281,14 +288,15 @@ def _distinct_shapes(calls):
     return tuple(dict.fromkeys(call.text() for call in calls))
 
 
-def _labels(calls, options):
+def _labels(calls, given, options):
     """The array of --labels, or None; checked before the work where one signature's rows are those that it speaks of."""
     if not options.labels:
         return None
-    labels = next(iter(array_reader.load(options.labels).values()))
-    given = [name for name, source in calls.sources.items() if source == "data"]
-    if len(given) == 1:
-        data.check_labels(labels, calls.samples[given[0]], calls.dropped)
+    labels = label_reader.numbered(label_reader.read(options.labels, given.rows, options.label_column),
+                                   label_reader.class_names(options.classes))
+    filled = [name for name, source in calls.sources.items() if source == "data"]
+    if len(filled) == 1:
+        data.check_labels(labels, calls.samples[filled[0]], calls.dropped)
     return labels
 
 

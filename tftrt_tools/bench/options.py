@@ -6,13 +6,15 @@ import pathlib
 from tftrt_tools import errors
 from tftrt_tools.bench import goal as goals
 from tftrt_tools.bench import points, server_metrics
+from tftrt_tools.inputs.options import DataOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """address: "" without a server. batch_sizes: () for what the inputs say. points: of the sweep, () for a search. goal: goal.Goal or
     None. search: look for the highest rate. lowest_rate, highest_rate: None where they are not given. in_process: directory or "".
-    metrics_url: "" for none. tls: client.Tls or None. given: {flag: value} of what was set, for the report. The rest as the flags say."""
+    metrics_url: "" for none. tls: client.Tls or None. reading, data_rows: how
+    files of the data are read, and how many rows. given: {flag: value} of what was set, for the report. The rest as the flags say."""
 
     address: str
     model_name: str
@@ -21,6 +23,8 @@ class Options:
     signature_name: str
     shapes: str
     data: str
+    reading: DataOptions
+    data_rows: int
     ranges: str
     seed: int
     distinct: int
@@ -51,8 +55,9 @@ class Options:
     given: dict
 
 
-def from_flags(address, values, tls=None):
-    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. tls: client.Tls or None. Raises: UsageError."""
+def from_flags(address, values, tls=None, reading=None):
+    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. tls: client.Tls or None. reading: DataOptions, how files of
+    --data are read; None for the defaults. Raises: UsageError."""
     goal = goals.parse(values.slo)
     batch_sizes = points.integers("batch_size", values.batch_size)
     rates = points.rates("rate", values.rate)
@@ -73,15 +78,15 @@ def from_flags(address, values, tls=None):
         if path and not pathlib.Path(path).exists():
             raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
     return Options(
-        address, values.model_name, values.model_version, values.version_label, values.signature_name, values.shapes, values.data,
-        values.ranges, values.seed, values.distinct, tuple(batch_sizes), () if search else tuple(swept), values.distribution,
-        values.schedule_file, values.duration_seconds, values.min_queries, values.warmup_seconds, goal, search, values.lowest_rate or None,
-        values.highest_rate or None, values.resolution, values.expected, values.original, values.thresholds,
-        values.allow_constant_outputs, values.in_process,
+        address, values.model_name, values.model_version, values.version_label, values.signature_keys, values.shapes, values.data,
+        reading or DataOptions(), values.data_rows, values.ranges, values.seed, values.distinct, tuple(batch_sizes),
+        () if search else tuple(swept), values.distribution, values.schedule_file, values.duration_seconds, values.min_queries,
+        values.warmup_seconds, goal, search, values.lowest_rate or None, values.highest_rate or None, values.resolution,
+        values.expected, values.original, values.thresholds, values.allow_constant_outputs, values.in_process,
         server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
         values.processes, values.require_no_errors, _given(values))
 
 
 def _given(values):
     return {name: values[name].value for name in sorted(values)
-            if values[name].present and name not in ("json", "csv", "requests_csv", "html", "hdr", "help")}
+            if values[name].present and values[name].name == name and name not in ("json", "csv", "requests_csv", "html", "hdr", "help")}

@@ -74,7 +74,7 @@ class Server:
             failed = next(iter(records.errors.values()))
             why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
             raise errors.TftrtError(f"{self._target.address} answered none of {len(requests)} requests: {why}",
-                                    "mend the requests (--shapes, --data, --signature_name) or the server")
+                                    "mend the requests (--shapes, --data, --signature_keys) or the server")
         known = {index: read(answer) for index, answer in first.items()}
         judge = judge_of(known)
         if judge is None:

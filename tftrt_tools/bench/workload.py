@@ -1,24 +1,27 @@
 """What is sent: several different calls of one signature, from the user's data or drawn from a seed. No TensorFlow here."""
 
 import dataclasses
-import pathlib
+
+import numpy as np
 
 from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import data
-from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs as random_inputs
+from tftrt_tools.execution import run
+from tftrt_tools.inputs.read import Rows
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """calls: (run.Call, …), sent in turn. batch_size: as asked for, None where the shapes or the data say it; source: where the values are
-    from, in words."""
+    """calls: sent in turn. batch_size: as asked for, None where the shapes or the data say it; source: where the values are from, in words.
+    files: what was read of files for it (its arrays are gone), None where nothing was."""
 
-    calls: tuple
+    calls: tuple[run.Call, ...]
     batch_size: int | None
     source: str
+    files: Rows | None = None
 
     @property
     def rows(self):
@@ -28,6 +31,8 @@ class Workload:
 
 def choose_signature(signatures, wanted):
     """The name of the signature to ask. Args: signatures: names. wanted: a name, or "" for the default. Raises: UsageError."""
+    if "," in wanted and wanted not in signatures:
+        raise errors.UsageError(f"--signature_keys={wanted} names several signatures, and one is asked", "name one")
     if wanted and wanted not in signatures:
         raise errors.UsageError(f"the model has no signature {wanted!r}", "signatures there: " + ", ".join(signatures))
     if wanted:
@@ -38,7 +43,7 @@ def choose_signature(signatures, wanted):
         return next(iter(signatures))
     if not signatures:
         raise errors.UsageError("the server tells no signature of the model", "is that the gRPC port of a TensorFlow Serving?")
-    raise errors.UsageError("which signature?", "--signature_name names one of: " + ", ".join(signatures))
+    raise errors.UsageError("which signature?", "--signature_keys names one of: " + ", ".join(signatures))
 
 
 def workloads(signature, specs, batch_sizes, options):
@@ -47,14 +52,15 @@ def workloads(signature, specs, batch_sizes, options):
     Args:
       signature: its name. specs: [shapes.InputSpec] of its inputs.
       batch_sizes: [int], or [] for what the shapes or the data say, else 1.
-      options: with `shapes`, `data`, `ranges` (texts of the flags), `seed` and `distinct`, how many different requests.
+      options: with `shapes`, `data`, `ranges` (texts of the flags), `seed`, `distinct`, how many different requests, `reading` and
+        `data_rows`, how files of the data are read and how many rows.
 
     Returns: [Workload]. Raises: UsageError.
     """
     for spec in specs:
         if spec.dtype.startswith("DataType"):
             raise errors.UsageError(f"input {spec.name!r} is of {spec.dtype}, which no request can carry",
-                                    "choose another --signature_name")
+                                    "choose another --signature_keys")
     return [_workload(signature, list(specs), size, options) for size in batch_sizes or [None]]
 
 
@@ -80,24 +86,28 @@ def _workload(signature, specs, batch_size, options):
 
 
 def _from_data(signature, specs, batch_size, options):
-    if ":" in options.data and not pathlib.Path(options.data).exists():
-        if batch_size:
+    with scratch.folder("bench") as folder:
+        # No more is read of files than will be sent.
+        most = options.distinct * (batch_size or 1)
+        rows = min(options.data_rows, most) if options.data_rows else most
+        given = data.given(options.data, {signature: specs}, folder, options.reading, options.data_rows, files_rows=rows)
+        if given.calls and batch_size:
             raise errors.UsageError("--batch_size does not cut what a function yields", "let it yield calls of that size")
-        with scratch.folder("bench") as folder:
-            found = data.calls_of_function(options.data, {signature: specs}, pathlib.Path(folder))
-        calls, dropped = found.get(signature, []), 0
-    else:
-        found, dropped = data.calls_of_arrays(array_reader.load(options.data), {signature: specs}, (batch_size or 1,))
-        calls = found[signature]
+        found, dropped = given.cut({signature: specs}, (batch_size or 1,))
+        calls = [run.Call(call.signature, {name: np.array(array) for name, array in call.inputs.items()}) for call in
+                 found.get(signature, [])[:options.distinct]]
+        total = len(found.get(signature, []))
     if not calls:
         raise errors.UsageError(f"the data has fewer rows than a batch of {batch_size or 1}" if batch_size else "the data is empty",
                                 "give more rows, or a smaller --batch_size")
-    kept, source = calls[:options.distinct], options.data
-    if len(kept) < len(calls):
-        source += f", the first {len(kept)} of {len(calls)} requests (--distinct)"
+    source = options.data
+    if len(calls) < total:
+        source += f", the first {len(calls)} of {total} requests (--distinct)"
+    elif given.rows and given.rows.total > len(given.rows.numbers):
+        source += f", {len(given.rows.numbers)} of its {given.rows.total} files"
     if dropped:
         source += f", without the last {'row, which fills' if dropped == 1 else f'{dropped} rows, which fill'} no batch of {batch_size}"
-    return Workload(tuple(kept), batch_size, source)
+    return Workload(tuple(calls), batch_size, source, dataclasses.replace(given.rows, arrays={}) if given.rows else None)
 
 
 def _with_batch(signature, specs, shapes, batch_size):

@@ -34,7 +34,7 @@ def define_images(values):
     flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
     flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
                       "resized to cover it and cropped in the middle; or fitted in and padded with black", **text)
-    flags.DEFINE_string("image_scale", "1", "factor on pixels (0 to 255), e.g. 1/255", **text)
+    flags.DEFINE_string("image_scale", "1", "factor on pixels (0 to 255), a number or a fraction, e.g. 1/255 or 1/127.5", **text)
     flags.DEFINE_list("image_mean", [], "subtracted after scaling; one value, or one a channel", **text)
     flags.DEFINE_list("image_std", [], "divided by last; one value, or one a channel", **text)
     flags.DEFINE_enum("image_channels", default.image_channels, options_module.IMAGE_CHANNELS, "order of the channels that the model takes",
@@ -43,9 +43,13 @@ def define_images(values):
 
 
 def given(values):
-    """Names of these flags that the user gave."""
+    """Names of these flags that the user gave; where --data takes those of pictures, without them."""
     known = flags.FlagValues()
     define(known)
+    if "data_rows" in values:
+        images = flags.FlagValues()
+        define_images(images)
+        known = [name for name in known if name not in images]
     return [name for name in known if name in values and values[name].present]
 
 
@@ -73,11 +77,12 @@ def _numbers(flag, given):
 
 
 def _number(flag, text):
-    """A decimal number or a fraction such as 1/255."""
+    """A decimal number or a fraction such as 1/255 or 1/127.5."""
     try:
-        number = float(fractions.Fraction(text.strip()))
+        above, _, below = text.partition("/")
+        number = float(fractions.Fraction(above.strip()) / fractions.Fraction(below.strip() or 1))
     except (ValueError, ZeroDivisionError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise errors.UsageError(f"--{flag}: {text!r} is no number", "e.g. 0.5, 1e-3 or 1/255")
+        raise errors.UsageError(f"--{flag}: {text!r} is no number", "e.g. 0.5, 1e-3, 1/255 or 1/127.5")
     return number

@@ -7,6 +7,9 @@ from absl import flags
 
 from tftrt_tools import errors, whole_file
 
+# What --signature_keys was called in some commands.
+_OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
+
 
 def parse(name, command, argv):
     """Parse `argv` with the flags of module `command`. The files that its OUTPUTS (names of flags) and --json name must be such that can be
@@ -21,6 +24,8 @@ def parse(name, command, argv):
     flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
     flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
     command.define(values)
+    for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
+        values[old] = values["signature_keys"]  # --help and files of flags pass over a name that is not the flag's own
     try:
         positional = values([name, *argv])[1:]
     except flags.Error as error:

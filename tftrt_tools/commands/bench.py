@@ -26,7 +26,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _flags, _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _tls_flags
 
 OUTPUTS = ("csv", "requests_csv", "hdr", "html")
 
@@ -37,11 +37,13 @@ def define(values):
     flags.DEFINE_string("model_name", "", "name of the model, as requests call it", **text)
     flags.DEFINE_integer("model_version", None, "version to ask; by default the one that the server answers with", **text)
     flags.DEFINE_string("version_label", "", "label to ask, instead of a version", **text)
-    flags.DEFINE_string("signature_name", "", "signature to ask; by default serving_default, or the only one", **text)
+    flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`, several in turn; by default batch 1, as the signature allows",
                         **text)
     flags.DEFINE_list("batch_size", [], "rows of a request; a list is swept", **text)
-    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+                        "default they are drawn", **text)
+    _data_flags.define_reading(values)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
                         **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", **text)
@@ -96,7 +98,7 @@ def run(values, positional):
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
     from tftrt_tools.bench import bench, live, options, outputs
 
-    chosen = options.from_flags(address, values, _tls_flags.read(values))
+    chosen = options.from_flags(address, values, _tls_flags.read(values), _data_flags.reading(values))
     files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)
@@ -155,7 +157,8 @@ def _points(done):
 
 def _say_what_was_seen(say, done):
     for row in done.rows:
-        lines = [f"{one.count} x {one.code}: {one.message}" for one in row.errors] + [one for one in (row.limited, *row.notes) if one]
+        lines = [f"{one.count} x {one.code}: {one.message}" for one in row.errors]
+        lines += [one for one in (row.limited, row.waits, *row.notes) if one]
         lines += [f"each with 99 % confidence: {row.response.bounds()}"] if row.response.below else []
         lines += [f"the server counted {row.server.text()}"] if row.server else []
         lines += [use.text() for use in row.gpus]

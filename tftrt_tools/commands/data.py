@@ -35,7 +35,7 @@ def define(values):
     flags.DEFINE_string("classes", "", "a text file with a folder's name in each line, in the order of the model's classes, for "
                         "--output_labels", **text)
     flags.DEFINE_string("label_feature", "", "the feature of TFRecords that is the class, an integer", **text)
-    flags.DEFINE_string("signature_key", "", "the signature that the rows are for, by default serving_default or the only one", **text)
+    flags.DEFINE_string("signature_keys", "", "the signature that the rows are for, by default serving_default or the only one", **text)
     flags.DEFINE_string("shapes", "", "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
                         **text)
     flags.DEFINE_boolean("overwrite", False, "replace files that are there", **text)
@@ -57,7 +57,7 @@ def run(values, positional):
 
 
 def _wanted(values, source):
-    from tftrt_tools.inputs import options
+    from tftrt_tools.inputs import labels, options
     from tftrt_tools.inputs.export import Wanted
 
     if not source:
@@ -73,22 +73,8 @@ def _wanted(values, source):
     if values["calibration_rows"].present and not values.output_calibration:
         raise errors.UsageError("--calibration_rows has no effect without --output_calibration", "name that file, or leave it out")
     given = options.checked(options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values)))
-    return Wanted(given, values.output, values.signature_key, values.rows, values.output_labels or "", values.output_calibration or "",
-                  values.calibration_rows if values.output_calibration else 0, values.label_feature, _classes(values.classes))
-
-
-def _classes(path):
-    """The lines of a file of folders' names."""
-    if not path:
-        return ()
-    try:
-        names = tuple(filter(None, (line.strip() for line in pathlib.Path(path).read_text().splitlines())))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise errors.UsageError(f"--classes={path} cannot be read: {why}", "give a text file, a folder's name in each line") from None
-    if len(set(names)) != len(names) or not names:
-        raise errors.UsageError(f"--classes={path} {'names a folder twice' if names else 'is empty'}", "give each class a line of its own")
-    return names
+    return Wanted(given, values.output, values.signature_keys, values.rows, values.output_labels or "", values.output_calibration or "",
+                  values.calibration_rows if values.output_calibration else 0, values.label_feature, labels.class_names(values.classes))
 
 
 def _print(done, model, json_path):

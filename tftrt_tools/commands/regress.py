@@ -28,7 +28,7 @@ import sys
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _judging_flags, _output, _tls_flags
 
 _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
@@ -71,14 +71,16 @@ def define(values):
 
 
 def _define_requests(text):
-    flags.DEFINE_string("signature_name", "", "signature to ask; by default serving_default, or the only one", **text)
+    flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text)
-    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+                        "default they are drawn", **text)
+    _data_flags.define_reading(text["flag_values"])
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
-    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data, for --accuracy=top1:…", **text)
+    _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:…")
     flags.DEFINE_string("accuracy", "", "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
                         "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
     flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that --accuracy and --labels speak of", **text)
@@ -148,11 +150,12 @@ def _options(values, kept):
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
     same = ("native", "candidate", "server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
-            "backend", "image", "log_file", "native_dir", "candidate_dir", "signature_name", "shapes", "data", "ranges", "seed",
-            "batch_size", "distinct", "thresholds", "labels", "accuracy_output", "compare", "rounds", "requests", "concurrency",
-            "min_effect", "allow_worse", "timeout", "max_seconds")
+            "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
+            "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
+            "compare", "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
     return regress.Options(**{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
-                           baseline=kept, tls=_tls_flags.read(values), **_judging_flags.read(values),
+                           baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
+                           reading=_data_flags.reading(values), **_judging_flags.read(values),
                            max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
                            must_decide=tuple(one.strip() for one in values.must_decide if one.strip()))
 

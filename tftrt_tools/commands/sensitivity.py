@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _output
 from tftrt_tools.commands import convert as convert_command
 
 _ROWS = 20
@@ -36,8 +36,8 @@ def define(values):
     convert_command.define_calibrator(values)
     text = dict(flag_values=values)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from, in place of data", **text)
-    flags.DEFINE_string("data", "", "inputs to score: .npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a "
-                        "signature's only input), or module:function that yields {input: array} or (signature, {input: array})", **text)
+    flags.DEFINE_string("data", "", f"inputs to score: {_data_flags.KINDS}", **text)
+    _data_flags.define_reading(values)
     flags.DEFINE_integer("batch_size", 32, "rows of a call with --data", lower_bound=1, **text)
     flags.DEFINE_string("nodes", "", "regular expression: round only nodes alone whose whole name matches; the others are rounded with "
                         "the rest", **text)
@@ -54,7 +54,7 @@ def run(values, positional):
     """Study. Returns: the exit code."""
     model = _flags.one_argument("sensitivity", positional, "MODEL")
     settings = convert_command.read_settings(values)
-    calibration = convert_command.read_data(values, settings)
+    reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     from tftrt_tools.accuracy import sensitivity
     from tftrt_tools.conversion import keras_export
     from tftrt_tools.report import sensitivity as report
@@ -64,7 +64,7 @@ def run(values, positional):
     if values.plot:
         report.check_picture(values.plot)
     options = sensitivity.Options(values.data, values.batch_size, values.nodes, values.measure, values.measure_nodes, calibration,
-                                  values.log_file)
+                                  values.log_file, reading, values.data_rows)
     with progress.on_terminal():
         done = sensitivity.study(model, settings, options)
     _print(done, values)

@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _tls_flags
 
 
 def define(values):
@@ -33,7 +33,9 @@ def define(values):
     flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
                         "without", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)
-    flags.DEFINE_string("data", "", "inputs: .npz, .npy or module:function, as --data of `tftrt verify`; by default they are drawn", **text)
+    flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
+                        "default they are drawn", **text)
+    _data_flags.define_reading(values)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
                         **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
@@ -66,7 +68,7 @@ def run(values, positional):
         values.model_version, values.version_label, values.model_dir, values.original, values.data, values.shapes, values.ranges,
         values.thresholds, values.batch_size, values.seed, tuple(filter(None, values.signature_keys)), values.repeats,
         values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values),
-        **_judging_flags.read(values))
+        reading=_data_flags.reading(values), data_rows=values.data_rows, **_judging_flags.read(values))
     with progress.on_terminal():
         done = smoke.smoke(address, values.model_name, options)
     _print(done, values.json)

@@ -24,7 +24,7 @@ import pathlib
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _calibration_flags, _flags, _judging_flags, _output
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
 from tftrt_tools.tuning import space
@@ -39,9 +39,8 @@ OUTPUTS = ("plot", "html", "output_flagfile")
 def define(values):
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("data", "", "rows to score: .npz (arrays named like inputs, or SIGNATURE/INPUT) or .npy (a signature's only input)",
-                        **text)
-    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data, or what your metric takes", **text)
+    flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
+    _data_flags.define_labels(values, "classes, or what your metric takes")
     flags.DEFINE_string("accuracy", "", "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
                         **text)
     flags.DEFINE_string("metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text)
@@ -71,6 +70,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
     _judging_flags.define(values)
     _calibration_flags.define(values)
+    _data_flags.define_reading(values)
     convert_command.define_cache(values)
     scratch = flags.FlagValues()
     convert_command.define_settings(scratch)
@@ -159,7 +159,7 @@ def _options(values, model):
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
-    calibration, warnings = _calibration(values), ()
+    (reading, calibration), warnings = _data_flags.reading_beside(values, _calibration(values)), ()
     if "INT8" in precisions and not calibration and not values.calibration_table:
         if not values["precisions"].using_default_value:
             raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
@@ -167,7 +167,8 @@ def _options(values, model):
         precisions = tuple(one for one in precisions if one != "INT8")
         warnings = ("INT8 was not tried: neither --calibration_data nor --calibration_table is given",)
     return Options(
-        data=values.data, goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
+        data=values.data, reading=reading, data_rows=values.data_rows, label_column=values.label_column, classes=values.classes,
+        goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
         objective_shape=values.objective_shape, precisions=precisions,
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),

@@ -21,7 +21,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _judging_flags, _output
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output
 from tftrt_tools.execution import kernels
 
 OUTPUTS = ("html",)
@@ -30,15 +30,15 @@ OUTPUTS = ("html",)
 def define(values):
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("data", "", "inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a signature's "
-                        "only input), or module:function that yields {input: array} or (signature, {input: array})", **text)
+    flags.DEFINE_string("data", "", f"inputs: {_data_flags.KINDS}", **text)
+    _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt convert`", **text)
     flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers "
                         "0 or 1", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs", **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
                          lower_bound=0, **text)
-    flags.DEFINE_string("labels", "", ".npy with the right class of each row of --data: reports the accuracy of both models", **text)
+    _data_flags.define_labels(values, "reports the accuracy of both models")
     flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
     flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
                         "defaults of the same metric (README.md lists them)", **text)
@@ -62,7 +62,8 @@ def run(values, positional):
 
     options = verify.Options(
         data=values.data, shapes=values.shapes, thresholds=values.thresholds, ranges=values.ranges, seed=values.seed,
-        batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, allow_builds=values.allow_builds,
+        batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, label_column=values.label_column,
+        classes=values.classes, reading=_data_flags.reading(values), data_rows=values.data_rows, allow_builds=values.allow_builds,
         allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
         signature_keys=tuple(filter(None, values.signature_keys)),
         epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))

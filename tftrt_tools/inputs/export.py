@@ -83,7 +83,7 @@ def export(model, wanted, log_file=None):
 def _signature(asked, inputs):
     names = signatures.chosen(list(inputs), [asked] if asked else [])
     if len(names) > 1 and _DEFAULT not in names:
-        raise errors.UsageError(f"the model has the signatures {', '.join(names)}", "choose one by --signature_key")
+        raise errors.UsageError(f"the model has the signatures {', '.join(names)}", "choose one by --signature_keys")
     return _DEFAULT if _DEFAULT in names else names[0]
 
 

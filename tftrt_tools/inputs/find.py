@@ -1,4 +1,4 @@
-"""Which kind of data --calibration_data names, and its files. No TensorFlow here."""
+"""Which kind of data --data or --calibration_data names, and its files. No TensorFlow here."""
 
 import dataclasses
 import glob
@@ -7,21 +7,26 @@ import pathlib
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.inputs import foreign
 
-_KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif")}
+_KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif"),
+          "tables": (".csv", ".tsv"), "texts": (".txt",)}
+# Beside other data these are lists of labels and notes on it.
+_BESIDE = ("tables", "texts")
 _SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 # How messages name the data of a calibration, and data that is an argument.
 FLAG, POSITIONAL = "--calibration_data", ""
-_KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + ")"
+KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + "), .csv, .txt"
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """kind: "arrays", "tfrecords", "images" or "function"; files: paths in order, () for a function."""
+    """kind: "arrays", "tfrecords", "images", "tables", "texts", "files" (of no known kind: whole files, for inputs that take strings) or
+    "function"; files: paths in order, () for a function."""
 
     kind: str
-    files: tuple
+    files: tuple[str, ...]
 
 
 def find(source, said=FLAG):
@@ -33,21 +38,33 @@ def find(source, said=FLAG):
     if not os.path.lexists(source) and _FUNCTION.match(source):
         return Found("function", ())
     said = f"{said}={source}" if said else source
+    foreign.check(source, said)
     files = _files(source, said)
     kinds = {}
     for path in files:
         kinds.setdefault(_kind(path), []).append(path)
-    kinds.pop("", None)
+    others = kinds.pop("", [])
+    if set(kinds) - set(_BESIDE):
+        kinds = {kind: paths for kind, paths in kinds.items() if kind not in _BESIDE}
     if not kinds:
-        what = "matches no file" if not os.path.exists(source) else "is of no known kind" if os.path.isfile(source) \
-            else "holds no file of a known kind"
-        raise errors.UsageError(f"{said} {what}", f"known: {_KNOWN}, or module:function")
+        return Found("files", _whole(others, source, said))
     if len(kinds) > 1:
         counts = ", ".join(f"{len(paths)} {kind} ({pathlib.Path(paths[0]).name})" for kind, paths in kinds.items())
         raise errors.UsageError(f"{said} holds data of several kinds: {counts}",
                                 "give one kind: a sub-folder, or a glob such as 'DIR/*.npz'")
     (kind, paths), = kinds.items()
     return Found(kind, tuple(paths))
+
+
+def _whole(files, source, said):
+    """Files of no known kind; a model that takes strings may know what to do with them. Raises: UsageError where there are none."""
+    if not files:
+        what = "matches no file" if not os.path.exists(source) else "holds no file of a known kind"
+        raise errors.UsageError(f"{said} {what}", f"known: {KNOWN}, or module:function")
+    for path in files:
+        if files != [source]:
+            foreign.check(path, f"{said} holds {pathlib.Path(path).name}, which")
+    return tuple(files)
 
 
 def _files(source, said):
@@ -57,7 +74,7 @@ def _files(source, said):
         return [source]
     if glob.has_magic(source):
         return sorted(path for path in glob.glob(source, recursive=True) if os.path.isfile(path))
-    raise errors.UsageError(f"{said}: no such file or folder", f"give {_KNOWN}, a folder of one kind, a glob, "
+    raise errors.UsageError(f"{said}: no such file or folder", f"give {KNOWN}, a folder of one kind, a glob, "
                             "or module:function")
 
 
@@ -78,7 +95,13 @@ def _kind(path):
     name = pathlib.Path(path).name.lower()
     if _SHARD.search(name):
         return "tfrecords"
-    return next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")
+    known = next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")
+    return "arrays" if not known and foreign.is_arrays(path) else known
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is a picture, by its name."""
+    return name.strip().lower().endswith(_KINDS["images"])
 
 
 def spread(total, count):

@@ -1,9 +1,16 @@
-"""The classes of rows: of pictures their folders, of TFRecords a feature. No TensorFlow here."""
+"""The classes of rows: of pictures their folders, of TFRecords a feature; or labels from a file of their own. No TensorFlow here."""
 
 import dataclasses
 import pathlib
 
+import numpy as np
+
 from tftrt_tools import errors
+from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.inputs import foreign, label_table
+from tftrt_tools.inputs import table as tables
+from tftrt_tools.inputs.read import Rows
+from tftrt_tools.inputs.sources import texts
 
 # Under this name a source gives the class of a row, where it is asked for.
 LABEL = "label of the row"
@@ -46,3 +53,105 @@ def _first_folder(path, source):
 def counted(labels, names):
     """[Class] of the labels that occur, by index. Args: labels: int64 [rows]. names: {class: name}, or {}."""
     return tuple(Class(int(index), names.get(int(index), ""), int((labels == index).sum())) for index in sorted(set(labels.tolist())))
+
+
+# ---- --labels
+FOLDERS = "folders"
+_FORMS = "give .npy, .npz, .csv, .txt with a label a line, or --labels=folders for pictures in a folder a class"
+
+
+def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--labels") -> np.ndarray:
+    """The labels of a file, one for each row of the data.
+
+    Args:
+      path: .npy or .npz (one array, as it is); .txt (one a line); .csv or .tsv (a column; `FILE,LABEL` rows are matched with the data's
+        files by name); "folders" for the folder of each of the data's files.
+      rows: the data's rows, where they were read from files; None for arrays and functions.
+      column: of a table, its name in the first line or its number counted from 1; "" for the one that is called label, class, target or the
+        like, else the last.
+      said: the flag, for messages.
+
+    Returns: [rows, …]: what an .npy holds as it is; else int64 [rows] where all labels are integers, float64 [rows] where all are numbers,
+      else object [rows] of str: names of classes (for `numbered`) or texts. Raises: UsageError.
+    """
+    if path == FOLDERS and not pathlib.Path(path).exists():
+        return _of_rows_folders(rows)
+    if not pathlib.Path(path).is_file():
+        raise errors.UsageError(f"{said}={path}: no such file", _FORMS)
+    ending = pathlib.Path(path).suffix.lower()
+    if column and ending not in (".csv", ".tsv"):
+        raise errors.UsageError(f"--label_column={column} speaks of a table, and {path} is none", "leave it out")
+    if ending in (".csv", ".tsv"):
+        found, matched = label_table.read(tables.read(path), rows.names if rows else (), column)
+        return found if matched else _placed(found, rows)
+    if ending == ".txt":
+        return _placed(label_table.typed(_decoded(path)), rows)
+    if not foreign.is_arrays(path):
+        what = foreign.kind(path) or (".tfrecord" in path.lower() and ("TFRecords", "")) or ("no file of labels", "")
+        mend = "`tftrt data … --label_feature=… --output_labels=labels.npy` takes labels out of TFRecords" if "TFR" in what[0] else _FORMS
+        raise errors.UsageError(f"{said}={path} is {what[0]}", mend)
+    loaded = array_reader.load(path)
+    if len(loaded) != 1:
+        raise errors.UsageError(f"{said}={path} holds {len(loaded)} arrays: {', '.join(loaded)}", "give an .npy, or an .npz with one array")
+    (values,) = loaded.values()
+    return _placed(values.astype(str).astype(object) if values.dtype.kind in "SU" else values, rows)
+
+
+def numbered(values: np.ndarray, names: tuple[str, ...] = (), said: str = "--labels") -> np.ndarray:
+    """Names of classes as their numbers; labels that are numbers come back as they are.
+
+    Args: values: what `read` returned. names: of the classes in the model's order; () for the names that occur, sorted.
+    Returns: int64 [rows] of object [rows]. Raises: UsageError for a name that is not among `names`.
+    """
+    if values.dtype == np.float64 and np.array_equal(values, np.round(values)):
+        return values.astype(np.int64)
+    if values.dtype != object:
+        return values
+    if not names and any(name.lstrip("-").isdigit() for name in values):
+        odd = next(name for name in values if not name.lstrip("-").isdigit())
+        raise errors.UsageError(f"{said} holds numbers of classes, and {odd!r}", "give numbers only, or names and --classes")
+    known = {name: number for number, name in enumerate(names or sorted(set(values.tolist())))}
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise errors.UsageError(f"{said} holds {unknown[0]!r}, which --classes does not name",
+                                "give each class a line, in the model's order")
+    return np.array([known[name] for name in values], np.int64)
+
+
+def class_names(path: str) -> tuple[str, ...]:
+    """The lines of a file of names, in the order of the model's classes; () for "". Raises: UsageError."""
+    if not path:
+        return ()
+    try:
+        names = tuple(filter(None, (line.strip() for line in pathlib.Path(path).read_text().splitlines())))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise errors.UsageError(f"--classes={path} cannot be read: {why}", "give a text file with a class's name in each line") from None
+    if len(set(names)) != len(names) or not names:
+        raise errors.UsageError(f"--classes={path} {'names a class twice' if names else 'is empty'}", "give each class a line of its own")
+    return names
+
+
+def _of_rows_folders(rows):
+    if rows is None or not rows.names:
+        raise errors.UsageError("--labels=folders needs --data with pictures or other files in a folder for each class", _FORMS)
+    found = [pathlib.Path(name).parent.name for name in rows.names]
+    if len(set(found)) < 2:
+        raise errors.UsageError(f"--labels=folders: all files of --data are in the folder {found[0]!r}",
+                                "put those of each class into a folder of its own")
+    return label_table.objects(found)
+
+
+def _placed(values, rows):
+    """The labels of the rows that were read, where the file has one for every row of the source."""
+    if rows is None or len(values) == len(rows.numbers) or not values.ndim:
+        return values
+    whole = rows.total or max(rows.numbers) + 1
+    return values[list(rows.numbers)] if len(values) >= whole and not (rows.total and len(values) > rows.total) else values
+
+
+def _decoded(path):
+    try:
+        return [line.decode().strip() for line in texts.lines(path)]
+    except UnicodeDecodeError:
+        raise errors.UsageError(f"{path} is no UTF-8 text", "save it as UTF-8") from None

@@ -52,10 +52,16 @@ def checked(options):
                                 "name representative inputs; --calibrate_on_random_data does without, with useless ranges")
     if options.ranges and not options.random:
         raise errors.UsageError("--calibration_ranges speaks of random data, and --calibration_data is given", "leave it out")
-    for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0),
-                               ("image_error_limit", options.image_error_limit, 0)):
+    for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0)):
         if value < least:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
+    return checked_images(options)
+
+
+def checked_images(options: DataOptions) -> DataOptions:
+    """The options, where those of pictures can work. Raises: UsageError."""
+    if options.image_error_limit < 0:
+        raise errors.UsageError(f"--image_error_limit is {options.image_error_limit}", "give 0 or more")
     for flag, value, known in (("image_resize", options.image_resize, IMAGE_RESIZE), ("image_channels", options.image_channels,
                                                                                       IMAGE_CHANNELS)):
         if value not in known:
@@ -83,6 +89,12 @@ def image_flags(options):
     """The flags of images that differ from their defaults."""
     return ["--" + field.name for field in dataclasses.fields(DataOptions)
             if field.name.startswith("image_") and getattr(options, field.name) != field.default]
+
+
+def without_images(options: DataOptions) -> DataOptions:
+    """The options with the defaults of all that speaks of pictures."""
+    fields = (field for field in dataclasses.fields(DataOptions) if field.name.startswith("image_"))
+    return dataclasses.replace(options, **{field.name: field.default for field in fields})
 
 
 def check_image_flags(options, kind):

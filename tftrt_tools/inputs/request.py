@@ -1,7 +1,9 @@
-"""What a source is asked for."""
+"""What a source is asked for, and its answer where it has nothing for a signature."""
 
 import dataclasses
+import math
 
+from tftrt_tools import errors
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -19,3 +21,36 @@ class Request:
     said: str = find.FLAG
     rows: int = 0
     label_feature: str = ""
+
+    @property
+    def takes(self) -> str:
+        """What the signature takes, for messages."""
+        return f"{self.signature!r} takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in self.specs)
+
+
+def only_text(request: Request) -> InputSpec | None:
+    """The only input, where it takes one string a row; None for other signatures."""
+    if len(request.specs) != 1 or request.specs[0].dtype != "string":
+        return None
+    return request.specs[0] if row_size(request.specs[0]) == 1 else None
+
+
+def row_size(spec: InputSpec) -> int | None:
+    """How many values a row of an input has: 1 for an unknown rank; None for a scalar, which has no rows, and for unknown dimensions."""
+    if spec.shape is None:
+        return 1
+    return None if not spec.shape or None in spec.shape[1:] else math.prod(spec.shape[1:])
+
+
+def row_shape(spec: InputSpec) -> tuple[int, ...]:
+    """(1, …): the shape of one row of an input whose row_size is known."""
+    return (1, *(spec.shape[1:] if spec.shape else ()))
+
+
+def needs_text(request: Request, what: str, mend: str = "") -> InputSpec:
+    """The only input. Args: what: the data is, for messages. Raises: UsageError where it does not take a string a row."""
+    spec = only_text(request)
+    if spec is None:
+        raise errors.UsageError(f"{what} needs a signature with one input of strings, one a row, and {request.takes}",
+                                mend or "turn it into what the model takes: arrays in an .npz, or module:function")
+    return spec

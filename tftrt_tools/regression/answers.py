@@ -5,7 +5,6 @@ import math
 
 from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import data
-from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answers as comparing
 from tftrt_tools.serving.smoke import gate
@@ -69,23 +68,22 @@ def asked(client, model, signature, calls, version=None):
     return found
 
 
-def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels="", output=""):
+def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels=None, output=""):
     """Compare the answers.
 
     Args:
       calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
         the inputs are the user's. rules: judgement.Rules. goals: tuning.goal.Goals, which replace the bounds of
-        `tftrt verify`. labels: path of an .npy with the right classes, or "". output: SIGNATURE/OUTPUT that the goals speak of, or "".
+        `tftrt verify`. labels: int64 [rows], the right classes, or None. output: SIGNATURE/OUTPUT that the goals speak of, or "".
 
     Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
     """
     own = {call.signature for call in calls} if own_data else set()
     compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, rules)
-    truth = next(iter(array_reader.load(labels).values())) if labels else None
-    if truth is not None:
+    if labels is not None:
         # What fills no batch is left out.
-        data.check_labels(truth, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
-    rows = tuple(_scored(one, calls, native, candidate, truth, output) for one in goals)
+        data.check_labels(labels, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
+    rows = tuple(_scored(one, calls, native, candidate, labels, output) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
     return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows,
@@ -113,4 +111,4 @@ def read_failure(error, name, model):
                        f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}")
     kind = Refused if name == rounds.CANDIDATE and error.code not in _NO_ANSWER else errors.TftrtError
     return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
-                "mend the requests (--shapes, --data, --signature_name), or the model")
+                "mend the requests (--shapes, --data, --signature_keys), or the model")

@@ -11,6 +11,8 @@ from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import workload
+from tftrt_tools.inputs import labels
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
 from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
@@ -30,7 +32,8 @@ class Options:
     candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
     `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
     files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
-    sent, as in `tftrt bench`. thresholds, labels, accuracy_output: texts of the flags.
+    sent, as in `tftrt bench`. thresholds, labels, label_column, classes, accuracy_output: texts of the
+    flags. reading, data_rows: how files of the data are read, and how many rows.
     allow_constant_outputs: accept answers that show nothing. compare: whether the answers are judged. rounds,
     max_rounds: at the first look, and at the last; requests: of each model in a round, 0 to choose. concurrency: requests under way.
     metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
@@ -61,6 +64,10 @@ class Options:
     allow_constant_outputs: bool = False
     labels: str = ""
     accuracy_output: str = ""
+    label_column: str = ""
+    classes: str = ""
+    reading: DataOptions = DataOptions()
+    data_rows: int = 0
     compare: bool = True
     rounds: int = 30
     max_rounds: int = 90
@@ -211,6 +218,7 @@ class _Run:
                                         "compare a model with what was made of it")
         wanted = _Sent(options, _ALL if options.data else options.distinct)
         load, = workload.workloads(signature, native[signature][0], [options.batch_size] if options.batch_size else [], wanted)
+        self._truth = _truth(options, load.files)
         return signature, load.calls, bool(options.data)
 
     def _described(self, calls, timed):
@@ -230,7 +238,7 @@ class _Run:
         options = self._options
         kind = models.arithmetic(self._models[rounds.CANDIDATE], self._both.gpus)
         return answers.judge(calls, *self._both.answers(self._signature, calls), kind, own, judgement.Rules.of(options),
-                             answers.parse_goals(options.goals.accuracy), options.labels, options.accuracy_output)
+                             answers.parse_goals(options.goals.accuracy), self._truth, options.accuracy_output)
 
     def _measure(self, timed):
         options = self._options
@@ -303,11 +311,19 @@ def _about_engines(candidate, gpus, watched):
     return [] if watched else ["nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 
 
+def _truth(options, rows):
+    """The array of --labels, or None. Args: rows: read.Rows of the data, or None."""
+    if not options.labels:
+        return None
+    return labels.numbered(labels.read(options.labels, rows, options.label_column), labels.class_names(options.classes))
+
+
 class _Sent:
     """What workload.workloads wants to know."""
 
     def __init__(self, options, distinct):
         self.shapes, self.data, self.ranges, self.seed, self.distinct = options.shapes, options.data, options.ranges, options.seed, distinct
+        self.reading, self.data_rows = options.reading, options.data_rows
 
 
 def _text(types):

@@ -1,7 +1,6 @@
 """What the requests of a warm-up hold: the user's data, or values drawn for a shape. No TensorFlow here."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 
@@ -9,6 +8,9 @@ from tftrt_tools import errors
 from tftrt_tools.accuracy import data
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs, run
+
+# Rows of files that have to be read: more different values warm nothing more.
+_FILES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +37,15 @@ class Values:
 def read(reference, specs, folder):
     """Read --warmup_data.
 
-    Args: reference: path of an .npz or .npy, module:function, or "". specs: {signature: [InputSpec]}. folder: for what a function yields.
+    Args: reference: what --data of `tftrt verify` takes, or "". specs: {signature: [InputSpec]}. folder: for what is read.
     Returns: Values. Raises: UsageError.
     """
     if not reference:
         return Values({}, {})
-    if ":" in reference and not pathlib.Path(reference).exists():
-        try:
-            return Values({}, data.calls_of_function(reference, specs, folder))
-        except errors.UsageError as error:
-            raise errors.UsageError(error.cause.replace("--data", "--warmup_data"), error.mend) from None
-    arrays = array_reader.load(reference)
+    given = data.given(reference, specs, folder, said="--warmup_data", files_rows=_FILES)
+    if given.calls:
+        return Values({}, given.calls)
+    arrays = given.arrays
     array_reader.check_names(arrays, specs)
     found = {}
     for signature, listed in specs.items():

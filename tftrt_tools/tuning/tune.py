@@ -8,15 +8,18 @@ import shutil
 
 import numpy as np
 
-from tftrt_tools import child, errors, progress, whole_file
+from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import constancy, judgement
 from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import arrays, npz, run
+from tftrt_tools.execution import npz, run
+from tftrt_tools.inputs import find
+from tftrt_tools.inputs import labels as label_reader
 from tftrt_tools.inputs import rows as row_module
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.tuning import final as final_module
@@ -31,7 +34,8 @@ from tftrt_tools.tuning.trial import ENV, Task, Trials
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """data: scoring data, path of an .npz or .npy; labels: path of an .npy or ""; output: "signature/output" that the goal speaks of, or
+    """data: scoring data, as `accuracy.data.given` takes it; reading, data_rows: how its files are read, and how many rows; labels,
+    label_column, classes: as `labels.read` and `labels.class_names` take them; output: "signature/output" that the goal speaks of, or
     ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
     declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
     calibration_table: path or ""; methods: of calibration, to try after the settings' own; percentile: of the method of that name; cache:
@@ -56,6 +60,10 @@ class Options:
     log_file: str | None = None
     warnings: tuple = ()
     allow_constant_outputs: bool = False
+    label_column: str = ""
+    classes: str = ""
+    reading: DataOptions = DataOptions()
+    data_rows: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,17 +84,25 @@ def tune(model, settings, options):
     files.check(model)
     shape_grammar.parse(settings.shapes)
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
-    given = arrays.load(options.data)
-    labels = _labels(options.labels)
-    gpu = _gpu()
-    journal = journal_module.Journal(options.work_dir)
-    prepared = _prepare(model, settings, options, given, labels, journal.folder)
+    find.find(options.data, "--data")
+    with scratch.folder("tune") as folder:
+        specs = _specs(model, settings)
+        given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows)
+        labels = _labels(options, given.rows)
+        gpu = _gpu()
+        journal = journal_module.Journal(options.work_dir)
+        prepared = _prepare(model, settings, options, specs, given, labels, journal.folder)
+    return _searched(settings, options, table, gpu, journal, prepared)
+
+
+def _searched(settings, options, table, gpu, journal, prepared):
+    """Try, choose, and time the best in turns. Returns: Found."""
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
              "metric_digest": _metric_digest(options.goal), "output": options.output, "timed": [one["call"] for one in prepared.timed],
              **gpu}
-    task = Task(str(pathlib.Path(model).absolute()), prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
+    task = Task(prepared.model, prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
                 data_facts)
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
@@ -109,7 +125,7 @@ def tune(model, settings, options):
                                        options.budget)
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
-    warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, given, prepared.specs))
+    warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
     done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
                   {call: Latency(**one) for call, one in native.items()}, outcome.trials, winner, outcome.best, outcome.ended,
                   (*outcome.notes, *said), gpu["gpu"], gpu["tensorrt"], prepared.data, warnings, final)
@@ -176,11 +192,11 @@ def _gpu():
 
 @dataclasses.dataclass(frozen=True)
 class _Prepared:
-    """What all trials share. digest: of the model; specs: {signature: [InputSpec]}; calls: {signature: [{input: shape}]}; timed, scoring:
+    """What all trials share. model: absolute path; digest: of the model; calls: {signature: [{input: shape}]}; timed, scoring:
     as measure.job takes them; objective: text of the call that counts; data: for Tuning."""
 
+    model: str
     digest: str
-    specs: dict
     calls: dict
     timed: tuple
     scoring: dict
@@ -189,12 +205,15 @@ class _Prepared:
     warnings: tuple
 
 
-def _prepare(model, settings, options, given, labels, folder):
+def _specs(model, settings):
+    """{signature: [InputSpec]} of the original."""
     described = describe.describe(model)[0]
     if described.engines:
         raise errors.UsageError(f"{model} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
-    names = signatures.chosen(list(described.inputs), settings.signature_keys)
-    specs = {name: described.inputs[name] for name in names}
+    return {name: described.inputs[name] for name in signatures.chosen(list(described.inputs), settings.signature_keys)}
+
+
+def _prepare(model, settings, options, specs, given, labels, folder):
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
                    "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
@@ -205,9 +224,9 @@ def _prepare(model, settings, options, given, labels, folder):
     if labels is not None and len({call.signature for call in scored}) == 1:
         accuracy_data.check_labels(labels, rows, dropped)
     digest, data_digest = files.digest(model), _data_digest(scored, labels)
-    scoring = _reference(model, digest, scored, data_digest, folder, options)
-    warnings = (f"{dropped} rows of the data were left out: no declared batch size fits them",) if dropped else ()
-    return _Prepared(digest, specs, calls, timed, scoring, _objective(options.objective_shape, specs, timed),
+    scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
+    warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
+    return _Prepared(str(pathlib.Path(model).absolute()), digest, calls, timed, scoring, _objective(options.objective_shape, specs, timed),
                      {"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest}, warnings)
 
 
@@ -217,7 +236,7 @@ def _scored_calls(given, specs, calls, ranged, batch_size):
     if batch_size and batch_size not in declared and not ranged:
         raise errors.UsageError(f"--batch_size={batch_size} is not among --shapes, so no engine would answer the data",
                                 "declared batch sizes: " + ", ".join(map(str, sorted(declared))))
-    found, dropped = accuracy_data.calls_of_arrays(given, specs, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
+    found, dropped = given.cut(specs, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
     scored = [call for listed in found.values() for call in listed]
     if not scored:
         raise errors.UsageError("the data has fewer rows than the smallest batch of --shapes", "give more rows, or declare a smaller batch")
@@ -228,7 +247,7 @@ def _scored_calls(given, specs, calls, ranged, batch_size):
     return scored, dropped
 
 
-def _reference(model, digest, scored, data_digest, folder, options):
+def _reference(model, digest, scored, data_digest, folder, options, labels):
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
     place = folder / f"data-{key}"
@@ -244,8 +263,10 @@ def _reference(model, digest, scored, data_digest, folder, options):
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
         whole_file.write_text(done, json.dumps(calls))
     absolute = [{**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls]
-    return {"goal": options.goal.to_dict(), "output": options.output, "labels": str(pathlib.Path(options.labels).absolute())
-            if options.labels else "", "calls": absolute}
+    kept = (place / "labels.npy").absolute()
+    if labels is not None:
+        np.save(kept, labels)
+    return {"goal": options.goal.to_dict(), "output": options.output, "labels": str(kept) if labels is not None else "", "calls": absolute}
 
 
 def _objective(text, specs, timed):
@@ -260,13 +281,14 @@ def _objective(text, specs, timed):
     return among[0]
 
 
-def _labels(path):
-    if not path:
+def _labels(options, rows):
+    """The array of --labels, or None. Args: rows: read.Rows of the data, or None."""
+    if not options.labels:
         return None
-    loaded = arrays.load(path)
-    if len(loaded) != 1:
-        raise errors.UsageError(f"--labels={path} holds {len(loaded)} arrays", "give an .npy, or an .npz with one array")
-    return next(iter(loaded.values()))
+    found = label_reader.read(options.labels, rows, options.label_column)
+    if options.goal.is_function and not options.classes:
+        return found  # the user's metric may take texts
+    return label_reader.numbered(found, label_reader.class_names(options.classes))
 
 
 def _data_digest(scored, labels):
@@ -301,19 +323,14 @@ def _calibration_path(chosen, options, trials):
     return str(trials.calibration_path(chosen.settings).absolute()) if options.calibration else ""
 
 
-def _overlap(table, given, specs):
-    """A warning where the model is scored on rows that it was calibrated on."""
+def _overlap(table, calls):
+    """A warning where the model is scored on rows that it was calibrated on. Args: calls: of the scoring part of a request, on disk."""
     if table is None or not table.data.get("rows"):
         return
     known = set(table.data["rows"])
-    for signature, inputs in specs.items():
-        mine = {spec.name: arrays.pick(given, signature, spec.name, len(inputs)) for spec in inputs}
-        if any(value is None for value in mine.values()):
-            continue
-        call = run.Call(signature, {spec.name: arrays.prepared(mine[spec.name], spec) for spec in inputs})
-        shared = row_module.overlap(known, call.inputs)
-        if shared:
-            yield f"{shared} of the {call.rows} rows of --data were used for calibration as well: score on other rows"
+    shared = sum(row_module.overlap(known, npz.load(one["inputs"])) for one in calls)
+    if shared:
+        yield f"{shared} of the {sum(one['rows'] for one in calls)} rows of --data were used for calibration as well: score on other rows"
 
 
 def _metric_digest(goal):

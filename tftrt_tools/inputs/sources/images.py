@@ -8,6 +8,8 @@ import numpy as np
 from tftrt_tools import errors
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs import request as requests
+from tftrt_tools.inputs.sources import files as whole_files
 
 # ITU-R BT.601 luma, as libjpeg and libpng turn colours to grey.
 _LUMA = (0.299, 0.587, 0.114)
@@ -31,10 +33,16 @@ def source(request):
 
     Where fewer than all are wanted, they come from everywhere in the sorted files: often each class has its folder, and the first
     pictures would be of the first class. Of an animation the first picture is taken; the orientation in EXIF data is not applied; resizing
-    is bilinear without antialiasing (tf.image.resize's default).
+    is bilinear without antialiasing (tf.image.resize's default). A model whose only input takes strings gets the files' bytes as they are.
     """
-    target = _target(request)
     options = request.options
+    if requests.only_text(request):
+        flags = options_module.image_flags(options)
+        if flags:
+            raise errors.UsageError(f"{flags[0]} speaks of pictures that are decoded here, and {request.takes}: files as they are",
+                                    "leave it out")
+        return whole_files.source(request)
+    target = _target(request)
     if target.dtype == "uint8" and (options.image_scale != 1 or options.image_mean or options.image_std):
         raise errors.UsageError(f"input {target.name!r} takes uint8, which --image_scale, --image_mean and --image_std would destroy",
                                 "leave them out: the model scales itself")
@@ -54,9 +62,9 @@ def spread(files, count):
 
 
 def _target(request):
-    takes = f"{request.signature!r} takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
+    takes = request.takes
     if len(request.specs) != 1 or request.specs[0].shape is None or len(request.specs[0].shape) != 4:
-        raise errors.UsageError("pictures need a signature with one input of rank 4",
+        raise errors.UsageError("pictures need a signature with one input of rank 4, or of strings",
                                 f"{takes}: give the data as .npz or by module:function")
     spec, = request.specs
     if spec.dtype != "uint8" and not spec.dtype.startswith(("float", "bfloat")):

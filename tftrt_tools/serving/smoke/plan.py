@@ -1,11 +1,9 @@
 """Which calls are sent: from the user's data, at the shapes that were given, that the passport names, or that the signature allows."""
 
 import dataclasses
-import pathlib
 
 from tftrt_tools import errors
 from tftrt_tools.accuracy import data
-from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import signatures
 
@@ -80,11 +78,10 @@ def _fit(calls, inputs):
 def _from_data(specs, declared, options, folder):
     if not options.data:
         return {}, 0
-    if ":" in options.data and not pathlib.Path(options.data).exists():
-        return data.calls_of_function(options.data, specs, pathlib.Path(folder) / "user"), 0
+    given = data.given(options.data, specs, folder, options.reading, options.data_rows)
     wanted = {shape[0] for calls in declared.values() for call in calls for shape in call.values() if shape}
     sizes = (options.batch_size,) if options.batch_size else tuple(sorted(wanted, reverse=True)) or tuple(range(data.DEFAULT_BATCH, 0, -1))
-    found, dropped = data.calls_of_arrays(array_reader.load(options.data), specs, sizes)
+    found, dropped = given.cut(specs, sizes)
     empty = [name for name, calls in found.items() if not calls]
     if empty:
         raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",

@@ -4,6 +4,7 @@ import dataclasses
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import management_client
 from tftrt_tools.serving.smoke import answers, evidence, gate, gpu_use, log_watch, measurement, plan, process, statistics, steps
@@ -21,7 +22,8 @@ class Options:
     thresholds: texts of the flags; batch_size: rows of a request with data, 0 for the declared ones; repeats: later requests of each shape;
     native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
     or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
-    client.Tls or None; allow_constant_outputs: accept answers that show nothing."""
+    client.Tls or None; allow_constant_outputs: accept answers that show nothing; reading, data_rows: how files of the data are
+    read, and how many rows."""
 
     model_version: int | None = None
     version_label: str = ""
@@ -43,6 +45,8 @@ class Options:
     tls: object = None
     native_model_version: int | None = None
     allow_constant_outputs: bool = False
+    reading: DataOptions = DataOptions()
+    data_rows: int = 0
 
 
 def smoke(address, model_name, options):

@@ -1,0 +1,61 @@
+"""Rows of any source as arrays, for the commands that ask a model: `--data`. No TensorFlow in this process."""
+
+import dataclasses
+import pathlib
+
+import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
+import numpy as np
+
+from tftrt_tools import child
+from tftrt_tools.execution import npz
+from tftrt_tools.inputs.find import Found
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+_DEFAULT = "serving_default"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that were read. arrays: {SIGNATURE/INPUT: array, rows in front}, of the signatures that the source fills. kind: of find.Found.
+    names: where each row is from: of pictures and other whole files the path, () for the rest. numbers: of each row among all rows of
+    the source, counted from 0. total: rows that the source has, 0 where nobody counted. failed: names of pictures that did not decode."""
+
+    arrays: dict[str, np.ndarray]
+    kind: str
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    total: int
+    failed: tuple[str, ...]
+
+
+def read(found: Found, specs: dict[str, list[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
+         said: str = "--data") -> Rows:
+    """Read rows of files, in a child.
+
+    Args:
+      found: what find.find returned, no function.
+      specs: {signature: [InputSpec]}; a signature that the source does not fit is left out, where another fits.
+      options: the source, and how pictures are read.
+      folder: where the rows are kept; the arrays are maps of files there.
+      rows: at most so many, of pictures spread over all files, else the first; 0 for all.
+      said: the flag that named the source, for messages.
+
+    Returns: Rows. Raises: UsageError.
+    """
+    order = sorted(specs, key=lambda name: name != _DEFAULT)
+    request = {"options": options.to_dict(), "kind": found.kind, "files": list(found.files), "rows": rows, "said": said,
+               "signatures": [[name, [spec.to_dict() for spec in specs[name]]] for name in order], "folder": str(folder)}
+    answer = child.run("tftrt_tools.inputs.read_job:job", request, env=ENV).result
+    arrays = {name: _array(place) for name, place in answer["arrays"].items()}
+    return Rows(arrays, found.kind, tuple(answer["names"]), tuple(answer["numbers"]), answer["total"], tuple(answer["failed"]))
+
+
+def _array(place):
+    """Args: place: {"path", "dtype", "shape"} of the values as they are in memory, or an .npz of strings, without a dtype."""
+    if not place["dtype"]:
+        return npz.load(place["path"])["values"]
+    dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
+    # Nothing, and what has no rows, cannot be mapped.
+    return np.memmap(place["path"], dtype, "r", shape=shape) if shape and all(shape) else np.fromfile(place["path"], dtype).reshape(shape)

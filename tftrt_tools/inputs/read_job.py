@@ -1,0 +1,151 @@
+"""Reads rows into files that can be mapped; the child's side of `read`."""
+
+import contextlib
+import importlib
+import pathlib
+
+import numpy as np
+
+from tftrt_tools import errors, progress
+from tftrt_tools.execution import npz
+from tftrt_tools.inputs import batching
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.request import Request
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+_SAID_EVERY = 50
+# Of these a file says only while it is read whether it fits a signature.
+_SEEN_LATE = ("arrays", "tables", "tfrecords")
+_BY_FILE = ("images", "files")
+
+
+class _Unfit(Exception):
+    """The source does not fit the signature. error: UsageError that says why."""
+
+    def __init__(self, error):
+        super().__init__(str(error))
+        self.error = error
+
+
+def job(request):
+    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [[name, [InputSpec dict]]], "folder"}.
+    Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed"}. Raises: UsageError."""
+    folder = pathlib.Path(request["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays, reads, unfit = {}, {}, []
+    for signature, listed in request["signatures"]:
+        # Signatures of the same inputs get the same rows.
+        key = repr(listed)
+        if key not in reads:
+            try:
+                reads[key] = _Reading(request, signature, tuple(map(InputSpec.from_dict, listed)), folder / str(len(reads))).read()
+            except _Unfit as caught:
+                unfit.append(caught.error)
+                continue
+        arrays |= {f"{signature}/{name}": place for name, place in reads[key].places.items()}
+    if not reads:
+        raise unfit[0]
+    first = next(iter(reads.values()))
+    return {"arrays": arrays, "names": first.names, "numbers": first.numbers, "total": first.total,
+            "failed": [pathlib.Path(path).name for path in first.tally.failed]}
+
+
+class _Reading:
+    """One reading of the source, for the inputs of a signature. places: {input: {"path", "dtype", "shape"}} when it is done."""
+
+    def __init__(self, request, signature, specs, folder):
+        self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
+        self._request = Request(DataOptions.from_dict(request["options"]), signature, specs, tuple(request["files"]), request["said"],
+                                self._limit)
+        self._folder = folder
+        self.places, self.names, self.numbers, self.tally = {}, [], [], batching.Tally()
+        self.total = len(request["files"]) if self._by_file else 0
+
+    @property
+    def _by_file(self):
+        return self._kind in _BY_FILE or self._kind == "texts" and len(self._request.files) > 1
+
+    def read(self):
+        """Read all. Returns: self. Raises: _Unfit, UsageError."""
+        try:
+            chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{self._kind}").source(self._request)(self.tally)
+        except errors.UsageError as error:
+            raise _Unfit(error) from None
+        self._folder.mkdir(exist_ok=True)
+        writers, count = {}, 0
+        with contextlib.closing(batching.cut(self._noted(chunks), self._request.signature, self._request.specs, 1, self.tally)) as rows, \
+                contextlib.ExitStack() as opened:
+            for row in self._checked(rows):
+                for number, (name, array) in enumerate(row.items()):
+                    if name not in writers:
+                        writers[name] = opened.enter_context(_Writer(self._folder / str(number), array))
+                    writers[name].add(array)
+                count += 1
+                if count % _SAID_EVERY == 0:
+                    progress.say("reading rows", count, self._limit or None)
+                if count == self._limit:
+                    break
+        if not count:
+            failed = f": {len(self.tally.failed)} files could not be decoded" if self.tally.failed else ""
+            raise errors.UsageError(f"{self._request.said}={self._source} holds no rows{failed}", "give data with one row at least")
+        self._count(count)
+        self.places = {name: writer.place() for name, writer in writers.items()}
+        return self
+
+    def _noted(self, chunks):
+        for where, arrays in chunks:
+            self.names.append(where)
+            yield where, arrays
+
+    def _checked(self, rows):
+        """The rows; a refusal before the first one says that the source does not fit the signature."""
+        try:
+            first = next(rows, None)
+        except errors.UsageError as error:
+            if self._kind in _SEEN_LATE:
+                raise _Unfit(error) from None
+            raise
+        if first is not None:
+            yield first
+            yield from rows
+
+    def _count(self, count):
+        if not self._by_file:
+            self.names, self.numbers = [], list(range(count))
+            return
+        place = {path: number for number, path in enumerate(self._request.files)}
+        self.names = self.names[:count]
+        self.numbers = [place[name] for name in self.names]
+
+
+class _Writer:
+    """Writes the rows of an input to a file, one after the other. A scalar is the same for all rows, and written once."""
+
+    def __init__(self, path, first):
+        self._path, self._first, self._count = path, first, 0
+        self._texts = [] if first.dtype == object else None
+        self._file = None if first.dtype == object else open(path, "wb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self._file:
+            self._file.close()
+
+    def add(self, array):
+        if self._count and not array.ndim:
+            return
+        self._count += 1
+        if self._file:
+            self._file.write(np.ascontiguousarray(array).tobytes())
+        else:
+            self._texts.append(array)
+
+    def place(self):
+        """Where the rows are, as read.Rows finds them."""
+        shape = [self._count, *self._first.shape[1:]] if self._first.ndim else []
+        if self._file:
+            return {"path": str(self._path), "dtype": self._first.dtype.name, "shape": shape}
+        npz.save(self._path, {"values": np.concatenate(self._texts) if self._first.ndim else self._first})
+        return {"path": str(self._path), "dtype": "", "shape": shape}

@@ -1,0 +1,38 @@
+"""Text files for a model whose only input takes strings. No TensorFlow here."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tftrt_tools import errors
+from tftrt_tools.inputs import request as requests
+from tftrt_tools.inputs.sources import files as whole_files
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+
+def source(request: requests.Request) -> Callable:
+    """Of one file each line is a row, without its end; of several each file is one, its bytes as they are."""
+    spec = requests.needs_text(request, "text",
+                               "text is not tokenized here: give the tokens' ids as arrays in an .npz, or by module:function")
+    if len(request.files) > 1:
+        return whole_files.source(request)
+    return lambda tally: _lines(request.files[0], spec)
+
+
+def _lines(path: str, spec: InputSpec) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    for number, line in enumerate(lines(path), 1):
+        yield f"line {number} of {path}", {spec.name: whole_files.row(line, spec)}
+
+
+def lines(path: str) -> list[bytes]:
+    """The lines of a file without their ends; an empty line in between counts. Raises: UsageError."""
+    try:
+        data = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise errors.UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise errors.UsageError(f"{path} is UTF-16", "save it as UTF-8")
+    # Not splitlines: a form feed inside a line ends none.
+    found = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
+    return found[:-1] if not found[-1] else found
