@@ -13,7 +13,11 @@ from tests.test_convert import assert_clear
 from tests.test_data import pictures
 from tftrt_tools import errors
 from tftrt_tools.accuracy import data as accuracy_data
-from tftrt_tools.commands import _calibration_flags
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
+from tftrt_tools.commands import bench as bench_command
+from tftrt_tools.commands import data as data_command
+from tftrt_tools.commands import sensitivity as sensitivity_command
+from tftrt_tools.commands import verify as verify_command
 from tftrt_tools.inputs import find, labels, read, read_job
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -265,3 +269,37 @@ def test_verify_scores_pictures_by_their_folders_and_by_a_table(zoo_model, tmp_p
         shares.append(next(line for line in done.stdout.splitlines() if "accuracy on" in line))
     assert shares[0] == shares[1]
     assert_clear(run_tftrt("verify", model, model, "--data=m.onnx", cwd=tmp_path), 2, "no such file")
+
+
+@pytest.mark.parametrize("mode", ["tf", "caffe", "torch"])
+def test_presets_are_keras_preprocessing(tmp_path, mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "p.png")
+    values, _ = _flags.parse("verify", verify_command, [f"--image_preset={mode}"])
+    spec = InputSpec("image", "float32", (None, 8, 8, 3))
+    read_rows = accuracy_data.given(str(tmp_path / "p.png"), {"s": [spec]}, tmp_path / "read", _data_flags.reading(values))
+    expected = tf.keras.applications.imagenet_utils.preprocess_input(pixels.astype(np.float32), mode=mode)
+    assert np.allclose(read_rows.arrays["s/image"][0], expected, atol=1e-4)
+    values, _ = _flags.parse("verify", verify_command, [f"--image_preset={mode}", "--image_mean=3"])
+    with pytest.raises(errors.UsageError, match="--image_preset and --image_mean exclude each other"):
+        _data_flags.reading(values)
+
+
+@pytest.mark.parametrize("old", ["--signature_name=a", "--signature_key=a"])
+def test_old_names_of_signature_keys_are_taken_and_not_shown(old):
+    for name, command, expected in (("bench", bench_command, "a"), ("verify", verify_command, ["a"]), ("data", data_command, "a")):
+        values, _ = _flags.parse(name, command, [old])
+        assert values.signature_keys == expected
+        shown = _flags.help_text(name, command, values)
+        assert "--signature_keys" in shown and "signature_name" not in shown and "signature_key\n" not in shown
+
+
+def test_flags_of_pictures_speak_of_the_pictures_beside_arrays(tmp_path):
+    pictures(tmp_path / "p", each=1)
+    np.savez(tmp_path / "d.npz", x=np.zeros((1, 3)))
+    for data, calibration in (("p", "d.npz"), ("d.npz", "p"), ("p", "p"), ("d.npz", "d.npz")):
+        argv = [f"--data={tmp_path / data}", f"--calibration_data={tmp_path / calibration}", "--image_scale=1/255"]
+        values, _ = _flags.parse("sensitivity", sensitivity_command, argv)
+        scored, calibrated = _data_flags.reading_beside(values, _calibration_flags.read(values))
+        plain = [one.image_scale == 1 for one in (scored, calibrated)]
+        assert plain == {("p", "d.npz"): [False, True], ("d.npz", "p"): [True, False]}.get((data, calibration), [False, False])

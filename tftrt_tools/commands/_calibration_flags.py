@@ -9,6 +9,8 @@ from tftrt_tools import errors
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 
+_OF_PRESETS = ("image_scale", "image_mean", "image_std", "image_channels")
+
 
 def define(values):
     """Define the flags on FlagValues `values`."""
@@ -34,6 +36,8 @@ def define_images(values):
     flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
     flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
                       "resized to cover it and cropped in the middle; or fitted in and padded with black", **text)
+    flags.DEFINE_enum("image_preset", None, list(options_module.IMAGE_PRESETS), "scale, mean, std and order of the channels as "
+                      "tf.keras.applications' preprocess_input has them in that mode", **text)
     flags.DEFINE_string("image_scale", "1", "factor on pixels (0 to 255), a number or a fraction, e.g. 1/255 or 1/127.5", **text)
     flags.DEFINE_list("image_mean", [], "subtracted after scaling; one value, or one a channel", **text)
     flags.DEFINE_list("image_std", [], "divided by last; one value, or one a channel", **text)
@@ -66,10 +70,18 @@ def read(values):
 
 def images(values):
     """The fields of DataOptions that say how pictures are read. Raises: UsageError."""
-    return {"image_size": values.image_size or "", "image_resize": values.image_resize,
-            "image_scale": _number("image_scale", values.image_scale), "image_mean": _numbers("image_mean", values.image_mean),
-            "image_std": _numbers("image_std", values.image_std), "image_channels": values.image_channels,
-            "image_error_limit": values.image_error_limit}
+    found = {"image_size": values.image_size or "", "image_resize": values.image_resize,
+             "image_scale": _number("image_scale", values.image_scale), "image_mean": _numbers("image_mean", values.image_mean),
+             "image_std": _numbers("image_std", values.image_std), "image_channels": values.image_channels,
+             "image_error_limit": values.image_error_limit}
+    if not values.image_preset:
+        return found
+    preset = options_module.IMAGE_PRESETS[values.image_preset]
+    for name in _OF_PRESETS:
+        if values[name].present:
+            raise errors.UsageError(f"--image_preset and --{name} exclude each other", f"{values.image_preset} is " + ", ".join(
+                f"{key} {value}" for key, value in preset.items()))
+    return {**found, **preset}
 
 
 def _numbers(flag, given):

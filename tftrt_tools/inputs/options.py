@@ -7,6 +7,10 @@ from tftrt_tools import errors
 
 IMAGE_RESIZE = ("stretch", "crop", "pad")
 IMAGE_CHANNELS = ("RGB", "BGR")
+# The modes of tf.keras.applications.imagenet_utils.preprocess_input (Keras 2.14): what each does to pixels from 0 to 255.
+IMAGE_PRESETS = {"tf": {"image_scale": 1 / 127.5, "image_mean": (1.0,)},
+                 "caffe": {"image_mean": (103.939, 116.779, 123.68), "image_channels": "BGR"},
+                 "torch": {"image_scale": 1 / 255, "image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,8 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 def source(request: requests.Request) -> Callable:
     """Of one file each line is a row, without its end; of several each file is one, its bytes as they are."""
-    spec = requests.needs_text(request, "text",
+    several = all(spec.dtype == "string" for spec in request.specs)
+    spec = requests.needs_text(request, "text", "give a .csv with a column for each input, its name in the first line" if several else
                                "text is not tokenized here: give the tokens' ids as arrays in an .npz, or by module:function")
     if len(request.files) > 1:
         return whole_files.source(request)
