@@ -7,10 +7,12 @@ these again: the names' existence says nothing about what they do.
 import contextlib
 import copy
 import os
+import re
 
 import tensorflow as tf
 from tensorflow.compiler.tf2tensorrt import _pywrap_py_utils
 from tensorflow.compiler.tf2tensorrt.ops import gen_trt_ops
+from tensorflow.core.function.polymorphism import function_type as function_types
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.compiler.tensorrt import trt_convert
 from tensorflow.python.eager import wrap_function
@@ -20,6 +22,8 @@ from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace
 
 CHECKED_VERSIONS = ("2.14.1",)
+# Without a slash at its end, and no underscore first: TensorFlow gives such a placeholder another name.
+_NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(?<!/)")
 
 
 class GraphPass(trt_convert.TrtGraphConverterV2):
@@ -168,20 +172,65 @@ def _source_of_shape(node):
     node.attr["memory_region_name"].s = b"argument"
 
 
+def argument_names(function) -> tuple[str, ...]:
+    """The names of a signature's inputs, as its SignatureDef has them, in the order of the ConcreteFunction's arguments.
+
+    structured_input_signature will not do: its names are made into Python's ("input.1" into "input_1"), and it has an order of its own.
+    """
+    return tuple(map(tf.compat.as_str, function._arg_keywords))
+
+
+def call(function, feed):
+    """Call a signature. Args: function: ConcreteFunction. feed: {input: tensor}, by argument_names. Returns: what the function does."""
+    names = argument_names(function)
+    if len(set(map(function_types.sanitize_arg_name, names))) == len(names):
+        return function(**feed)
+    # TensorFlow makes one name of "input.1" and "input/1", and then cannot tell the two apart.
+    return function._call_flat([feed[name] for name in names], function.captured_inputs)
+
+
+@contextlib.contextmanager
+def names_that_can_be_saved(functions):
+    """TensorFlow saves no signature with an input that is not named as a node may be ("x:0", "a b"), or with two whose names it makes one.
+
+    Args: functions: {signature: ConcreteFunction}. In those concerned the inputs have other names meanwhile.
+    Yields: {signature: {name to save it with: its name}}.
+    """
+    renamed = {}
+    for signature, function in functions.items():
+        names = argument_names(function)
+        made = set(map(function_types.sanitize_arg_name, names))
+        if len(made) < len(names) or not all(map(_NODE_NAME.fullmatch, names)):
+            renamed[signature] = {f"argument_{number}": name for number, name in enumerate(names)}
+            function._arg_keywords = list(renamed[signature])
+    try:
+        yield renamed
+    finally:
+        for signature, names in renamed.items():
+            functions[signature]._arg_keywords = list(names.values())
+
+
 def rebuild(graph_def, frozen):
-    """A ConcreteFunction over `graph_def` with the signature and names of graph_pass.Frozen `frozen`."""
+    """A ConcreteFunction over `graph_def` with the signature and names of graph_pass.Frozen `frozen`.
+
+    It takes its inputs by name, or as tensors in the order of `frozen`.input_names.
+    """
     original = frozen.original
     function = wrap_function.function_from_graph_def(graph_def, frozen.inputs, frozen.outputs, frozen.captures)
-    function.graph.structured_outputs = nest.pack_sequence_as(original.graph.structured_outputs, function.graph.structured_outputs)
-    function.graph.structured_input_signature = original.structured_input_signature
-    function._function_type = original.function_type
+    function.graph.structured_outputs = nest.pack_sequence_as(
+        original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True)
+    # Names and order of the arguments stand in this one list; without a structured signature nothing else is asked for them.
+    function._arg_keywords = list(frozen.input_names)
+    function._num_positional_args = len(frozen.input_names)
+    function.graph.structured_input_signature = None
+    function._function_type = function_types.FunctionType((), return_annotation=original.function_type.output)
     return function
 
 
 def fetching(graph_def, frozen, tensors):
     """A function over `graph_def` that returns the values of `tensors` ("node:0") as a list.
 
-    It takes the signature's inputs as tensors in the order of their names, which is that of graph_pass.Frozen `frozen`.inputs.
+    It takes the signature's inputs as tensors in the order of graph_pass.Frozen `frozen`.input_names.
     """
     return wrap_function.function_from_graph_def(graph_def, frozen.inputs, list(tensors), frozen.captures)
 

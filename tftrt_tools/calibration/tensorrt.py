@@ -31,7 +31,7 @@ def tables(frozen, graph_def, batches, dynamic, folder):
     logged = native_log.position()
     function, total = None, operator.length_hint(batches) or None
     for count, batch in enumerate(batches, 1):
-        feed = {name: tf.constant(value) for name, value in batch.items()}
+        feed = [tf.constant(batch[name]) for name in frozen.input_names]
         if function is None:
             function = _ready(frozen, calibrating, dynamic, feed)
         progress.say(f"calibrating on the GPU, batch {count}", count - 1, total)
@@ -65,6 +65,6 @@ def _ready(frozen, graph_def, dynamic, feed):
 
 def _call(function, feed):
     try:
-        function(**feed)
+        function(*feed)
     except tf.errors.OpError as error:
         raise errors.TftrtError(f"the model fails on the calibration data: {loading.first_line(error)}", "check the data") from None

@@ -123,7 +123,8 @@ class _Builder:
             for call in self._calls:
                 progress.say(f"building engine {position} of {name} for {shape_grammar.call_text(call)}")
                 arrays = random_inputs.random(self._result.inputs, call, seed=0)
-                yield {key: tf.constant(value) for key, value in arrays.items()}
+                # In order, not by name: for its profiles TF-TRT makes a function of its own, whose arguments are named after nodes.
+                yield [tf.constant(arrays[key]) for key in self._frozen.input_names]
             progress.say(f"building engine {position} of {name}")
 
         try:

@@ -32,9 +32,9 @@ class Frozen:
     preparation: Preparation = Preparation()
 
     @property
-    def input_names(self):
-        """The signature's inputs in the order of `inputs`: that in which TensorFlow flattens keyword arguments."""
-        return sorted(self.original.structured_input_signature[1])
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the signature's inputs in the order of `inputs`."""
+        return tf_private.argument_names(self.original)
 
     def input_map(self, values):
         """The input_map with which the graph is imported. Args: values: tensors, one for each of `inputs`."""

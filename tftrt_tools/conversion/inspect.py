@@ -2,10 +2,11 @@
 
 import dataclasses
 
-from tftrt_tools import progress
+from tftrt_tools import errors, progress
 from tftrt_tools.calibration import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import findings, graph, inspector, open_channels, protos, signatures
+from tftrt_tools.savedmodel import fidelity, files, findings, graph, inspector, open_channels, protos, signatures
+from tftrt_tools.savedmodel.inspection import Finding
 
 
 def job(request):
@@ -23,6 +24,21 @@ def job(request):
     return planner.plan(request["model"], settings).to_dict()
 
 
+def _lost(model, meta_graph, manifest) -> list[Finding]:
+    """What the model lost of its source, where that is still there and as it was."""
+    source = (manifest or {}).get("source", "")
+    if not source or not files.is_saved_model(source):
+        return []
+    try:
+        before = protos.meta_graph(protos.read(source), tuple(manifest.get("settings", {}).get("tags", ())))
+    except errors.TftrtError:
+        return []
+    lost = fidelity.differences(source, before, model, meta_graph, folders=("assets",))
+    if not lost or files.digest(source) != manifest.get("source_digest"):
+        return []
+    return [Finding(f"its source {source}", one, findings.AGAIN) for one in lost]
+
+
 def _converted(model, meta_graph, settings):
     from tftrt_tools.stack import gpus, installed
 
@@ -35,6 +51,7 @@ def _converted(model, meta_graph, settings):
         texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode(errors="replace")
                  for node in graph.engine_nodes(meta_graph.graph_def)}
         damaged = agreement.find(texts, calibration)
+    lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
     never = [one for one in open_channels.find(meta_graph.graph_def) if not seen.assets(one.about)]
-    return dataclasses.replace(seen, findings=(*found, *damaged, *never), calibration=document).only(keys)
+    return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

@@ -4,28 +4,30 @@ import shutil
 
 import tensorflow as tf
 
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import detach, loading
+from tftrt_tools import errors, tf_private
+from tftrt_tools.savedmodel import declarations, detach, fidelity, loading, protos
 
 
 def save(model, functions, resources, source, output):
     """Save a loaded model.
 
     Args: model: loading.Model. functions: {signature: converted ConcreteFunction}; the others stay as they were. resources: {engine name:
-    trackable}. source: directory whose extras (warm-up requests and the like) are kept. output: empty directory.
+    trackable}. source: the model's directory, whose extras (warm-up requests and the like) are kept. output: empty directory.
 
-    Raises: TftrtError.
+    Raises: TftrtError; also where something of the source is not in what was saved.
     """
     root = model.root
     if resources or hasattr(root, detach.RESOURCES):
         setattr(root, detach.RESOURCES, resources)
     functions = {name: functions.get(name, root.signatures[name]) for name in root.signatures}
     try:
-        tf.saved_model.save(root, str(output), signatures=functions)
+        with tf_private.names_that_can_be_saved(functions) as renamed:
+            tf.saved_model.save(root, str(output), signatures=functions)
+        made = declarations.restore(output, model.declared, renamed)
+        loading.copy_extras(source, output)
     except (tf.errors.OpError, OSError) as error:
         raise _save_error(error, output) from None
-    loading.restore_declarations(output, model)
-    loading.copy_extras(source, output)
+    fidelity.check(source, protos.meta_graph(protos.read(source), model.tags), output, made)
 
 
 def _save_error(error, output):

@@ -3,7 +3,7 @@
 from tftrt_tools.savedmodel import engine_assets, shapes
 from tftrt_tools.savedmodel.inspection import Finding, bytes_text
 
-_AGAIN = "convert again"
+AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
 # Of an engine op, what the manifest knows and nothing changes later.
@@ -28,7 +28,7 @@ def _of_files(seen):
         elif not file.assets:
             yield Finding(file.engine, "its engine file holds no engine: the first request builds one", _BUILD)
         if file.engine not in engines:
-            yield Finding(file.engine, "an engine file is named after it, and no engine op has this name", _AGAIN)
+            yield Finding(file.engine, "an engine file is named after it, and no engine op has this name", AGAIN)
             continue
         for asset in file.assets:
             if not _fits(asset, engines[file.engine]):
@@ -60,13 +60,13 @@ def _of_loading(seen):
             yield Finding(engine, f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
                           "convert again with --maximum_cached_engines=" + str(count))
     for engine in sorted(files & {one.name for one in seen.engines} - set(seen.loads)):
-        yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", _AGAIN)
+        yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", AGAIN)
 
 
 def _of_engines(seen):
     """Engine ops that cannot work as they are."""
     for name in seen.ambiguous:
-        yield Finding(name, "several different segments share this name, so one would get the engine of another", _AGAIN)
+        yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
     for engine in seen.engines:
         built = bool(seen.assets(engine.name))
         if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
@@ -74,11 +74,11 @@ def _of_engines(seen):
                           "calibrate it, or convert again with --precision_mode=FP16")
         if not engine.native_segment:
             lost = "a shape without an engine is an error, and no engine can be built" if built else "no engine can ever be built for it"
-            yield Finding(engine.name, f"its native segment was removed: {lost}", _AGAIN)
+            yield Finding(engine.name, f"its native segment was removed: {lost}", AGAIN)
         if not engine.allow_build_at_runtime and not built:
             yield Finding(engine.name, "it has no engine and must not build one: it runs natively, always", _BUILD)
         if not seen.signatures_of(engine.name):
-            yield Finding(engine.name, "no signature reaches it", _AGAIN)
+            yield Finding(engine.name, "no signature reaches it", AGAIN)
 
 
 def _of_manifest(seen):
@@ -88,16 +88,16 @@ def _of_manifest(seen):
     listed = {one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())}
     there = {one.name: one for one in seen.engines}
     for name in sorted(listed.keys() - there.keys()):
-        yield Finding(name, "the manifest lists it, and the graph has no such engine op", _AGAIN)
+        yield Finding(name, "the manifest lists it, and the graph has no such engine op", AGAIN)
     for name in sorted(there.keys() - listed.keys()):
-        yield Finding(name, "the graph has it, and the manifest does not list it", _AGAIN)
+        yield Finding(name, "the graph has it, and the manifest does not list it", AGAIN)
     for name in sorted(there.keys() & listed.keys()):
         now = there[name].to_dict()
         if not there[name].native_segment:
             del now["ops"]  # it went with the segment, which has a finding already
         for field, words in _COMPARED.items():
             if field in now and field in listed[name] and listed[name][field] != now[field]:
-                yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", _AGAIN)
+                yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", AGAIN)
     yield from _of_signatures(seen)
 
 
@@ -109,9 +109,9 @@ def _of_signatures(seen):
     listed = {one["name"] for one in seen.manifest.get("signatures", ())}
     there = {one.name for one in seen.signatures}
     for name in sorted(listed - there):
-        yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", _AGAIN)
+        yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", AGAIN)
     for name in sorted(there - listed):
-        yield Finding(f"signature {name}", "the graph has it, and the manifest does not list it", _AGAIN)
+        yield Finding(f"signature {name}", "the graph has it, and the manifest does not list it", AGAIN)
 
 
 def _of_built(seen):

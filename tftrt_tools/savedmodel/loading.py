@@ -6,8 +6,8 @@ import shutil
 
 import tensorflow as tf
 
-from tftrt_tools import errors
-from tftrt_tools.savedmodel import files, graph, protos
+from tftrt_tools import errors, tf_private
+from tftrt_tools.savedmodel import declarations, engine_assets, files, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -15,22 +15,20 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 class Model:
     """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it.
 
-    output_shapes: {signature: {output: shape, as in graph.shape_of}}, as declared.
+    declared: MetaGraphDef of declarations.of.
     """
 
     root: object
     tags: tuple
-    output_shapes: dict
+    declared: object
 
 
 def load(path, tags=()):
     """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
     meta = protos.meta_graph(protos.read(path), tags)
     chosen = tuple(meta.meta_info_def.tags)
-    shapes = {name: {output: graph.shape_of(info.tensor_shape) for output, info in signature.outputs.items()}
-              for name, signature in meta.signature_def.items()}
     try:
-        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, shapes)
+        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta))
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
@@ -39,7 +37,7 @@ def load(path, tags=()):
 
 def answers(function, feed):
     """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
-    return {name: tensor.numpy() for name, tensor in function(**feed).items()}
+    return {name: tensor.numpy() for name, tensor in tf_private.call(function, feed).items()}
 
 
 GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
@@ -67,39 +65,23 @@ def _mend(error):
 
 
 def input_specs(function):
-    """[InputSpec] of a signature's ConcreteFunction, in the order of its keyword arguments."""
-    _, keywords = function.structured_input_signature
-    return [InputSpec(name, spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
-            for name, spec in keywords.items()]
-
-
-def restore_declarations(path, model):
-    """Give the SavedModel `path` the tags and the signatures' output shapes of `model`.
-
-    TensorFlow's save knows the tag "serve" only, and infers shapes anew: of lookups and loops it knows less than the export did.
-    """
-    proto = protos.read(path)
-    meta = proto.meta_graphs[0]
-    before = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
-    del meta.meta_info_def.tags[:]
-    meta.meta_info_def.tags.extend(model.tags)
-    for name, shapes in model.output_shapes.items():
-        for output, shape in shapes.items():
-            if name in meta.signature_def and output in meta.signature_def[name].outputs and shape is not None:
-                info = meta.signature_def[name].outputs[output].tensor_shape
-                info.Clear()
-                for dim in shape:
-                    info.dim.add(size=-1 if dim is None else dim)
-    after = meta.meta_info_def.SerializeToString(), {name: one.SerializeToString() for name, one in meta.signature_def.items()}
-    if after != before:
-        (pathlib.Path(path) / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    """[InputSpec] of a signature's ConcreteFunction, under the names of its SignatureDef, in the order of its arguments."""
+    names = tf_private.argument_names(function)
+    return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
+            for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
 
 
 def copy_extras(source, output):
-    """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source."""
-    extras = pathlib.Path(source) / "assets.extra"
-    if extras.is_dir():
-        shutil.copytree(extras, pathlib.Path(output) / "assets.extra", dirs_exist_ok=True, ignore=_is_passport)
+    """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source, and assets that the graph does not
+    name."""
+    source, output = pathlib.Path(source), pathlib.Path(output)
+    if (source / files.EXTRAS).is_dir():
+        shutil.copytree(source / files.EXTRAS, output / files.EXTRAS, dirs_exist_ok=True, ignore=_is_passport)
+    for path in (source / "assets").rglob("*"):
+        target = output / path.relative_to(source)
+        if path.is_file() and not target.exists() and not path.name.startswith(engine_assets.PREFIX):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 def _is_passport(folder, names):

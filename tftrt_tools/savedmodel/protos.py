@@ -35,7 +35,7 @@ def _stand_in():
 
 with _stand_in():
     from tensorflow.core.framework import types_pb2  # noqa: F401, for graph
-    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2  # noqa: F401, the first for declarations
 
 
 def read(path):
