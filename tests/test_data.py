@@ -151,12 +151,13 @@ def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, f
     assert refused.value.mend and sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize(("model", "words"), [("nowhere", "no such file or directory: nowhere"), ("here", "holds no saved_model.pb"),
-                                            ("model.keras", "model.keras is a file")])
-def test_what_is_no_model_is_told(model, words, folder):
+@pytest.mark.parametrize(("model", "code", "words"), [("nowhere", 2, "no such file or directory: nowhere"),
+                                                      ("here", 2, "holds no saved_model.pb"),
+                                                      ("model.keras", 1, "not a Keras model file: model.keras")])
+def test_what_is_no_model_is_told(model, code, words, folder):
     (folder / "here").mkdir()
     (folder / "model.keras").touch()
-    assert_clear(data(folder, model, "pictures", "--output=x.npz"), 2, words)
+    assert_clear(data(folder, model, "pictures", "--output=x.npz"), code, words)
 
 
 def test_numbers_are_spread_evenly():

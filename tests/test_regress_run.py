@@ -343,7 +343,7 @@ def test_a_model_that_answers_nothing_ends_the_block_and_not_the_patience():
 def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     trace = CallTrace({"TRTEngineOp_0": 1}, {}, {}, {})
     calls = [execution.Call("s", {"x": np.zeros((1, number + 1))}) for number in range(5)]
-    both = in_process.InProcess(regress.Options("a", "b", goals=Goals(no_engine_fallback=True)), "/tmp", True)
+    both = in_process.InProcess(regress.Options("a", "b", goals=Goals(no_engine_fallback=True)), ("a", "b"), "/tmp", True)
     both._ran = execution.Run((), "gpu", None, (), (), (trace,) * 5)
     found = both.engines("s", calls[:2])
     assert (found.answer, found.certainty, len(found.calls)) == ("yes", "certain", 2)

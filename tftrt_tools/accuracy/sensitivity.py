@@ -13,6 +13,7 @@ from tftrt_tools.conversion import pass_log
 from tftrt_tools.execution import run
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.sources.opened import check, opened
 
 MEASURE = ("auto", "gpu", "simulate")
 
@@ -36,33 +37,33 @@ class Options:
 
 
 def study(model, settings, options):
-    """Find the harm of each node of a SavedModel.
+    """Find the harm of each node of a model.
 
-    Args: model: directory of an original model. settings: conversion Settings, INT8 or FP16. options: Options.
+    Args: model: path of an original model, or its source.Source. settings: conversion Settings, INT8 or FP16. options: Options.
     Returns: harm.Sensitivity. Raises: UsageError, TftrtError.
     """
     start = time.monotonic()
     _check(settings, options)
-    files.check(model)
+    source = check(model)
     stack_room.check_can_convert()
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
-    (seen,) = describe.describe(model)
-    if seen.engines:
-        raise errors.UsageError(f"{model} is a converted model", "give the original model that it was made from")
-    with scratch.folder("sensitivity") as folder:
+    with opened(source, options.log_file) as model, scratch.folder("sensitivity") as folder:
+        (seen,) = describe.describe(model)
+        if seen.engines:
+            raise errors.UsageError(f"{source} is a converted model", "give the original model that it was made from")
         calls = _calls(seen, settings, options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
-        source = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
-        request = {"model": str(model), "settings": settings.to_dict(), "int8": source, "calls": saved, "nodes": options.nodes}
+        int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
+        request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
         answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:
             tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
             found = measurement.measured(model, settings, tables, calls, saved, found, options.measure_nodes, folder)
-    path = pathlib.Path(model).absolute()
+    path = pathlib.Path(source).absolute()
     return harm.Sensitivity(str(path), files.digest(path), settings.precision_mode, settings.to_dict(), options.data,
                             _ranges(settings, options), tuple(found), answer["gpu"], time.monotonic() - start, problem)
 

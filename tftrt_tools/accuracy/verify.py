@@ -13,6 +13,7 @@ from tftrt_tools.inputs import labels as label_reader
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
+from tftrt_tools.sources.opened import check, opened
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
@@ -114,17 +115,23 @@ class Verification:
 
 
 def verify(original, converted, options):
-    """Compare two SavedModels.
+    """Compare a model with what it became.
 
-    Args: original, converted: directories. options: Options.
+    Args: original: its path, or source.Source. converted: SavedModel directory. options: Options.
     Returns: Verification, also for a failed check. Raises: UsageError, TftrtError where it cannot be carried out.
     """
-    files.check(original)
+    original = check(original)
     files.check(converted)
     rules = judgement.Rules.of(options)
     if options.labels and not options.data:
         raise errors.UsageError("--labels needs --data: random inputs have no right class", "add --data with the rows the labels speak of")
-    first, second = describe.describe(original, converted)
+    with opened(original, options.log_file) as folder:
+        return _compared(original, folder, converted, rules, options)
+
+
+def _compared(original, opened_original, converted, rules, options):
+    """The Verification. Args: original: Source; opened_original: the SavedModel behind it."""
+    first, second = describe.describe(opened_original, converted)
     if first.engines:
         raise errors.UsageError(f"the original {original} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
     names = signatures.chosen(list(first.inputs), options.signature_keys)
@@ -139,7 +146,7 @@ def verify(original, converted, options):
         labels = _labels(calls, given, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
-        reference, answers = _run_both(original, converted, saved, folder, options)
+        reference, answers = _run_both(opened_original, converted, saved, folder, options)
         progress.say("comparing")
         pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
         arithmetic = _arithmetic(answers, second)

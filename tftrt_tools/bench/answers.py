@@ -3,6 +3,7 @@
 from tftrt_tools import errors, scratch
 from tftrt_tools.serving.smoke import answers as comparing
 from tftrt_tools.serving.smoke import steps
+from tftrt_tools.sources.opened import opened
 
 # Batches of another size, and engines of another profile, round differently; the precision of what is served is not known here.
 _ARITHMETIC = "FP16"
@@ -39,10 +40,11 @@ class Judge:
 
 
 def of_original(original, calls):
-    """{index: {output: ndarray}} of a SavedModel, from TensorFlow on the CPU, in a child process. Raises: TftrtError, UsageError."""
-    with scratch.folder("bench") as folder, steps.worker() as worker:
-        comparing.check_original(original, worker.describe(original), calls)
-        ran = comparing.reference(original, list(calls), folder, worker)
+    """{index: {output: ndarray}} of a model (path or source.Source), from TensorFlow on the CPU, in a child process. Raises: TftrtError,
+    UsageError."""
+    with opened(original) as model, scratch.folder("bench") as folder, steps.worker() as worker:
+        comparing.check_original(original, worker.describe(model), calls)
+        ran = comparing.reference(model, list(calls), folder, worker)
         return {number: ran.answer(number) for number in range(len(calls))}
 
 

@@ -8,6 +8,7 @@ from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
 from tftrt_tools.load import limits
 from tftrt_tools.savedmodel import passport, shapes
+from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint, installed
 
 _VERSIONS = ("grpcio", "numpy", "scipy", "hdrhistogram", "protobuf")
@@ -25,7 +26,10 @@ def bench(options, view, files=None):
         folder = stack.enter_context(scratch.folder("bench"))
         client = stack.enter_context(targets.client(options)) if options.address else None
         address = client.address if client else ""
-        model = subject.of_server(client, options) if client else subject.of_files(options.in_process)
+        model = subject.of_server(client, options) if client else None
+        for named in filter(None, (options.original, options.in_process)):
+            stack.enter_context(opened(named))  # once for all that follows
+        model = model or subject.of_files(options.in_process)
         if client:
             named = {flag: getattr(options, flag) for flag in ("in_process", "model_dir", "original") if getattr(options, flag)}
             subject.check_files(named, options.model_name, model.signatures)
@@ -45,7 +49,7 @@ def bench(options, view, files=None):
         run = _Run(options, view, files, watch, rules)
         ended = run.everything(targets.opened(options, client, signature, folder), loads) or run.gone(client)
     asked = result.Subject(
-        address, options.model_name, model.version, options.model_dir or options.in_process, *digests, signature,
+        address, options.model_name, model.version, str(options.model_dir or options.in_process), *digests, signature,
         {spec.name: spec.text() for spec in specs}, "; ".join(dict.fromkeys(load.source for load in loads)),
         sum(len(load.calls) for load in loads), run.mean_bytes,
         tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options, run))

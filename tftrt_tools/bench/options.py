@@ -7,14 +7,15 @@ from tftrt_tools import errors
 from tftrt_tools.bench import goal as goals
 from tftrt_tools.bench import points, server_metrics
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.sources import opened
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """address: "" without a server. batch_sizes: () for what the inputs say. points: of the sweep, () for a search. goal: goal.Goal or
-    None. search: look for the highest rate. lowest_rate, highest_rate: None where they are not given. in_process: directory or "".
-    metrics_url: "" for none. tls: client.Tls or None. reading, data_rows: how
-    files of the data are read, and how many rows. given: {flag: value} of what was set, for the report. The rest as the flags say."""
+    None. search: look for the highest rate. lowest_rate, highest_rate: None where they are not given. original, in_process: source.Source
+    or "". metrics_url: "" for none. tls: client.Tls or None. reading, data_rows: how files of the data are read, and how many rows. given:
+    {flag: value} of what was set, for the report. The rest as the flags say."""
 
     address: str
     model_name: str
@@ -41,10 +42,10 @@ class Options:
     highest_rate: float | None
     resolution: float
     expected: str
-    original: str
+    original: object
     thresholds: str
     allow_constant_outputs: bool
-    in_process: str
+    in_process: object
     metrics_url: str
     model_dir: str
     timeout: float
@@ -55,9 +56,13 @@ class Options:
     given: dict
 
 
-def from_flags(address, values, tls=None, reading=None):
-    """Options of parsed flags. Args: values: FlagValues of commands/bench.py. tls: client.Tls or None. reading: DataOptions, how files of
-    --data are read; None for the defaults. Raises: UsageError."""
+def from_flags(address, values, models, tls=None, reading=None):
+    """Options of parsed flags.
+
+    Args: values: FlagValues of commands/bench.py. models: {"original", "in_process": source.Source or ""}. tls: client.Tls or None.
+      reading: DataOptions, how files of --data are read; None for the defaults.
+    Raises: UsageError.
+    """
     goal = goals.parse(values.slo)
     batch_sizes = points.integers("batch_size", values.batch_size)
     rates = points.rates("rate", values.rate)
@@ -73,7 +78,9 @@ def from_flags(address, values, tls=None, reading=None):
     for flag in ("thresholds", "allow_constant_outputs"):
         if getattr(values, flag) and not values.original:
             raise errors.UsageError(f"--{flag} needs --original", "give the model that was converted")
-    for flag in ("model_dir", "in_process", "original", "schedule_file"):
+    for model in filter(None, models.values()):
+        opened.check(model)
+    for flag in ("model_dir", "schedule_file"):
         path = getattr(values, flag)
         if path and not pathlib.Path(path).exists():
             raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
@@ -82,7 +89,7 @@ def from_flags(address, values, tls=None, reading=None):
         reading or DataOptions(), values.data_rows, values.ranges, values.seed, values.distinct, tuple(batch_sizes),
         () if search else tuple(swept), values.distribution, values.schedule_file, values.duration_seconds, values.min_queries,
         values.warmup_seconds, goal, search, values.lowest_rate or None, values.highest_rate or None, values.resolution,
-        values.expected, values.original, values.thresholds, values.allow_constant_outputs, values.in_process,
+        values.expected, models["original"], values.thresholds, values.allow_constant_outputs, models["in_process"],
         server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
         values.processes, values.require_no_errors, _given(values))
 

@@ -6,6 +6,7 @@ import dataclasses
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import describe, files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.sources.opened import check, opened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,24 +33,25 @@ def of_server(client, options):
 
 
 def of_files(path):
-    """The Model of a SavedModel directory. Raises: TftrtError, UsageError."""
-    return _of_directories([path])[0]
+    """The Model of what a path, or a source.Source, names. Raises: TftrtError, UsageError."""
+    return _of_models([path])[0]
 
 
-def _of_directories(paths):
-    """The Model of each directory; one process reads them all."""
-    for path in paths:
-        files.check(path)
-    return [Model(None, {name: (inputs, one.outputs[name]) for name, inputs in one.inputs.items() if not name.startswith("__saved_model_")})
-            for one in describe.describe(*paths)]
+def _of_models(paths):
+    """The Model of each; one process reads them all."""
+    with contextlib.ExitStack() as stack:
+        folders = [stack.enter_context(opened(path)) for path in paths]
+        return [Model(None, {name: (inputs, one.outputs[name]) for name, inputs in one.inputs.items()
+                             if not name.startswith("__saved_model_")}) for one in describe.describe(*folders)]
 
 
 def check_files(named, name, signatures):
-    """Refuse directories that cannot be the model that a server has.
+    """Refuse models that cannot be the one that a server has.
 
-    Args: named: {flag: directory that it names}. name, signatures: of the served model, as in Model. Raises: UsageError, TftrtError.
+    Args: named: {flag: path, or source.Source, that it names}. name, signatures: of the served model, as in Model.
+    Raises: UsageError, TftrtError.
     """
-    for (flag, path), there in zip(named.items(), _of_directories(list(named.values())) if named else (), strict=True):
+    for (flag, path), there in zip(named.items(), _of_models(list(named.values())) if named else (), strict=True):
         other = _difference(there.signatures, signatures)
         if other:
             raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: {other}",
@@ -74,7 +76,7 @@ def digests(path):
     if not path:
         return "", ""
     manifest = passport.folder(path) / passport.MANIFEST
-    return files.digest(files.check(path)), files.digest(manifest) if manifest.is_file() else ""
+    return files.digest(check(path)), files.digest(manifest) if manifest.is_file() else ""
 
 
 def _asked(options):

@@ -11,6 +11,7 @@ from tftrt_tools.bench import result
 from tftrt_tools.execution import npz, run
 from tftrt_tools.load import generator, in_process, payload
 from tftrt_tools.serving.smoke import process
+from tftrt_tools.sources.opened import opened as opened_model
 
 # An expected answer that none is equal to, so that each is handed over to be kept.
 _UNKNOWN = b"\0"
@@ -110,10 +111,11 @@ class InProcess:
         """record.Records of a generator.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
-        request = {"model": str(self._options.in_process), "signature": self._signature, "calls": sent.payload,
-                   "answers": str(folder) if self._judge_of else ""}
-        return in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress,
-                              on_ready=lambda: self._judge(folder))
+        with opened_model(self._options.in_process) as model:
+            request = {"model": model, "signature": self._signature, "calls": sent.payload,
+                       "answers": str(folder) if self._judge_of else ""}
+            return in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress,
+                                  on_ready=lambda: self._judge(folder))
 
     def _judge(self, folder):
         if self._judge_of:

@@ -26,7 +26,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
 
 OUTPUTS = ("csv", "requests_csv", "hdr", "html")
 
@@ -66,16 +66,17 @@ def define(values):
                        upper_bound=1, **text)
     flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "
                       "same request, or nothing", **text)
-    flags.DEFINE_string("original", "", "SavedModel that was converted: the first answers have to be like its own, by the metrics and "
+    flags.DEFINE_string("original", "", "model that was converted: the first answers have to be like its own, by the metrics and "
                         "bounds of `tftrt verify`", **text)
     flags.DEFINE_string("thresholds", "", "bounds for --original, as in `tftrt verify`", **text)
     _judging_flags.define(values)
-    flags.DEFINE_string("in_process", "", "SavedModel directory to measure without a server, beside the server or alone", **text)
+    flags.DEFINE_string("in_process", "", "model to measure without a server, beside the server or alone", **text)
     flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version: its digests are kept with the result", **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
     _tls_flags.define(values)
+    _source_flags.define(values)
     flags.DEFINE_integer("channels", 1, "connections of each load process", lower_bound=1, **text)
     flags.DEFINE_integer("processes", 0, "load processes; 0 takes half of the cores, as the server may need the others", lower_bound=0,
                          **text)
@@ -98,7 +99,8 @@ def run(values, positional):
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
     from tftrt_tools.bench import bench, live, options, outputs
 
-    chosen = options.from_flags(address, values, _tls_flags.read(values), _data_flags.reading(values))
+    models = _source_flags.read_given(values, "original", "in_process")
+    chosen = options.from_flags(address, values, models, _tls_flags.read(values), _data_flags.reading(values))
     files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)

@@ -18,7 +18,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 
 OUTPUTS = ("output_table",)
@@ -34,7 +34,7 @@ def define(values):
                         "is built", **text)
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
-    convert_command.define_keras(values)
+    _source_flags.define(values)
     flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
@@ -50,9 +50,8 @@ def run(values, positional):
     data = _calibration_flags.read(values)
     from tftrt_tools.conversion import pipeline
 
-    source = pipeline.Source(model, values.allow_unsafe_deserialization, values.custom_objects)
     with progress.on_terminal():
-        done = pipeline.calibrate(source, values.output_table, settings, data, values.overwrite, values.log_file)
+        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, values.overwrite, values.log_file)
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration)
     console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)

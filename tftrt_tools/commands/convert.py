@@ -17,7 +17,7 @@ from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
-from tftrt_tools.commands import _calibration_flags, _engine_cache, _output
+from tftrt_tools.commands import _calibration_flags, _engine_cache, _output, _source_flags
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -44,7 +44,7 @@ def define(values):
                          "quantization-aware model, or the precision, asks", **text)
     flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
                         "table`, or a converted model) in place of data", **text)
-    define_keras(values)
+    _source_flags.define(values)
     define_cache(values)
     define_layers(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
@@ -123,13 +123,6 @@ def print_layers(console, done):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def define_keras(values):
-    """The flags of loading a Keras file."""
-    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
-                         "you trust", flag_values=values)
-    flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", flag_values=values)
-
-
 def read_settings(values):
     """Settings from the flags; fields without a flag keep their default."""
     given = {name: values[name].value for name in settings_module.Settings().to_dict() if name in values}
@@ -153,7 +146,7 @@ def run(values, positional):
     data = read_data(values, settings)
     from tftrt_tools.conversion import pipeline
 
-    source = pipeline.Source(values.input_saved_model_dir, values.allow_unsafe_deserialization, values.custom_objects)
+    source = _source_flags.read(values, values.input_saved_model_dir)
     with progress.on_terminal():
         done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
                                 values.log_file, data, cache, values.layers)

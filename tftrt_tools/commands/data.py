@@ -17,7 +17,7 @@ import pathlib
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _flags, _output, _source_flags
 
 OUTPUTS = ("output", "output_labels", "output_calibration")
 _CLASSES, _FAILED = 12, 5
@@ -41,6 +41,7 @@ def define(values):
     flags.DEFINE_boolean("overwrite", False, "replace files that are there", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
     _calibration_flags.define_images(values)
+    _source_flags.define(values)
 
 
 def run(values, positional):
@@ -50,7 +51,7 @@ def run(values, positional):
     from tftrt_tools.inputs import export
 
     with progress.on_terminal():
-        done = export.export(model, wanted, values.log_file)
+        done = export.export(_source_flags.read(values, model), wanted, values.log_file)
     _print(done, model, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE

@@ -18,20 +18,21 @@ examples:
 
 import collections
 import itertools
+import pathlib
 
 from absl import flags
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import keras_export, pass_log
+from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
 from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
-from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.inspection import Inspection, bytes_text
+from tftrt_tools.sources.opened import opened
 
 # What is printed without --all: rows of a table, and characters of node names beneath a reason.
 _ROWS = 6
@@ -43,6 +44,7 @@ def define(values):
     convert_command.define_settings(values)
     flags.DEFINE_string("shapes", "", "shapes as for `tftrt convert`, which imply dynamic shapes; nothing is built: they are the sizes for "
                         "which FLOPs are counted", flag_values=values)
+    _source_flags.define(values)
     flags.DEFINE_boolean("all", False, "print every segment, node and engine; --json always has them all", flag_values=values)
     flags.DEFINE_boolean("check", False, "exit with 3 where something disagrees in a converted model, or where nothing of another would "
                          "run in TensorRT", flag_values=values)
@@ -53,13 +55,9 @@ def run(values, positional):
     """Inspect. Returns: the exit code."""
     model = _flags.one_argument("inspect", positional, "MODEL")
     settings = convert_command.read_settings(values)
-    if keras_export.is_keras_file(model):
-        raise errors.UsageError(f"{model} is a Keras file, and inspect reads SavedModels",
-                                "export it with Keras's model.export(DIR), or give the file to `tftrt convert --dry_run`")
-    files.check(model)
-    request = {"model": str(model), "settings": settings.to_dict()}
-    with progress.on_terminal():
-        answer = _ask(request, values.log_file)
+    with progress.on_terminal(), opened(_source_flags.read(values, model), values.log_file) as folder:
+        answer = _ask({"model": folder, "settings": settings.to_dict()}, values.log_file)
+    answer["model"] = str(pathlib.Path(model).absolute())
     console = _output.console(values.json)
     if answer["kind"] == "plan":
         seen, passed = Plan.from_dict(answer), any(one["segments"] for one in answer["signatures"])

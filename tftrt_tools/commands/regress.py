@@ -28,7 +28,7 @@ import sys
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _data_flags, _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _judging_flags, _output, _source_flags, _tls_flags
 
 _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
@@ -41,13 +41,14 @@ _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many 
 def define(values):
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("native", None, "SavedModel that was converted; with --server its name there", **text)
-    flags.DEFINE_string("candidate", None, "SavedModel to judge; with --server its name there", **text)
+    flags.DEFINE_string("native", None, "model that was converted; with --server its name there", **text)
+    flags.DEFINE_string("candidate", None, "model to judge; with --server its name there", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
         flags.DEFINE_integer(f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text)
         flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
     _tls_flags.define(values)
+    _source_flags.define(values)
     flags.DEFINE_boolean("in_process", False, "without a server: both models in one process of the same runtime", **text)
     flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "what serves both, as in `tftrt serve`", **text)
     flags.DEFINE_string("image", "", "image of --backend=docker", **text)
@@ -149,11 +150,14 @@ def _options(values, kept):
                          ("throughput_at_least", "throughput")):
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
-    same = ("native", "candidate", "server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
+    models = {name: values[name].value for name in ("native", "candidate")}
+    if not values.server:
+        models = _source_flags.read_given(values, *models)
+    same = ("server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
             "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
             "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
             "compare", "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
-    return regress.Options(**{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
+    return regress.Options(**models, **{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
                            baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
                            reading=_data_flags.reading(values), **_judging_flags.read(values),
                            max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),

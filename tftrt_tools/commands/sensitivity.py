@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _output
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 
 _ROWS = 20
@@ -32,6 +32,7 @@ def define(values):
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
     values.set_default("precision_mode", "INT8")
+    _source_flags.define(values)
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
     text = dict(flag_values=values)
@@ -56,17 +57,14 @@ def run(values, positional):
     settings = convert_command.read_settings(values)
     reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     from tftrt_tools.accuracy import sensitivity
-    from tftrt_tools.conversion import keras_export
     from tftrt_tools.report import sensitivity as report
 
-    if keras_export.is_keras_file(model):
-        raise errors.UsageError(f"{model} is a Keras file, and sensitivity reads SavedModels", "export it with Keras's model.export(DIR)")
     if values.plot:
         report.check_picture(values.plot)
     options = sensitivity.Options(values.data, values.batch_size, values.nodes, values.measure, values.measure_nodes, calibration,
                                   values.log_file, reading, values.data_rows)
     with progress.on_terminal():
-        done = sensitivity.study(model, settings, options)
+        done = sensitivity.study(_source_flags.read(values, model), settings, options)
     _print(done, values)
     _output.write_json(done, values.json)
     if values.html:

@@ -20,7 +20,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
 
 
 def define(values):
@@ -29,7 +29,7 @@ def define(values):
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
     flags.DEFINE_integer("model_version", None, "version to ask for; by default the one that the server answers with", **text)
     flags.DEFINE_string("version_label", "", "label to ask for, instead of a version", **text)
-    flags.DEFINE_string("original", "", "SavedModel that was converted: the answers are compared with its own", **text)
+    flags.DEFINE_string("original", "", "model that was converted: the answers are compared with its own", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
                         "without", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)
@@ -53,6 +53,7 @@ def define(values):
     flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
     _judging_flags.define(values)
     _tls_flags.define(values)
+    _source_flags.define(values)
 
 
 def run(values, positional):
@@ -65,8 +66,9 @@ def run(values, positional):
     from tftrt_tools.serving.smoke import smoke
 
     options = smoke.Options(
-        values.model_version, values.version_label, values.model_dir, values.original, values.data, values.shapes, values.ranges,
-        values.thresholds, values.batch_size, values.seed, tuple(filter(None, values.signature_keys)), values.repeats,
+        values.model_version, values.version_label, values.model_dir, *_source_flags.read_given(values, "original").values(),
+        values.data, values.shapes, values.ranges, values.thresholds, values.batch_size, values.seed,
+        tuple(filter(None, values.signature_keys)), values.repeats,
         values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values),
         reading=_data_flags.reading(values), data_rows=values.data_rows, **_judging_flags.read(values))
     with progress.on_terminal():

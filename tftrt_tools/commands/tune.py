@@ -24,7 +24,7 @@ import pathlib
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
 from tftrt_tools.tuning import space
@@ -69,6 +69,7 @@ def define(values):
     flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
     _judging_flags.define(values)
+    _source_flags.define(values)
     _calibration_flags.define(values)
     _data_flags.define_reading(values)
     convert_command.define_cache(values)
@@ -81,7 +82,7 @@ def define(values):
 
 def run(values, positional):
     """Tune. Returns: the exit code."""
-    model = _flags.one_argument("tune", positional, "MODEL")
+    model = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     settings = _settings(values)
     options = _options(values, model)
     if values.output_saved_model_dir:
@@ -219,7 +220,7 @@ def _write_winner(model, found, values, options):
     from tftrt_tools.tuning import tune
 
     with progress.on_terminal():
-        made = pipeline.convert(pipeline.Source(model), values.output_saved_model_dir, tune.settings_of(found), values.overwrite,
+        made = pipeline.convert(model, values.output_saved_model_dir, tune.settings_of(found), values.overwrite,
                                 flag_file=tune.flag_file(model, found), cache=options.cache)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
 

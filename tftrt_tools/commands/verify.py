@@ -21,7 +21,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags
 from tftrt_tools.execution import kernels
 
 OUTPUTS = ("html",)
@@ -49,6 +49,7 @@ def define(values):
                          "model", **text)
     flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
     _judging_flags.define(values)
+    _source_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -68,7 +69,7 @@ def run(values, positional):
         signature_keys=tuple(filter(None, values.signature_keys)),
         epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
     with progress.on_terminal():
-        done = verify.verify(original, converted, options)
+        done = verify.verify(_source_flags.read(values, original), converted, options)
     _print(done, values.json)
     if values.write:
         passport.write(converted, passport.VERIFY, done.to_dict())

@@ -8,17 +8,18 @@ import platform
 import threading
 import time
 
-from tftrt_tools import child, errors, scratch
+from tftrt_tools import child, errors
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.file import Calibration, EngineTable
-from tftrt_tools.conversion import keras_export, layer_log, pass_log
+from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.result import SignatureResult, coverage
 from tftrt_tools.execution import run
 from tftrt_tools.execution.coverage import check as check_shapes
 from tftrt_tools.savedmodel import files, flops, passport, staging
+from tftrt_tools.sources.opened import check, opened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +80,11 @@ def _summary(calibration):
             "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """The input of a conversion. unsafe, custom_objects: how a Keras file may be loaded."""
-
-    path: str
-    unsafe: bool = False
-    custom_objects: str = ""
-
-
 def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False):
-    """Convert a SavedModel or Keras file.
+    """Convert what the user named.
 
     Args:
-      source: Source.
+      source: path of a SavedModel or Keras file, or its source.Source.
       output: directory to make; None only for a dry run.
       settings: Settings, as `settings.checked` returned them.
       overwrite: replace a SavedModel that is there.
@@ -109,15 +101,15 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       The output is then as it was.
     """
     start = time.monotonic()
-    keras = _check_source(source)
+    source = _checked(source)
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
     target = None if dry_run else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
         stage = None if dry_run else stack.enter_context(staging.staged(target))
-        model = _exported(source, stack, log_file) if keras else source.path
+        model = stack.enter_context(opened(source, log_file))
         checker = stack.enter_context(run.worker()) if stage and settings.shapes and settings.save_engines else None
         digest = _Digest(source.path)
-        request = {"source": str(model), "output": str(stage) if stage else None, "settings": settings.to_dict(),
+        request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
         outcome = child.run("tftrt_tools.conversion.convert:job", request, env=layer_log.ENV if layers else pass_log.ENV, log_file=log_file)
         answer = outcome.result
@@ -175,18 +167,17 @@ class CalibrationRun:
 def calibrate(source, output, settings, data, overwrite=False, log_file=None):
     """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
 
-    Args: source: Source. output: file to write, whole or not at all. settings: Settings of the conversion that the tables are for.
+    Args: source: as in `convert`. output: file to write, whole or not at all. settings: Settings of the conversion that the tables are for.
       data: inputs.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
 
     Returns: CalibrationRun. Raises: UsageError, TftrtError, OSError; CheckFailed where no engine takes a table.
     """
     start = time.monotonic()
     target = _check_file(output, overwrite)
-    keras = _check_source(source)
-    with contextlib.ExitStack() as stack:
-        model = _exported(source, stack, log_file) if keras else source.path
+    source = _checked(source)
+    with opened(source, log_file) as model:
         digest = _Digest(source.path)
-        request = {"source": str(model), "settings": settings.to_dict(), "int8": {"options": data.to_dict(), "given": None}}
+        request = {"source": model, "settings": settings.to_dict(), "int8": {"options": data.to_dict(), "given": None}}
         answer = _ask("tftrt_tools.conversion.calibrate:job", request, log_file)
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
     calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
@@ -206,13 +197,10 @@ def _check_file(output, overwrite):
     return target
 
 
-def _check_source(source):
-    """Whether it is a Keras file. Raises: TftrtError where nothing can be converted here, UsageError where it is no model."""
+def _checked(source):
+    """Its Source. Raises: TftrtError where nothing can be converted here, UsageError where it is no model."""
     stack_room.check_can_convert()
-    keras = keras_export.is_keras_file(source.path)
-    if not keras:
-        files.check(source.path)
-    return keras
+    return check(source)
 
 
 def _absolute(source):
@@ -221,13 +209,6 @@ def _absolute(source):
 
 def _ask(job, request, log_file):
     return child.run(job, request, env=pass_log.ENV, log_file=log_file).result
-
-
-def _exported(source, stack, log_file):
-    folder = stack.enter_context(scratch.folder("export"))
-    request = {"source": str(source.path), "output": folder + "/model", "unsafe": source.unsafe, "custom_objects": source.custom_objects}
-    child.run("tftrt_tools.conversion.keras_export:job", request, env={"TF_CPP_MIN_LOG_LEVEL": "1"}, log_file=log_file)
-    return folder + "/model"
 
 
 class _Digest:

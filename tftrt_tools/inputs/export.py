@@ -7,7 +7,8 @@ from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.labels import Class
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.savedmodel import describe, signatures
+from tftrt_tools.sources.opened import opened
 
 _DEFAULT = "serving_default"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -68,9 +69,9 @@ class Written:
 
 
 def export(model, wanted, log_file=None):
-    """Write the files. Args: model: SavedModel directory, whose signature says what a row is. Returns: Written. Raises: UsageError."""
-    files.check(model)
-    inputs = describe.describe(model)[0].inputs
+    """Write the files. Args: model: path or source.Source; its signature says what a row is. Returns: Written. Raises: UsageError."""
+    with opened(model, log_file) as folder:
+        inputs = describe.describe(folder)[0].inputs
     name = _signature(wanted.signature, inputs)
     found = find.find(wanted.options.source, find.POSITIONAL)
     options_module.check_image_flags(wanted.options, found.kind)

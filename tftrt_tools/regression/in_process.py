@@ -19,12 +19,14 @@ _LOAD_SECONDS = 1800.0
 
 
 class InProcess:
-    """Args: options: regress.Options. folder: for what the processes exchange. gpus: whether this machine has any."""
+    """Args: options: regress.Options. opened: the SavedModels behind its native and its candidate. folder: for what the processes exchange.
+    gpus: whether this machine has any."""
 
     through = THROUGH
 
-    def __init__(self, options, folder, gpus):
+    def __init__(self, options, opened, folder, gpus):
         self._options, self._folder = options, pathlib.Path(folder)
+        self._opened = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
         self.gpus, self.gate_closed = gpus, options.goals.no_engine_fallback
         self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
         self.models = {}
@@ -33,7 +35,7 @@ class InProcess:
     def sides(self):
         """As OnServer.sides."""
         paths = {rounds.NATIVE: self._options.native, rounds.CANDIDATE: self._options.candidate}
-        found = {name: subject.of_files(path).signatures for name, path in paths.items()}
+        found = {name: subject.of_files(path).signatures for name, path in self._opened.items()}
         self.models |= {name: models.read(path, name) for name, path in paths.items()}
         return found
 
@@ -57,7 +59,7 @@ class InProcess:
     def asking(self, signature, calls):
         """As OnServer.asking."""
         saved = run.save_calls(calls, self._folder / "timed")
-        request = {"models": [one.path for one in self.models.values()], "signature": signature, "calls": [path for _, path in saved]}
+        request = {"models": list(self._opened.values()), "signature": signature, "calls": [path for _, path in saved]}
         # Where an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
         work = in_process.job_of(f"{__name__}:make", request, self._options.concurrency)
@@ -72,7 +74,7 @@ class InProcess:
         folder = self._folder / name
         watched = name == rounds.CANDIDATE and self._options.goals.no_engine_fallback
         try:
-            done = run.run(self.models[name].path, run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
+            done = run.run(self._opened[name], run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
                            log_file=self._options.log_file)
         except errors.CallFailed as error:
             if name != rounds.CANDIDATE:

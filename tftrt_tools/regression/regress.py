@@ -18,6 +18,8 @@ from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.serving.smoke import gate
+from tftrt_tools.sources.opened import check as check_model
+from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint
 
 # With the user's data all of it is compared, and the first requests of it are timed.
@@ -28,7 +30,7 @@ _BOTH = rounds.NATIVE, rounds.CANDIDATE
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """native, candidate: directories, or names of models on `server`. server: HOST:PORT or "". native_version, native_label,
+    """native, candidate: paths or source.Sources, or names of models on `server`. server: HOST:PORT or "". native_version, native_label,
     candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
     `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
     files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
@@ -39,8 +41,8 @@ class Options:
     metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
     max_seconds: no look is begun after so long."""
 
-    native: str
-    candidate: str
+    native: object
+    candidate: object
     server: str = ""
     native_version: int | None = None
     native_label: str = ""
@@ -96,6 +98,8 @@ def regress(options):
     Raises: UsageError; TftrtError where nothing could be measured.
     """
     check(options)
+    for model in () if options.server else (options.native, options.candidate):
+        check_model(model)
     machine = fingerprint.fingerprint()
     with _both(options, bool(machine.gpus)) as both:
         return _Run(options, both, machine).whole()
@@ -105,15 +109,17 @@ def regress(options):
 def _both(options, gpus):
     """Yields: on_server.OnServer or in_process.InProcess."""
     with contextlib.ExitStack() as stack:
+        if not options.server:
+            native, candidate = (stack.enter_context(opened(model)) for model in (options.native, options.candidate))
         if options.in_process:
-            yield in_process.InProcess(options, stack.enter_context(scratch.folder("regress")), gpus)
+            yield in_process.InProcess(options, (native, candidate), stack.enter_context(scratch.folder("regress")), gpus)
             return
         if options.server:
             server = pair.Server(options.server, options.native, options.candidate)
         else:
             env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
             server = stack.enter_context(
-                pair.served(options.native, options.candidate, options.backend, options.image, options.log_file, env))
+                pair.served(native, candidate, options.backend, options.image, options.log_file, env))
         client = stack.enter_context(clients.Client(server.address, timeout=options.timeout, tls=options.tls))
         yield on_server.OnServer(options, server, client, gpus)
 

@@ -1,5 +1,6 @@
 """The files of a SavedModel, checked and digested without TensorFlow."""
 
+import glob
 import hashlib
 import pathlib
 
@@ -59,14 +60,28 @@ def listing(path):
     return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
 
 
+def checkpoint_parts(prefix):
+    """The files of a checkpoint (.index, .meta, .data-…), sorted; [] where `prefix` is none. Returns: [pathlib.Path]."""
+    prefix = pathlib.Path(prefix)
+    if not prefix.name or not prefix.with_name(prefix.name + ".index").is_file():
+        return []
+    return sorted(file for end in (".index", ".meta", ".data-*-of-*") for file in prefix.parent.glob(glob.escape(prefix.name) + end))
+
+
 def digest(path):
-    """SHA-256 over the names, sizes and bytes of a SavedModel's files, or of one file. Returns: "sha256:<hex>"."""
+    """SHA-256 over the names, sizes and bytes of a SavedModel's files, of one file, or of a checkpoint's. Returns: "sha256:<hex>"."""
     path = pathlib.Path(path)
     whole = hashlib.sha256()
-    for name in listing(path) if path.is_dir() else [path.name]:
-        file = path / name if path.is_dir() else path
+    for name, file in _named(path):
         whole.update(f"{name}\0{file.stat().st_size}\0".encode())
         with open(file, "rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 whole.update(chunk)
     return "sha256:" + whole.hexdigest()
+
+
+def _named(path):
+    """(name in the digest, file) of all that belongs to `path`."""
+    if path.is_dir():
+        return [(name, path / name) for name in listing(path)]
+    return [(file.name, file) for file in ([] if path.is_file() else checkpoint_parts(path)) or [path]]

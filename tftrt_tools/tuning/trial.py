@@ -29,7 +29,8 @@ ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 class Task:
     """What is the same in all trials. model: SavedModel; timed, scoring: as measure.job takes them; data: DataOptions of the calibration,
     or None; table: Calibration to use in place of data, or None; cache: of the engine cache, or None; facts: what measurements depend on
-    besides the settings (model, data, machine), for the journal; data_facts: the same for calibration."""
+    besides the settings (model, data, machine), for the journal; data_facts: the same for calibration; given: the path that the user named,
+    "" where it is `model`."""
 
     model: str
     timed: tuple
@@ -39,6 +40,12 @@ class Task:
     cache: dict | None = None
     facts: dict = dataclasses.field(default_factory=dict)
     data_facts: dict = dataclasses.field(default_factory=dict)
+    given: str = ""
+
+    @property
+    def named(self) -> str:
+        """The model's path for people and evidence."""
+        return self.given or self.model
 
     def convert_request(self, settings, table=None, data=None):
         """A request of conversion.convert:job, less "output"."""
@@ -186,7 +193,7 @@ def _calibration(answer, settings, task):
     # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
     return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
-                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.model,
+                       tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.named,
                        model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
 
 

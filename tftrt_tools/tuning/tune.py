@@ -22,6 +22,8 @@ from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.sources.source import of
 from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import ranking
@@ -75,35 +77,35 @@ class Found:
 
 
 def tune(model, settings, options):
-    """Search the fastest conversion of a SavedModel that keeps a goal.
+    """Search the fastest conversion of a model that keeps a goal.
 
-    Args: model: SavedModel directory. settings: Settings of what is not searched, with shapes. options: Options.
+    Args: model: its path, or source.Source. settings: Settings of what is not searched, with shapes. options: Options.
 
     Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
     """
-    files.check(model)
+    source = check(model)
     shape_grammar.parse(settings.shapes)
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
-    with scratch.folder("tune") as folder:
-        specs = _specs(model, settings)
+    with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
+        specs = _specs(source, model, settings)
         given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows)
         labels = _labels(options, given.rows)
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
-        prepared = _prepare(model, settings, options, specs, given, labels, journal.folder)
-    return _searched(settings, options, table, gpu, journal, prepared)
+        prepared = _prepare(source, model, settings, options, specs, given, labels, journal.folder)
+        return _searched(source, settings, options, table, gpu, journal, prepared)
 
 
-def _searched(settings, options, table, gpu, journal, prepared):
-    """Try, choose, and time the best in turns. Returns: Found."""
+def _searched(source, settings, options, table, gpu, journal, prepared):
+    """Try, choose, and time the best in turns. Args: source: as the user named it. Returns: Found."""
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
              "metric_digest": _metric_digest(options.goal), "output": options.output, "timed": [one["call"] for one in prepared.timed],
              **gpu}
     task = Task(prepared.model, prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
-                data_facts)
+                data_facts, str(pathlib.Path(source).absolute()))
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
@@ -126,7 +128,7 @@ def _searched(settings, options, table, gpu, journal, prepared):
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
-    done = Tuning(task.model, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
+    done = Tuning(task.named, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
                   {call: Latency(**one) for call, one in native.items()}, outcome.trials, winner, outcome.best, outcome.ended,
                   (*outcome.notes, *said), gpu["gpu"], gpu["tensorrt"], prepared.data, warnings, final)
     return Found(done, calibration)
@@ -205,15 +207,15 @@ class _Prepared:
     warnings: tuple
 
 
-def _specs(model, settings):
-    """{signature: [InputSpec]} of the original."""
+def _specs(source, model, settings):
+    """{signature: [InputSpec]} of the original. Args: source: as the user named it; model: the SavedModel behind it."""
     described = describe.describe(model)[0]
     if described.engines:
-        raise errors.UsageError(f"{model} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
+        raise errors.UsageError(f"{source} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
     return {name: described.inputs[name] for name in signatures.chosen(list(described.inputs), settings.signature_keys)}
 
 
-def _prepare(model, settings, options, specs, given, labels, folder):
+def _prepare(source, model, settings, options, specs, given, labels, folder):
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
                    "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
@@ -223,7 +225,7 @@ def _prepare(model, settings, options, specs, given, labels, folder):
     rows = sum(call.rows for call in scored)
     if labels is not None and len({call.signature for call in scored}) == 1:
         accuracy_data.check_labels(labels, rows, dropped)
-    digest, data_digest = files.digest(model), _data_digest(scored, labels)
+    digest, data_digest = files.digest(source), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
     return _Prepared(str(pathlib.Path(model).absolute()), digest, calls, timed, scoring, _objective(options.objective_shape, specs, timed),
@@ -343,7 +345,7 @@ def flag_file(model, found):
     """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best where no trial keeps the goal."""
     chosen = found.tuning.winner or found.tuning.best
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
-    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *space_module.flag_lines(settings)]
+    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(), *space_module.flag_lines(settings)]
     return "\n".join(lines) + "\n"
 
 

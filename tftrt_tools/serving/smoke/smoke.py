@@ -1,25 +1,27 @@
 """The smoke test: signatures asked for, calls sent, answers compared, the engines' traces gathered and weighed."""
 
+import contextlib
 import dataclasses
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import management_client
 from tftrt_tools.serving.smoke import answers, evidence, gate, gpu_use, log_watch, measurement, plan, process, statistics, steps
 from tftrt_tools.serving.smoke import client as clients
 from tftrt_tools.serving.smoke import model as models
 from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, Evidence
 from tftrt_tools.serving.smoke.result import CallResult, Smoke
+from tftrt_tools.sources.opened import check, opened
 
 _BURST_SECONDS = 1.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """model_version, version_label: which version, None and "" for the server's default; model_dir, original, data, shapes, ranges,
-    thresholds: texts of the flags; batch_size: rows of a request with data, 0 for the declared ones; repeats: later requests of each shape;
+    """model_version, version_label: which version, None and "" for the server's default; model_dir, data, shapes, ranges,
+    thresholds: texts of the flags; original: source.Source or ""; batch_size: rows of a request with data, 0 for the declared ones;
+    repeats: later requests of each shape;
     native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
     or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
     client.Tls or None; allow_constant_outputs: accept answers that show nothing; reading, data_rows: how files of the data are
@@ -28,7 +30,7 @@ class Options:
     model_version: int | None = None
     version_label: str = ""
     model_dir: str = ""
-    original: str = ""
+    original: object = ""
     data: str = ""
     shapes: str = ""
     ranges: str = ""
@@ -58,9 +60,9 @@ def smoke(address, model_name, options):
     """
     rules = judgement.Rules.of(options)
     if options.original:
-        files.check(options.original)
+        check(options.original)
     with clients.Client(address, options.timeout, options.tls) as client, steps.worker() as worker, \
-            scratch.folder("smoke") as folder:
+            scratch.folder("smoke") as folder, contextlib.ExitStack() as stack:
         progress.say("asking for the signatures")
         server, unseen = (process.of_id(options.server_pid), "") if options.server_pid else process.find(client.address)
         served = _served(client, server, "--model_name", model_name, options.model_version, options.version_label)
@@ -72,8 +74,9 @@ def smoke(address, model_name, options):
             _check_native(native, planned)
         model = _read(path, same, served, worker) if path else None
         if options.original:
+            original = stack.enter_context(opened(options.original))
             every_call = [call for group in planned.groups for call in group.calls]
-            answers.check_original(options.original, worker.describe(options.original), every_call)
+            answers.check_original(options.original, worker.describe(original), every_call)
         seen = _Asked(client, served, native, server, model, options)
         try:
             measured = [seen.group(group) for group in planned.groups]
@@ -87,7 +90,7 @@ def smoke(address, model_name, options):
         if options.original:
             ran = {evidence.YES: True, evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
             kind = answers.arithmetic(model, ran, use)
-            judged = _judged(planned, measured, kind[0], rules, options, folder, worker)
+            judged = _judged(planned, measured, kind[0], rules, original, folder, worker)
     results = tuple(CallResult(group.signature, group.calls[0].shapes, one.first, statistics.p50(one.later), one.sent, one.refused,
                                verdict.calls[group.text], ratios.get(group.text))
                     for group, one in zip(planned.groups, measured, strict=True))
@@ -95,7 +98,7 @@ def smoke(address, model_name, options):
     if server and not shown:
         unseen = f"{server.program} (pid {server.pid}) listens there, which is no server known here"
     version = gpu_use.version(server) if shown else ""
-    return Smoke(client.address, model_name, served.version, shown, unseen, version, model, options.original, planned.sources, results,
+    return Smoke(client.address, model_name, served.version, shown, unseen, version, model, str(options.original), planned.sources, results,
                  judged, kind, tuple(form), use, verdict, options.require_engines, options.seed, planned.dropped)
 
 
@@ -130,12 +133,12 @@ def _form(planned, measured, served, finite):
             yield from answers.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
 
 
-def _judged(planned, measured, kind, rules, options, folder, worker):
+def _judged(planned, measured, kind, rules, original, folder, worker):
     pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
              for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
     if not pairs:
         return None
-    reference = answers.reference(options.original, [call for call, _ in pairs], folder, worker)
+    reference = answers.reference(original, [call for call, _ in pairs], folder, worker)
     progress.say("comparing")
     return answers.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
                            planned.own_data, rules)

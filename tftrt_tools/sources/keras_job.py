@@ -1,23 +1,15 @@
 """Exporting a Keras file to a SavedModel, in a child process (`job`)."""
 
 import importlib
-import json
 import pathlib
 import sys
 import zipfile
 
 from tftrt_tools import errors, progress
-
-SUFFIXES = (".keras", ".h5", ".hdf5")
-
-
-def is_keras_file(path):
-    """Whether `path` is a file with a Keras suffix."""
-    path = pathlib.Path(path)
-    return path.is_file() and path.suffix.lower() in SUFFIXES
+from tftrt_tools.sources import keras_file
 
 
-def job(request):
+def job(request: dict[str, object]) -> dict[str, object]:
     """Export a Keras file.
 
     Args: request: {"source": file, "output": directory to write, "unsafe": bool, "custom_objects": "module:dict" or ""}.
@@ -25,7 +17,7 @@ def job(request):
     Raises: TftrtError, UsageError.
     """
     source = pathlib.Path(request["source"])
-    lambdas = _code_layers(source)
+    lambdas = keras_file.read(source).code_layers
     if lambdas and not request["unsafe"]:
         raise errors.UsageError(f"{source} has layers that run code when loaded ({', '.join(lambdas)})",
                                 "if you trust the file, add --allow_unsafe_deserialization")
@@ -43,43 +35,13 @@ def job(request):
     return {"class": type(model).__name__, "parameters": int(model.count_params())}
 
 
-def _mend(text):
+def _mend(text: str) -> str:
     if "Unknown" in text or "Could not locate class" in text or "custom_objects" in text or "registered" in text:
         return "name your own layers with --custom_objects=module:dict"
     return "check that tf.keras.models.load_model accepts it (Keras 2.14)"
 
 
-def _code_layers(path):
-    """Names of layers in the file's configuration that carry code. A file without a readable configuration has none to find."""
-    try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                config = json.loads(archive.read("config.json"))
-        else:
-            import h5py
-
-            with h5py.File(path, "r") as file:
-                raw = file.attrs.get("model_config")
-            config = json.loads(raw.decode() if isinstance(raw, bytes) else raw) if raw else {}
-    except (OSError, KeyError, ValueError) as error:
-        raise errors.TftrtError(f"not a Keras model file: {path} ({' '.join(str(error).split())})",
-                                "save the model with model.save('name.keras'), or give a SavedModel directory") from None
-    return _find_lambdas(config)
-
-
-def _find_lambdas(config):
-    if isinstance(config, dict):
-        # "Lambda" is the layer; "__lambda__" is byte code in any other layer's configuration.
-        inner = config.get("config")
-        name = inner.get("name", "lambda") if isinstance(inner, dict) else "lambda"
-        here = [str(name)] if config.get("class_name") in ("Lambda", "__lambda__") else []
-        return here + [name for value in config.values() for name in _find_lambdas(value)]
-    if isinstance(config, list):
-        return [name for value in config for name in _find_lambdas(value)]
-    return []
-
-
-def _custom_objects(reference):
+def _custom_objects(reference: str) -> dict[str, object] | None:
     if not reference:
         return None
     module_name, colon, attribute = reference.partition(":")

@@ -1,0 +1,164 @@
+"""What `convert` takes, every command takes, with the same names; what nobody takes is told in a line, with the way from there."""
+
+import json
+import pathlib
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import run_tftrt
+from tests.test_convert import assert_clear
+from tftrt_tools import cli, errors, scratch
+from tftrt_tools.accuracy import verify
+from tftrt_tools.conversion import pipeline
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.serving import publish
+from tftrt_tools.sources import kinds
+from tftrt_tools.sources.opened import opened
+from tftrt_tools.sources.source import Source
+
+
+def small_model():
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    inputs = tf.keras.Input((8, 8, 3), name="pixels")
+    x = layers.Conv2D(8, 3, activation="relu", padding="same")(inputs)
+    return tf.keras.Model(inputs, layers.Dense(4, name="scores")(layers.GlobalAveragePooling2D()(x)))
+
+
+@pytest.fixture(scope="module")
+def keras(tmp_path_factory):
+    """A Keras file, which is exported once for all tests of this module."""
+    path = tmp_path_factory.mktemp("keras") / "model.h5"
+    small_model().save(path)
+    with opened(path):
+        yield path
+
+
+@pytest.fixture(scope="module")
+def rows(keras):
+    path = keras.with_name("rows.npz")
+    np.savez(path, pixels=np.random.default_rng(0).random((16, 8, 8, 3), np.float32))
+    return path
+
+
+@pytest.fixture(scope="module")
+def converted(keras):
+    return pathlib.Path(pipeline.convert(keras, keras.with_name("converted"), Settings(precision_mode="FP16")).output)
+
+
+def test_a_keras_file_is_exported_once_and_gone_afterwards(keras):
+    with opened(str(keras)) as folder, opened(Source(keras)) as again:
+        assert again == folder and files.is_saved_model(folder)
+    with scratch.folder("x") as other:
+        assert pathlib.Path(other).parent == pathlib.Path(folder).parents[1]
+
+
+def test_a_saved_model_is_itself_and_stands_for_its_file(converted):
+    with opened(converted / "saved_model.pb") as folder:
+        assert folder == str(converted)
+    assert files.digest(Source(converted / "saved_model.pb")) == files.digest(converted)
+
+
+def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, converted, tmp_path):
+    found, = describe.describe(converted)
+    assert {spec.name for spec in found.inputs["serving_default"]} == {"pixels"}
+    assert {spec.name for spec in found.outputs["serving_default"]} == {"scores"}
+    done = verify.verify(keras, converted, verify.Options())
+    assert done.passed and done.original == str(keras) and done.original_digest == files.digest(keras)
+    assert done.original_digest == passport.read(converted, passport.MANIFEST)["source_digest"]
+    passport.write(converted, passport.VERIFY, done.to_dict())
+    published = publish.publish(converted, "m", str(tmp_path), publish.Options(warm_up=False))
+    assert published.evidence.valid and published.evidence.said["original"] == str(keras)
+
+
+def run(*argv):
+    """The command in this process, where the file is open already. Returns: its exit code."""
+    return cli.main([str(one) for one in argv])
+
+
+@pytest.mark.parametrize("argv", [
+    ["inspect", "MODEL"], ["sensitivity", "MODEL", "--data=ROWS", "--precision_mode=FP16"],
+    ["data", "MODEL", "ROWS", "--output=OUT.npz"], ["calibrate", "MODEL", "--calibration_data=ROWS", "--output_table=OUT.json"],
+    ["bench", "--in_process=MODEL", "--original=MODEL", "--duration_seconds=1", "--warmup_seconds=0.5"],
+    ["regress", "--in_process", "--native=MODEL", "--candidate=MODEL", "--rounds=20", "--max_rounds=20", "--requests=4", "--metrics=p50"],
+    pytest.param(["regress", "--native=MODEL", "--candidate=MODEL", "--rounds=20", "--max_rounds=20", "--requests=4", "--metrics=p50"],
+                 marks=pytest.mark.slow)],
+    ids=lambda argv: argv[0] + ("_in_process" if "--in_process" in argv else ""))
+def test_every_command_takes_it_and_names_it(argv, keras, rows, tmp_path, capsys):
+    names = {"MODEL": keras, "ROWS": rows, "OUT": tmp_path / "out"}
+    for name, path in names.items():
+        argv = [one.replace(name, str(path)) for one in argv]
+    code = run(*argv, f"--json={tmp_path / 'result.json'}")
+    printed = capsys.readouterr()
+    assert code == errors.EXIT_DONE or argv[0] == "regress" and code == errors.EXIT_UNSURE, printed.err
+    assert "tftrt-scratch" not in printed.out + printed.err + (tmp_path / "result.json").read_text()
+    assert argv[0] == "data" or str(keras) in (tmp_path / "result.json").read_text()
+
+
+def test_tune_looks_at_it(keras, rows, capsys):
+    code = run("tune", keras, f"--data={rows}", "--accuracy=snr_db:threshold=30", "--shapes=pixels:8x8x8x3")
+    assert code in (errors.EXIT_DONE, errors.EXIT_FAILED) and "not a SavedModel" not in capsys.readouterr().err
+
+
+# What cannot be taken
+
+
+def hdf5(path, **attributes):
+    with h5py.File(path, "w") as file:
+        file.create_group("weights")
+        file.attrs.update(attributes)
+
+
+def archive(path, version, config="{}"):
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("metadata.json", json.dumps({"keras_version": version}))
+        file.writestr("config.json", config)
+
+
+BROKEN = {
+    "keras_3.keras": (lambda path: archive(path, "3.3.3"), "was written by Keras 3.3.3; this Keras is 2.14", "model.export('DIR')"),
+    "keras_3.h5": (lambda path: hdf5(path, model_config="{}", keras_version="3.0.5"), "was written by Keras 3.0.5", "model.export('DIR')"),
+    "weights.h5": (lambda path: small_model().save_weights(path), "holds weights only, no architecture", "load_weights"),
+    "other.hdf5": (hdf5, "is an HDF5 file, and no Keras model: it holds weights", "model.save('name.keras')"),
+    "cut.h5": (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100)), "is damaged or of another program", "copy it again"),
+    "cut.keras": (lambda path: path.write_bytes(b"PK\x03\x04"), "is damaged or of another program", "copy it again"),
+    "empty.keras": (pathlib.Path.touch, "is damaged or of another program", "copy it again"),
+    "no_config.keras": (lambda path: archive(path, "2.14.0", "no JSON"), "is damaged or of another program", "copy it again"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_keras_files_that_cannot_be_loaded_say_what_they_are(name, tmp_path, capsys):
+    write, cause, mend = BROKEN[name]
+    write(tmp_path / name)
+    assert run("inspect", tmp_path / name) == errors.EXIT_FAILED
+    first, second = capsys.readouterr().err.splitlines()
+    assert cause in first and str(tmp_path / name) in first and mend in second
+
+
+@pytest.mark.parametrize(("name", "what", "way"), [
+    ("a.onnx", "an ONNX model", "trtexec --onnx"), ("a.tflite", "a TensorFlow Lite model", "it was made from"),
+    ("a.pt", "a PyTorch file", "torch.onnx.export"), ("a.pth", "a PyTorch file", "torch.onnx.export"),
+    ("a.engine", "a TensorRT engine", "it was built from"), ("a.PLAN", "a TensorRT engine", "it was built from"),
+    ("a.tar.gz", "an archive", "unpack it"), ("a.txt", "is a file", "SavedModel directory"), ("readme", "is a file", "SavedModel directory")])
+def test_files_of_others_are_told_with_the_way_from_there(name, what, way, tmp_path):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(errors.UsageError, match=what) as refused:
+        kinds.kind(kinds.resolved(str(tmp_path / name)))
+    assert way in refused.value.mend
+
+
+def test_a_file_that_needs_consent_is_refused_by_all_and_taken_with_it(tmp_path, rows):
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((8,), name="x"), layers.Dense(16, activation="relu"), layers.Lambda(lambda x: x * 2, name="twice"),
+                                 layers.Dense(4)])
+    model.save(tmp_path / "model.keras")
+    refused = run_tftrt("inspect", tmp_path / "model.keras")
+    assert_clear(refused, errors.EXIT_USAGE, "--allow_unsafe_deserialization")
+    assert "twice" in refused.stderr
+    assert run_tftrt("inspect", tmp_path / "model.keras", "--allow_unsafe_deserialization").returncode == errors.EXIT_DONE

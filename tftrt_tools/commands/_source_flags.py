@@ -1,0 +1,23 @@
+"""The flags that say how a model that is no SavedModel is read; every command that takes such a model has them."""
+
+from absl import flags
+
+from tftrt_tools.sources.source import Source
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define them on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
+                         "you trust", **text)
+    flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", **text)
+
+
+def read(values: flags.FlagValues, path: str) -> Source:
+    """The Source that the flags make of a path."""
+    return Source(path, values.allow_unsafe_deserialization, values.custom_objects)
+
+
+def read_given(values: flags.FlagValues, *names: str) -> dict[str, Source | str]:
+    """{name: Source} of flags that name a model; "" for one that is not given."""
+    return {name: read(values, values[name].value) if values[name].value else "" for name in names}

@@ -1,0 +1,48 @@
+"""The SavedModel behind what the user named: itself, or one that is exported for as long as somebody works with it. No TensorFlow here."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from tftrt_tools import child, scratch
+from tftrt_tools.savedmodel import files
+from tftrt_tools.sources import kinds
+from tftrt_tools.sources.source import Source, of
+
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+_open: dict[Source, str] = {}
+
+
+def check(model: str | os.PathLike | Source) -> Source:
+    """Refuse what can be no model, before any work. Returns: its Source. Raises: UsageError, TftrtError."""
+    source = of(model)
+    if kinds.kind(source.path) == kinds.SAVED_MODEL:
+        files.check(source.path)
+    return source
+
+
+@contextlib.contextmanager
+def opened(model: str | os.PathLike | Source, log_file: str | None = None) -> Iterator[str]:
+    """The SavedModel of what the user named. Within another `opened` of the same it is the same, exported once.
+
+    Args: model: SavedModel directory, Keras file, or a Source. log_file: where to keep what TensorFlow logs during an export.
+    Yields: a SavedModel directory, to be read only. Raises: UsageError, TftrtError.
+    """
+    source = check(model)
+    if kinds.kind(source.path) == kinds.SAVED_MODEL:
+        yield source.path
+    elif source in _open:
+        yield _open[source]
+    else:
+        with scratch.folder("export") as folder:
+            _export(source, folder + "/model", log_file)
+            _open[source] = folder + "/model"
+            try:
+                yield _open[source]
+            finally:
+                del _open[source]
+
+
+def _export(source: Source, output: str, log_file: str | None) -> None:
+    request = {"source": source.path, "output": output, "unsafe": source.unsafe, "custom_objects": source.custom_objects}
+    child.run("tftrt_tools.sources.keras_job:job", request, env=_ENV, log_file=log_file)

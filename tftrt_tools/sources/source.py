@@ -1,0 +1,37 @@
+"""A model as the user named it, with the flags that say how it may be read. No TensorFlow here."""
+
+import dataclasses
+import os
+
+from tftrt_tools.sources import kinds
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A path, usable as one: digests and evidence speak of it, `opened.opened` gives the SavedModel behind it.
+
+    unsafe, custom_objects: how a Keras file may be loaded.
+    """
+
+    path: str
+    unsafe: bool = False
+    custom_objects: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", kinds.resolved(os.fspath(self.path)))
+
+    def flag_lines(self) -> list[str]:
+        """The flags that differ from their defaults, one a line, for a flag file."""
+        unsafe = ["--allow_unsafe_deserialization"] if self.unsafe else []
+        return unsafe + ([f"--custom_objects={self.custom_objects}"] if self.custom_objects else [])
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def of(model: "str | os.PathLike | Source") -> Source:
+    """The Source of a path, or what is one."""
+    return model if isinstance(model, Source) else Source(os.fspath(model))
