@@ -123,10 +123,6 @@ def test_bad_bounds_are_usage_errors(flag):
         thresholds.parse(flag)
 
 
-def test_accuracy_is_the_share_of_right_maxima():
-    assert metrics.accuracy([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) == pytest.approx(2 / 3)
-
-
 @pytest.mark.parametrize(("mode", "precisions", "capability", "wanted"), [
     ("native segments", ["FP16"], None, "rewrite"), ("gpu", [], "9.0", "rewrite"), ("gpu", ["FP32"], "7.5", "FP32"),
     ("gpu", ["FP32"], "8.0", "TF32"), ("gpu", ["FP32", "FP16"], "9.0", "FP16"), ("gpu", ["INT8", "FP32"], "8.6", "INT8")])

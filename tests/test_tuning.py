@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.test_convert import assert_clear
 from tftrt_tools import child, errors
 from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
+from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
@@ -332,8 +333,8 @@ def test_a_metric_of_your_own_may_be_one_of_which_less_is_better():
 @pytest.mark.parametrize("text, direction, words", [
     ("top1", "", "is no goal"), ("top1:0.97", "", "is no goal"), (":threshold=1", "", "is no goal"), ("top1:limit=1", "", "'limit' is no kind"),
     ("top1:threshold=high", "", "'high' is no number"), ("top1:threshold=nan", "", "no number"), ("top1:max-degradation=-1", "", "negative"),
-    ("top5:threshold=0.9", "", "no metric 'top5'"), ("top1:threshold=97", "", "between 0 and 1"), ("a:b:c:threshold=1", "", "no module:function"),
-    ("snr_db:max-degradation=3", "", "no meaning"), ("rmse:percent-max-degradation=1", "", "no meaning"),
+    ("top7:threshold=0.9", "", "no metric 'top7'"), ("top1:threshold=97", "", "between 0 and 1"), ("a:b:c:threshold=1", "", "no module:function"),
+    ("snr_db:max-degradation=3", "", "no meaning"), ("max_rel:percent-max-degradation=1", "", "no meaning"),
     ("top1:threshold=0.9", "lower", "no function"), ("a:b:threshold=1", "down", "--metric_direction=down is unknown")])
 def test_goals_that_cannot_work_are_refused(text, direction, words):
     with pytest.raises(errors.UsageError, match=words):
@@ -363,7 +364,7 @@ def broken_metric(outputs, labels, reference):
 
 
 def test_top1_is_the_accuracy_with_labels_and_the_agreement_without():
-    labels = np.array([0, 0, 1, 7])
+    labels = Labels({"": np.array([0, 0, 1, 7])})
     assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, ANSWERS).value == pytest.approx(2 / 3)
     assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, ANSWERS, labels).value == pytest.approx(2 / 3)
     assert score.score(goals.parse("top1:threshold=0.9"), CALLS, REFERENCE, REFERENCE, labels).value == pytest.approx(1 / 3)
@@ -383,7 +384,7 @@ def test_the_worst_output_counts_unless_one_is_named():
 
 def test_a_function_of_your_own_gets_all_rows_the_labels_and_the_reference():
     goal = goals.parse("tests.test_tuning:own_metric:threshold=1")
-    assert score.score(goal, CALLS, REFERENCE, ANSWERS, np.array([1, 2, 3, 99])).value == pytest.approx(6.8)
+    assert score.score(goal, CALLS, REFERENCE, ANSWERS, Labels({"": np.array([1, 2, 3, 99])})).value == pytest.approx(6.8)
 
 
 @pytest.mark.parametrize("name, words", [("broken_metric", "KeyError: 'logits'"), ("nowhere", "no attribute 'nowhere'"), ("CALL", "no function")])

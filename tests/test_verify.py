@@ -14,6 +14,7 @@ from tests.test_convert import FLAGS, assert_clear
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import data
+from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.savedmodel import files, passport, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -209,7 +210,7 @@ def test_labels_that_do_not_fit(tftrt, zoo_model, converted, bad_data):
     (np.zeros(9, int), 6, 2, "9 int64 values for 6 rows and at most 2 that fill no batch"), (np.int64(3), 4, 0, "1 int64 values for 4 rows")])
 def test_more_labels_than_rows_belong_to_other_data(labels, rows, dropped, said):
     with pytest.raises(errors.UsageError, match=said) if said else contextlib.nullcontext():
-        data.check_labels(np.asarray(labels), rows, dropped)
+        label_reader.check_count(label_reader.Labels({"": np.asarray(labels)}), rows, dropped)
 
 
 def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):

@@ -83,16 +83,6 @@ def given(source: str, specs: dict[str, list[InputSpec]], folder: str | pathlib.
     return Given(read_rows.arrays, {}, read_rows)
 
 
-def check_labels(labels, rows, dropped=0):
-    """Refuse labels that cannot be one for each row. Args: rows: that are asked; dropped: rows of the data that are left out, at most.
-    Raises: UsageError."""
-    count = len(labels) if labels.ndim else 1
-    if not rows <= count <= rows + dropped:
-        beside = f" and at most {dropped} that fill no batch" if dropped else ""
-        raise errors.UsageError(f"--labels holds {count} {labels.dtype} values for {rows} rows{beside}",
-                                "give one for each row, in their order")
-
-
 def calls_of_arrays(arrays, specs, batch_sizes, signature_keys=()):
     """Cut arrays into calls.
 

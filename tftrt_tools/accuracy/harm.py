@@ -11,6 +11,8 @@ import re
 from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.savedmodel import passport
 
+# What an Effect is made of.
+METRICS = ("snr_db", "top1")
 # A node is worth keeping high where that raises the SNR by this much: where it halves the error.
 WORTH_DB = 6.0
 # So many nodes are tried at least to be kept high, and so many at most.

@@ -4,17 +4,19 @@ import dataclasses
 from collections.abc import Iterable
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import constancy, metrics, thresholds
+from tftrt_tools.accuracy import constancy, kinds, metrics, thresholds
 
 ACCEPT = "accept it with --allow_constant_outputs"
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """How answers are judged. bounds: what thresholds.parse returned. epsilon: floor of the divisor of max_rel. allow_matching_nonfinite:
-    NaN and Inf are right where the original has the same. allow_constant_outputs: answers that show nothing are accepted."""
+    """How answers are judged. bounds: what thresholds.parse returned. kinds: what kinds.parse returned. epsilon: floor of the divisor of
+    max_rel. allow_matching_nonfinite: NaN and Inf are right where the original has the same. allow_constant_outputs: answers that show
+    nothing are accepted."""
 
     bounds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     epsilon: float = 1e-3
     allow_matching_nonfinite: bool = False
     allow_constant_outputs: bool = False
@@ -23,7 +25,11 @@ class Rules:
     def of(cls, options: object) -> "Rules":
         """Of a command's Options, which have the texts of the flags. Raises: UsageError."""
         given = {name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)}
-        return cls(thresholds.parse(options.thresholds), allow_constant_outputs=options.allow_constant_outputs, **given)
+        bounds = thresholds.parse(options.thresholds)
+        if thresholds.LABELS in bounds and not getattr(options, "labels", ""):
+            raise errors.UsageError(f"--thresholds: {thresholds.LABELS}: bounds what the answers have against --labels",
+                                    "give --labels, where the command has it")
+        return cls(bounds, kinds.parse(options.output_kind), allow_constant_outputs=options.allow_constant_outputs, **given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +58,15 @@ def judge(pairs: Iterable[tuple], arithmetic: str, own_data: Iterable[str], rule
     Returns: Judgement. Raises: UsageError for bounds that fit no output.
     """
     watch, own_data = constancy.Watch(), set(own_data)
-    compared, broken = metrics.compare(pairs, rules.epsilon, watch)
+    compared, broken = metrics.compare(pairs, rules.epsilon, watch, rules.kinds)
     bounds = {one.name: thresholds.bounds(one, arithmetic, one.signature in own_data, rules.bounds) for one in compared}
-    unknown = [name for name in rules.bounds if name and name not in bounds]
+    unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, *bounds)]
     if unknown:
         raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
     misses = [miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)]
-    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), *_shown(watch, own_data, rules))
+    nothing, warnings = _shown(watch, own_data, rules)
+    idle = [f"--thresholds: {metric} applies to no output here, and bounds nothing" for metric in thresholds.unused(rules.bounds, compared)]
+    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), nothing, (*warnings, *idle))
 
 
 def _shown(watch: constancy.Watch, own_data: set[str], rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:

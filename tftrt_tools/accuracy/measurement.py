@@ -144,6 +144,6 @@ def _compared(calls, references):
         for output, values in reference.items():
             if values.dtype.kind == "f":
                 key = (call["signature"], output)
-                found.setdefault(key, metrics.Accumulator(*key)).add(values, answer[output])
+                found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
     grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
     return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}

@@ -151,7 +151,7 @@ class _Simulation:
         return {key: tuple(harm.Effect.of(one.result()) for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 
     def _accumulators(self):
-        return {output: metrics.Accumulator(self.name, output) for output in self.floats}
+        return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self.floats}
 
     def _called(self, function, feed):
         try:

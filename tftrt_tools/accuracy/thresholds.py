@@ -5,16 +5,18 @@
     --thresholds='snr_db>=30;serving_default/logits:max_abs<=0.5,top1>=0.99'
                                                        the second group holds for one output; it adds to the defaults, and the same
                                                        metric's bound replaces the default
+    --thresholds='labels:top1>=0.97'                   what the converted model has to reach against --labels
 """
 
 import dataclasses
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.accuracy import kinds, metrics
 
 # metric: direction. Bounds with >= must be reached, those with <= kept.
-METRICS = {"max_abs": "<=", "max_rel": "<=", "mean_abs": "<=", "rmse": "<=", "cosine": ">=", "snr_db": ">=", "top1": ">=",
-           "mismatches": "<="}
+METRICS = {one.name: one.sign for one in metrics.METRICS.values()}
+LABELS = "labels"
 # By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
 # "TF32": what FP32 engines compute with on Ampere and later; it has FP16's 10 bits of mantissa and so its bounds (MobileNetV2 with
 # random weights, a hard case, came out at 41 dB). INT8 is near 30 dB where calibration went well.
@@ -25,15 +27,27 @@ DEFAULTS = {
     "FP16": {"snr_db": 30.0, "cosine": 0.999},
     "INT8": {"snr_db": 15.0, "cosine": 0.97},
 }
-# Top-1 is bounded only on data of the user's own: on random inputs many rows are near a tie.
 DEFAULT_TOP1 = {"rewrite": 0.999, "FP32": 0.999, "TF32": 0.98, "FP16": 0.98, "INT8": 0.95}
+# Of the kinds of outputs that are not judged as numbers are. An SNR of 30 dB is an error of 0.03 of the values' size, one of 15 dB of 0.18.
+KIND_DEFAULTS = {
+    kinds.SCORES: {"max_share": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
+    kinds.PROBABILITIES: {"max_abs": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
+    kinds.BOXES: {"iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
+                  "max_box": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.1, "FP16": 0.1, "INT8": 0.4}},
+    kinds.MASKS: {"mean_iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85}},
+    kinds.TEXTS: {"wer": {"rewrite": 0.0, "FP32": 0.001, "TF32": 0.02, "FP16": 0.02, "INT8": 0.05}},
+    kinds.IDS: {"mismatches": {key: round(1 - share, 6) for key, share in DEFAULT_TOP1.items()}},
+    kinds.DETECTIONS: {"matched": {"rewrite": 0.99, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.8},
+                       "matched_iou": {"rewrite": 0.999, "FP32": 0.99, "TF32": 0.95, "FP16": 0.95, "INT8": 0.85},
+                       "matched_score": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
+}
 _ITEM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
 _EXAMPLE = "write --thresholds='snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'"
 
 
 @dataclasses.dataclass(frozen=True)
 class Miss:
-    """A bound that an output did not keep."""
+    """A bound that an output did not keep; output: "labels" where the answers were held against those."""
 
     output: str
     metric: str
@@ -52,17 +66,19 @@ class Miss:
 
 
 def parse(flag):
-    """Parse --thresholds. Returns: {"" or "signature/output": {metric: bound}}. Raises: UsageError."""
+    """Parse --thresholds. Returns: {"", "signature/output" or LABELS: {metric: bound}}. Raises: UsageError."""
     groups = {}
     for group in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, bounds = group.rpartition(":")
-        if colon and "/" not in name:
+        if colon and "/" not in name and name != LABELS:
             raise errors.UsageError(f"--thresholds: {name!r} is not of the form SIGNATURE/OUTPUT", _EXAMPLE)
         for item in bounds.split(","):
             match = _ITEM.match(item)
-            if not match or match.group(1) not in METRICS:
+            metric, sign, value = match.groups() if match else ("", "", "")
+            metric = metrics.ALIASES.get(metric, metric)
+            if metric not in METRICS:
                 raise errors.UsageError(f"--thresholds: {item.strip()!r} is no bound", f"metrics: {', '.join(METRICS)}; {_EXAMPLE}")
-            metric, sign, value = match.groups()
+            _check_of_labels(name, metric)
             if sign != METRICS[metric]:
                 raise errors.UsageError(f"--thresholds: {metric} is bounded by {METRICS[metric]}, not {sign}", _EXAMPLE)
             try:
@@ -72,21 +88,65 @@ def parse(flag):
     return groups
 
 
+def _check_of_labels(name, metric):
+    known = [one.name for one in metrics.METRICS.values() if one.labels]
+    if name == LABELS and metric not in known:
+        raise errors.UsageError(f"--thresholds: {metric} is no metric of labels", f"those are {', '.join(known)}")
+    if name != LABELS and not metrics.METRICS[metric].kinds:
+        raise errors.UsageError(f"--thresholds: {metric} needs the truth", f"give --labels, and write --thresholds='{LABELS}:{metric}>=…'")
+
+
 def bounds(comparison, arithmetic, own_data, given):
-    """The bounds of one output. Args: arithmetic: key of DEFAULTS; own_data: inputs are the user's; given: what `parse` returned."""
-    if comparison.mismatches is not None:
-        chosen = {"mismatches": 0.0}
-    else:
-        chosen = dict(DEFAULTS[arithmetic])
-        if own_data and comparison.classes:
-            chosen["top1"] = DEFAULT_TOP1[arithmetic]
-    applicable = {metric: bound for metric, bound in given.get("", {}).items() if getattr(comparison, metric) is not None}
+    """The bounds of one output. Args: arithmetic: key of DEFAULTS; own_data: inputs are the user's; given: what `parse` returned.
+
+    An output that is judged together with others has none, unless its kind was said; bounds for every output leave it, and ids, alone.
+    """
+    kind, judged = comparison.kind, comparison.said or not comparison.part_of
+    chosen = _default(comparison, arithmetic, own_data) if judged and comparison.values else {}
+    able = {metric for metric in comparison.values if judged and (kind != kinds.IDS or metric == "mismatches")}
+    applicable = {metric: bound for metric, bound in given.get("", {}).items() if metric in able}
     return {**chosen, **applicable, **given.get(comparison.name, {})}
+
+
+def _default(comparison, arithmetic, own_data):
+    kind = comparison.kind
+    if kind == kinds.EXACT:
+        return {"mismatches": 0.0}
+    # Top-1 is bounded only on data of the user's own: on random inputs many rows are near a tie.
+    top = ("top1", "top5") if kind == kinds.PROBABILITIES else ("top1",)
+    ranked = {metric: DEFAULT_TOP1[arithmetic] for metric in top if own_data and comparison.classes and metric in comparison.values}
+    if kind not in KIND_DEFAULTS:
+        return DEFAULTS[arithmetic] | ranked
+    return {metric: by[arithmetic] for metric, by in KIND_DEFAULTS[kind].items() if metric in comparison.values} | ranked
+
+
+def unused(given, comparisons):
+    """Metrics of the bounds for every output that apply to none."""
+    return [metric for metric in given.get("", {}) if all(one.value(metric) is None for one in comparisons)]
+
+
+def of_labels(values, given):
+    """Misses of a model's {metric: value} against labels. Args: given: what `parse` returned. Raises: UsageError."""
+    found = []
+    for metric, bound in given.get(LABELS, {}).items():
+        if metric not in values:
+            raise errors.UsageError(f"--thresholds: {metric} does not apply to these labels", f"they have {', '.join(values)}")
+        if not _kept(metric, values[metric], bound):
+            found.append(Miss(LABELS, metric, values[metric], bound))
+    return found
+
+
+def _kept(metric, value, bound):
+    return value <= bound if METRICS[metric] == "<=" else value >= bound
 
 
 def text(wanted):
     """{metric: bound} for people: "snr_db >= 30, top1 >= 0.98"."""
     return ", ".join(f"{metric} {METRICS[metric]} {bound:g}" for metric, bound in wanted.items())
+
+
+def _kind_text(comparison):
+    return comparison.dtype if comparison.kind in (comparison.dtype, kinds.EXACT) else f"{comparison.dtype}, {comparison.kind}"
 
 
 def misses(comparison, wanted, allow_matching_nonfinite=False):
@@ -97,11 +157,10 @@ def misses(comparison, wanted, allow_matching_nonfinite=False):
         also = f" (the original has {comparison.nonfinite_reference} itself: check the inputs)" if comparison.nonfinite_reference else ""
         found.append(Miss(comparison.name, "nonfinite", f"{bad} NaN or Inf of {comparison.elements} elements{also}", 0))
     for metric, bound in wanted.items():
-        value = getattr(comparison, metric)
+        value = comparison.value(metric)
         if value is None:
-            raise errors.UsageError(f"--thresholds: {metric} does not apply to {comparison.name} ({comparison.dtype})",
-                                    "integers, booleans and strings have `mismatches` only; top1 needs rows of two or more")
-        kept = value <= bound if METRICS[metric] == "<=" else value >= bound
-        if not kept:
+            raise errors.UsageError(f"--thresholds: {metric} does not apply to {comparison.name} ({_kind_text(comparison)})",
+                                    f"it has {', '.join(comparison.values) or 'none'}; --output_kind says what an output is")
+        if not _kept(metric, value, bound):
             found.append(Miss(comparison.name, metric, value, bound))
     return found

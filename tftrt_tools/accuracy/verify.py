@@ -3,13 +3,11 @@
 import dataclasses
 import pathlib
 
-import numpy as np
-
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import data, held_out, judgement, metrics
+from tftrt_tools.accuracy import data, held_out, judgement, kinds, thresholds, truth
+from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.inputs import labels as label_reader
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
@@ -24,9 +22,9 @@ REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 class Options:
     """data: path, glob or module:function, or ""; reading, data_rows: how its files are read, and how many rows (0 for all);
     shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the declared ones; labels, label_column, classes: of
-    the right answers, as `labels.read` and `labels.class_names` take them; label_output: "signature/output" or ""; allow_builds: accept
+    the truth, as accuracy.labels.read takes them; label_output: "signature/output" or ""; allow_builds: accept
     engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; allow_constant_outputs: accept
-    answers that show nothing; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
+    answers that show nothing; output_kind: texts of the flag; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
 
     data: str = ""
     shapes: str = ""
@@ -44,6 +42,7 @@ class Options:
     allow_matching_nonfinite: bool = False
     allow_calibration_data: bool = False
     allow_constant_outputs: bool = False
+    output_kind: tuple[str, ...] = ()
     signature_keys: tuple = ()
     epsilon: float = 1e-3
     log_file: str | None = None
@@ -137,6 +136,7 @@ def _compared(original, opened_original, converted, rules, options):
     names = signatures.chosen(list(first.inputs), options.signature_keys)
     structure = _structure(first, second, names)
     names = [name for name in names if name in second.inputs and _types(second.inputs[name]) == _types(first.inputs[name])]
+    kinds.check(rules.kinds, ((name, spec.name) for name in first.outputs for spec in first.outputs[name]))
     if not names:
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
@@ -152,10 +152,10 @@ def _compared(original, opened_original, converted, rules, options):
         arithmetic = _arithmetic(answers, second)
         own = [name for name, source in calls.sources.items() if source == "data"]
         judged = judgement.judge(pairs, arithmetic, own, rules)
-        accuracy = _accuracy(calls, reference, answers, judged.comparisons, labels, options)
+        accuracy, short = _accuracy(calls, reference, answers, judged, labels, options, rules)
     return Verification(
         str(pathlib.Path(original).absolute()), str(pathlib.Path(converted).absolute()), files.digest(original), files.digest(converted),
-        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, judged.misses,
+        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
         tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *judged.problems), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
         options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings, given.notes if given else ())
@@ -296,38 +296,26 @@ def _distinct_shapes(calls):
 
 
 def _labels(calls, given, options):
-    """The array of --labels, or None; checked before the work where one signature's rows are those that it speaks of."""
+    """The labels.Labels of --labels, or None; checked before the work where one signature's rows are those that they speak of."""
     if not options.labels:
         return None
-    labels = label_reader.numbered(label_reader.read(options.labels, given.rows, options.label_column),
-                                   label_reader.class_names(options.classes))
+    labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes)
     filled = [name for name, source in calls.sources.items() if source == "data"]
     if len(filled) == 1:
-        data.check_labels(labels, calls.samples[filled[0]], calls.dropped)
+        label_reader.check_count(labels, calls.samples[filled[0]], calls.dropped)
     return labels
 
 
-def _accuracy(calls, reference, answers, comparisons, labels, options):
-    """{"output", "labels", "original", "converted"}: shares of right answers; None without labels."""
+def _accuracy(calls, reference, answers, judged, labels, options, rules):
+    """({"output", "labels", "original", "converted", …} as truth.to_dict says, Misses of the bounds on it); (None, ()) without labels."""
     if labels is None:
-        return None
-    output = options.label_output or _only_class_output(comparisons, calls)
-    signature, _, name = output.rpartition("/")
-    picked = [index for index, call in enumerate(calls.calls) if call.signature == signature]
-    if not picked or calls.sources.get(signature) != "data" or name not in reference.answer(picked[0]):
-        raise errors.UsageError(f"--labels: no output {output!r} with --data", "name one with --label_output=SIGNATURE/OUTPUT")
-    shares = {}
-    for which, outcome in (("original", reference), ("converted", answers)):
-        rows = np.concatenate([outcome.answer(index)[name] for index in picked])
-        if len(labels) < len(rows) or labels.dtype.kind not in "iu":
-            raise errors.UsageError(f"--labels holds {len(labels)} {labels.dtype} values for {len(rows)} rows",
-                                    "give one integer for each row")
-        shares[which] = metrics.accuracy(labels[:len(rows)], rows)
-    return {"output": output, "labels": int(len(rows)), **shares}
-
-
-def _only_class_output(comparisons, calls):
-    classes = [one.name for one in comparisons if one.top1 is not None and calls.sources[one.signature] == "data"]
-    if len(classes) != 1:
-        raise errors.UsageError("--labels: which output holds the classes is not clear", "name it with --label_output=SIGNATURE/OUTPUT")
-    return classes[0]
+        return None, ()
+    picked = {}
+    for index, call in enumerate(calls.calls):
+        if calls.sources[call.signature] == "data":
+            picked.setdefault(call.signature, []).append(index)
+    first = {signature: reference.answer(listed[0]) for signature, listed in picked.items()}
+    classes = [one.name for one in judged.comparisons if one.classes]
+    target = truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")
+    both = [truth.score(labels, target, (run_of.answer(index) for index in picked[target.signature])) for run_of in (reference, answers)]
+    return truth.to_dict(target, *both), thresholds.of_labels(both[1].values, rules.bounds)

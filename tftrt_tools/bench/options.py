@@ -45,6 +45,7 @@ class Options:
     original: object
     thresholds: str
     allow_constant_outputs: bool
+    output_kind: tuple[str, ...]
     in_process: object
     metrics_url: str
     model_dir: str
@@ -89,7 +90,8 @@ def from_flags(address, values, models, tls=None, reading=None):
         reading or DataOptions(), values.data_rows, values.ranges, values.seed, values.distinct, tuple(batch_sizes),
         () if search else tuple(swept), values.distribution, values.schedule_file, values.duration_seconds, values.min_queries,
         values.warmup_seconds, goal, search, values.lowest_rate or None, values.highest_rate or None, values.resolution,
-        values.expected, models["original"], values.thresholds, values.allow_constant_outputs, models["in_process"],
+        values.expected, models["original"], values.thresholds, values.allow_constant_outputs, tuple(values.output_kind),
+        models["in_process"],
         server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
         values.processes, values.require_no_errors, _given(values))
 

@@ -81,7 +81,7 @@ def _define_requests(text):
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
-    _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:…")
+    _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")
     flags.DEFINE_string("accuracy", "", "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
                         "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
     flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that --accuracy and --labels speak of", **text)

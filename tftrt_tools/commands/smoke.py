@@ -120,13 +120,10 @@ def _files(model):
 
 
 def _print_comparisons(console, done):
-    missed = {miss.output for miss in done.judged.misses}
-    rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.cosine, 6), _number(one.snr_db, 1),
-             "" if one.mismatches is None else f"{1 - one.mismatches:.2%}",
-             ("NO" if one.name in missed else "yes") + (f" ({one.constant})" if one.constant else ""))
-            for one in done.judged.comparisons]
-    columns = ["output", "type", ">max abs", ">cosine", ">SNR dB", ">equal", "within bounds"]
-    console.print(_output.table("Answers against the original's", columns, rows))
+    from tftrt_tools.commands import _answers
+
+    _answers.show(console, "Answers against the original's", done.judged.comparisons, done.judged.bounds,
+                  {miss.output for miss in done.judged.misses}, ("max_abs", "cosine", "snr_db", "mismatches"))
     console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", markup=False, soft_wrap=True)
 
 
@@ -148,8 +145,3 @@ def _print_engines(say, verdict):
 def _ms(seconds):
     return "" if seconds is None else f"{1e3 * seconds:.2f}"
 
-
-def _number(value, digits=None):
-    if value is None:
-        return ""
-    return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"

@@ -6,8 +6,8 @@ scored on all of --data against the original, and timed; in the end the best and
 --calibration_data (other rows than --data) or --calibration_table.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
-`tftrt verify` (top1 is the accuracy where --labels are given, else the agreement with the original), or module:function, called as
-function(outputs, labels, reference) with {name: array}, returning a number of which higher is better.
+`tftrt verify` (top1, auc, rmse, mean_iou, map and others are held against --labels of their kind, else against the original), or
+module:function, called as function(outputs, labels, reference) with {name: array}, returning a number of which higher is better.
 
 Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal.
 
@@ -40,7 +40,7 @@ def define(values):
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
-    _data_flags.define_labels(values, "classes, or what your metric takes")
+    _data_flags.define_labels(values, "or what your metric takes")
     flags.DEFINE_string("accuracy", "", "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
                         **text)
     flags.DEFINE_string("metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text)

@@ -6,6 +6,8 @@ Without a GPU the engine ops run through their native segments; that shows what 
 the engines' arithmetic, and the result says so.
 
 Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
+Ids in floats and the outputs of a detector are recognised and judged as such; --output_kind says what an output is. --labels may be
+classes, numbers of a regression, masks, texts, or boxes with classes: both models are held against them.
 Where no output of a signature shows anything (all zero, empty, the same for every input), that is told, and the check fails (exit 3):
 --data has to be such that the model answers something, or --allow_constant_outputs accepts it.
 Data that an INT8 model was calibrated on scores nothing: --data of which more than half of the rows are among the calibration's is
@@ -15,6 +17,7 @@ The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
   tftrt verify encoder encoder_fp16 --shapes='ids:1x128,8x128;mask:1x128,8x128' --ranges='ids:0:30522;mask:0:2'
+  tftrt verify detector detector_fp16 --data=images.npz --labels=boxes.npz --thresholds='labels:map>=0.4'
   tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
 """
 
@@ -38,7 +41,7 @@ def define(values):
     flags.DEFINE_integer("seed", 0, "seed of random inputs", **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
                          lower_bound=0, **text)
-    _data_flags.define_labels(values, "reports the accuracy of both models")
+    _data_flags.define_labels(values, "reports what both models have against it")
     flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
     flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
                         "defaults of the same metric (README.md lists them)", **text)
@@ -82,20 +85,17 @@ def run(values, positional):
 
 
 def _print(done, json_path):
+    from tftrt_tools.commands import _answers
+
     console = _output.console(json_path)
-    missed = {miss.output for miss in done.misses}
-    rows = [(one.name, one.dtype, _number(one.max_abs), _number(one.max_rel), _number(one.rmse),
-             _number(one.cosine, 6), _number(one.snr_db, 1), _share(one.top1 if one.classes else None),
-             _share(None if one.mismatches is None else 1 - one.mismatches), _kept(one, missed))
-            for one in done.comparisons]
-    columns = ["output", "type", ">max abs", ">max rel", ">RMSE", ">cosine", ">SNR dB", ">top-1 same", ">equal", "within bounds"]
-    console.print(_output.table("Answers of the converted model against the original", columns, rows))
+    _answers.show(console, "Answers of the converted model against the original", done.comparisons, done.bounds,
+                  {miss.output for miss in done.misses})
     inputs = ", ".join(f"{name}: {done.samples[name]} rows of {done.sources[name]}" for name in done.sources)
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
     if done.accuracy:
-        console.print("accuracy on {labels} labels ({output}): original {original:.2%}, converted {converted:.2%}".format(**done.accuracy))
+        _print_accuracy(console, done.accuracy)
     if done.mode == "gpu" and done.engine_runs:
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
@@ -109,16 +109,12 @@ def _print(done, json_path):
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
-def _kept(one, missed):
-    """The last column: within its bounds or not, and whether that says something."""
-    return ("NO" if one.name in missed else "yes") + (f" ({one.constant})" if one.constant else "")
+def _print_accuracy(console, accuracy):
+    from tftrt_tools.report import answers
 
-
-def _number(value, digits=None):
-    if value is None:
-        return ""
-    return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
-
-
-def _share(value):
-    return "" if value is None else f"{value:.2%}"
+    first, *others = answers.against_labels(accuracy)
+    name, original, converted = first
+    what = "accuracy" if name == "top1" else name
+    console.print(f"{what} on {accuracy['labels']} labels ({accuracy['output']}): original {original}, converted {converted}", markup=False)
+    for name, original, converted in others:
+        console.print(f"  {name}: original {original}, converted {converted}", markup=False)

@@ -4,7 +4,8 @@ import dataclasses
 import math
 
 from tftrt_tools import errors, progress
-from tftrt_tools.accuracy import data
+from tftrt_tools.accuracy import kinds
+from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answers as comparing
 from tftrt_tools.serving.smoke import gate
@@ -23,7 +24,8 @@ class Refused(errors.CheckFailed):
 class Judged:
     """comparisons: metrics.Comparisons of the candidate's answers with the native model's, one for each output. arithmetic: (whose bounds,
     why). bounds: {output: {metric: bound}}. goals: ({"goal", "native", "candidate", "bound", "kept"}, …). problems: what does not hold, a
-    line each. requests: how many were compared. nothing_shown: of the problems, that the answers show nothing. warnings: lines."""
+    line each. requests: how many were compared. nothing_shown: of the problems, that the answers show nothing. warnings: lines.
+    missed: names of the outputs that miss a bound."""
 
     comparisons: tuple
     arithmetic: tuple
@@ -33,13 +35,17 @@ class Judged:
     requests: int
     nothing_shown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
 
     @property
     def text(self):
         """How near the answers are: of each measure the output where it is worst."""
-        worst = ((_snr, min, [one.snr_db for one in self.comparisons]),
-                 ("top-1 equal in {:.2%}".format, min, [one.top1 for one in self.comparisons if one.classes]),
-                 ("{:.2%} of the elements differ".format, max, [one.mismatches for one in self.comparisons]))
+        # What is judged together with others says nothing by itself; ids have no SNR.
+        alone = [one for one in self.comparisons if not one.part_of]
+        worst = ((_snr, min, [one.snr_db for one in alone if one.kind != kinds.IDS]),
+                 ("top-1 equal in {:.2%}".format, min, [one.top1 for one in alone if one.classes]),
+                 ("{:.2%} of the elements differ".format, max, [one.mismatches for one in alone]),
+                 ("{:.2%} of the detections matched".format, min, [one.value("matched") for one in alone]))
         known = [(form, choose, [value for value in values if value is not None]) for form, choose, values in worst]
         return ", ".join([f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)])
 
@@ -74,7 +80,7 @@ def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels=None
     Args:
       calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
         the inputs are the user's. rules: judgement.Rules. goals: tuning.goal.Goals, which replace the bounds of
-        `tftrt verify`. labels: int64 [rows], the right classes, or None. output: SIGNATURE/OUTPUT that the goals speak of, or "".
+        `tftrt verify`. labels: labels.Labels, or None. output: SIGNATURE/OUTPUT that the goals speak of, or "".
 
     Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
     """
@@ -82,17 +88,18 @@ def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels=None
     compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, rules)
     if labels is not None:
         # What fills no batch is left out.
-        data.check_labels(labels, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
-    rows = tuple(_scored(one, calls, native, candidate, labels, output) for one in goals)
+        label_reader.check_count(labels, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
+    rows = tuple(_scored(one, calls, native, candidate, labels, output, rules.kinds) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
     return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows,
-                  (*compared.problems, *misses, *missed, *compared.nothing_shown), len(calls), compared.nothing_shown, compared.warnings)
+                  (*compared.problems, *misses, *missed, *compared.nothing_shown), len(calls), compared.nothing_shown, compared.warnings,
+                  () if goals else tuple(dict.fromkeys(miss.output for miss in compared.misses)))
 
 
-def _scored(goal, calls, native, candidate, truth, output):
+def _scored(goal, calls, native, candidate, truth, output, kinds):
     signatures = [call.signature for call in calls]
-    both = [score.score(goal, signatures, native, answers, truth, output) for answers in (native, candidate)]
+    both = [score.score(goal, signatures, native, answers, truth, output, kinds) for answers in (native, candidate)]
     before, after = both[0].value, both[1].value
     kept = goal.kept(after, before) and not both[1].nonfinite
     return {"goal": goal.text(before), "native": before, "candidate": after, "bound": goal.bound(before), "kept": bool(kept)}

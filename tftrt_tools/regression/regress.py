@@ -9,9 +9,8 @@ import numpy as np
 
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.accuracy import judgement
+from tftrt_tools.accuracy import judgement, labels, thresholds
 from tftrt_tools.bench import workload
-from tftrt_tools.inputs import labels
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
 from tftrt_tools.regression import goals as goal_rules
@@ -34,9 +33,9 @@ class Options:
     candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
     `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
     files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
-    sent, as in `tftrt bench`. thresholds, labels, label_column, classes, accuracy_output: texts of the
-    flags. reading, data_rows: how files of the data are read, and how many rows.
-    allow_constant_outputs: accept answers that show nothing. compare: whether the answers are judged. rounds,
+    sent, as in `tftrt bench`. thresholds, labels, label_column, classes, accuracy_output, output_kind: texts of the flags. reading,
+    data_rows: how files of the data are read, and how many rows. allow_constant_outputs: accept answers that show nothing. compare:
+    whether the answers are judged. rounds,
     max_rounds: at the first look, and at the last; requests: of each model in a round, 0 to choose. concurrency: requests under way.
     metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
     max_seconds: no look is begun after so long."""
@@ -64,6 +63,7 @@ class Options:
     distinct: int = 16
     thresholds: str = ""
     allow_constant_outputs: bool = False
+    output_kind: tuple[str, ...] = ()
     labels: str = ""
     accuracy_output: str = ""
     label_column: str = ""
@@ -168,7 +168,8 @@ def check(options):
     if options.labels and not options.goals.accuracy:
         raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
     _check_where(options)
-    judgement.Rules.of(options)
+    if thresholds.LABELS in judgement.Rules.of(options).bounds:
+        raise errors.UsageError("--thresholds: what the answers have against --labels is a goal here", "--accuracy=top1:threshold=…")
 
 
 class _Run:
@@ -318,10 +319,10 @@ def _about_engines(candidate, gpus, watched):
 
 
 def _truth(options, rows):
-    """The array of --labels, or None. Args: rows: read.Rows of the data, or None."""
+    """The labels.Labels of --labels, or None. Args: rows: read.Rows of the data, or None."""
     if not options.labels:
         return None
-    return labels.numbered(labels.read(options.labels, rows, options.label_column), labels.class_names(options.classes))
+    return labels.read(options.labels, rows, options.label_column, options.classes)
 
 
 class _Sent:

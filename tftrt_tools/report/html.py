@@ -1,8 +1,9 @@
 """Reports: HTML files that need nothing else."""
 
 from tftrt_tools import whole_file
+from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import kernels
-from tftrt_tools.report import plots
+from tftrt_tools.report import answers, plots
 from tftrt_tools.savedmodel import passport
 
 
@@ -18,7 +19,8 @@ def write_verification(done, manifest, path, timing=None):
     page = template("verification.html").render(
         done=done, manifest=manifest, signatures=signatures, timing=timing,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
-        latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses}, kernels=kernels.text)
+        latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses}, kernels=kernels.text,
+        answers=answers, wanted=thresholds.text)
     whole_file.write_text(path, page)
 
 

@@ -37,27 +37,26 @@ def _beside(axes, x, y, text):
 
 
 def signal_to_noise(comparisons, bounds):
-    """SNR of each float output in dB, with its bound. Equal answers have no noise and are drawn at the right edge.
+    """SNR in dB of each output that is judged by it, with its bound. Equal answers have no noise and are drawn at the right edge.
 
-    Args: comparisons: metrics.Comparison with `snr_db`. bounds: {output: {metric: bound}}.
-    Returns: SVG text, or "" without float outputs.
+    Args: comparisons: metrics.Comparisons. bounds: {output: {metric: bound}}.
+    Returns: SVG text, or "" where no output is judged by it.
     """
-    shown = [one for one in comparisons if one.snr_db is not None]
+    shown = [one for one in comparisons if one.snr_db is not None and "snr_db" in bounds[one.name]]
     if not shown:
         return ""
     figure = new_figure(8, 0.9 + 0.34 * len(shown))
     axes = figure.subplots()
     for row, one in enumerate(shown):
-        bound = bounds[one.name].get("snr_db")
+        bound = bounds[one.name]["snr_db"]
         value = min(max(one.snr_db, 0.0), _SNR_CEILING_DB)
-        kept = bound is None or one.snr_db >= bound
+        kept = one.snr_db >= bound
         axes.barh(row, value, color=BLUE if kept else RED, height=0.6)
         label = "equal" if math.isinf(one.snr_db) and one.snr_db > 0 else f"{one.snr_db:.0f} dB"
         inside = value > 0.85 * _SNR_CEILING_DB
         axes.text(value - 1.5 if inside else value + 1.5, row, label, va="center", ha="right" if inside else "left",
                   color="white" if inside else "black")
-        if bound is not None:
-            axes.plot([bound, bound], [row - 0.42, row + 0.42], color="black", linewidth=1.6)
+        axes.plot([bound, bound], [row - 0.42, row + 0.42], color="black", linewidth=1.6)
     axes.set_yticks(range(len(shown)), [one.name for one in shown])
     axes.invert_yaxis()
     axes.set_xlim(0, _SNR_CEILING_DB)

@@ -5,7 +5,7 @@ import pathlib
 from tftrt_tools import errors, whole_file
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.regression import result
-from tftrt_tools.report import html, regress_plot
+from tftrt_tools.report import answers, html, regress_plot
 
 PICTURES = (".svg", ".png")
 
@@ -19,7 +19,7 @@ def page(done):
     """The report's text; it opens on the verdict."""
     return html.template("regress.html").render(
         done=done, plot=regress_plot.rounds(done) if len(done.rounds.native_p50) > 1 else "", shown=shown, speed=result.speed_text,
-        bounds=thresholds.text,
+        bounds=thresholds.text, answers=answers, missed=done.answers.missed if done.answers else (),
         classes={result.PASS: "passed", result.FAIL: "failed", result.UNSURE: "unsure", result.ENDED: "unsure"})
 
 

@@ -13,20 +13,18 @@ import dataclasses
 import math
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import thresholds
+from tftrt_tools.accuracy import metrics
 
 KINDS = ("threshold", "max-degradation", "percent-max-degradation")
 DIRECTIONS = ("higher", "lower")
 _EXAMPLE = "write e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9"
-# What a metric against the original says of the original itself; inf and 0 have no parts.
-_OF_ORIGINAL = {"snr_db": math.inf, "cosine": 1.0, "top1": 1.0}
 # Two shares computed in a different order may differ in the last bits.
 _ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """metric: of thresholds.METRICS, or "module:function"; kind: of KINDS; value: the number given; higher: higher is better."""
+    """metric: of metrics.METRICS, or "module:function"; kind: of KINDS; value: the number given; higher: higher is better."""
 
     metric: str
     kind: str
@@ -84,7 +82,7 @@ def parse(text, direction="", where="--accuracy"):
     """
     metric, colon, wanted = text.strip().rpartition(":")
     kind, equals, number = wanted.partition("=")
-    metric, kind = metric.strip(), kind.strip().lower()
+    metric, kind = metrics.ALIASES.get(metric.strip(), metric.strip()), kind.strip().lower()
     if not colon or not equals or not metric:
         raise errors.UsageError(f"{where}: {text!r} is no goal", _EXAMPLE)
     if kind not in KINDS:
@@ -113,22 +111,24 @@ def _higher(metric, direction, where):
         if not module or not function or ":" in function:
             raise errors.UsageError(f"{where}: {metric!r} is no module:function", _EXAMPLE)
         return direction != "lower"
-    if metric not in thresholds.METRICS:
-        raise errors.UsageError(f"{where}: no metric {metric!r}", f"metrics: {', '.join(thresholds.METRICS)}, or module:function")
+    if metric not in metrics.METRICS:
+        raise errors.UsageError(f"{where}: no metric {metric!r}", f"metrics: {', '.join(metrics.METRICS)}, or module:function")
     if direction:
         raise errors.UsageError(f"--metric_direction says how a function's values count, and {metric} is no function", "leave it out")
-    return thresholds.METRICS[metric] == ">="
+    return metrics.METRICS[metric].higher
 
 
 def _check(metric, kind, value, where):
     if ":" in metric:
         return
-    if metric in ("top1", "cosine", "mismatches") and kind != "percent-max-degradation" and value > 1:
+    known = metrics.METRICS[metric]
+    if known.share and kind != "percent-max-degradation" and value > 1:
         raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
     if kind == "threshold":
         return
-    own = _OF_ORIGINAL.get(metric, 0.0)
-    if math.isinf(own) or own == 0 and kind == "percent-max-degradation":
+    # What it says of the original itself, unless labels say more; inf and 0 have no parts.
+    own = known.perfect
+    if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not known.labels:
         shown = "infinite" if math.isinf(own) else "0"
         raise errors.UsageError(f"{where}: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",
                                 f"write {metric}:threshold=…")

@@ -130,15 +130,16 @@ def _measured(model, request, facts):
 
 
 def _score(scoring, answers):
-    """Args: scoring: {"goal": Goal dict, "output", "labels": path or "", "calls": [{"signature", "inputs", "reference"}], .npz paths}."""
+    """Args: scoring: {"goal": Goal dict, "output", "kinds": of the outputs, "labels": of Labels.save, or "", "calls": [{"signature",
+      "inputs", "reference"}], .npz paths}."""
     labels = None
     if scoring["labels"]:
-        from tftrt_tools.execution import arrays
+        from tftrt_tools.accuracy import labels as label_reader
 
-        labels = next(iter(arrays.load(scoring["labels"]).values()))
+        labels = label_reader.Labels.load(scoring["labels"])
     calls = scoring["calls"]
     return score.score(Goal.from_dict(scoring["goal"]), [one["signature"] for one in calls], [npz.load(one["reference"]) for one in calls],
-                       answers, labels, scoring["output"])
+                       answers, labels, scoring["output"], scoring.get("kinds"))
 
 
 def _feeds(timed):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import metrics
+from tftrt_tools.accuracy import metrics, truth
 from tftrt_tools.execution import user_function
 
 
@@ -19,67 +19,77 @@ class Score:
     nonfinite: int
 
 
-def score(goal, calls, reference, answers, labels=None, output=""):
+def score(goal, calls, reference, answers, labels=None, output="", kinds=None):
     """Score a model's answers.
 
     Args:
       goal: Goal. calls: names of the signatures, one a call. reference, answers: {output: array} of each call, of the original and of the
-        model. labels: array (rows,), or None. output: "signature/output" that counts alone; "" for all that the metric applies to.
+        model. labels: labels.Labels of the rows, or None: a metric that labels of their kind have is held against them, all others against
+        the original. output: "signature/output" that counts alone; "" for all that the metric applies to. kinds: what kinds.parse returned.
 
     Returns: Score. Raises: UsageError.
     """
-    compared = _compared(calls, reference, answers)
+    compared = _compared(calls, reference, answers, kinds or {})
     nonfinite = sum(one.nonfinite - one.nonfinite_same for one in compared.values())
     if output and output not in compared:
         raise errors.UsageError(f"--accuracy_output={output} is no output of the data's signatures", "here: " + ", ".join(compared))
     if goal.is_function:
         return Score(_own(goal.metric, calls, reference, answers, labels, output), nonfinite)
-    if goal.metric == "top1" and labels is not None:
-        return Score(_accuracy(calls, compared, answers, labels, output), nonfinite)
+    if labels is not None and metrics.METRICS[goal.metric].labels:
+        found = _against(goal.metric, calls, compared, reference, answers, labels, output, kinds or {})
+        if found is not None:
+            return Score(found, nonfinite)
     chosen = [compared[output]] if output else _applicable(goal.metric, compared)
-    values = [getattr(one, goal.metric) for one in chosen]
+    values = [one.value(goal.metric) for one in chosen]
     if not values or None in values:
-        raise errors.UsageError(f"--accuracy: {goal.metric} does not apply to {output or 'any output'}",
-                                "outputs here: " + ", ".join(f"{name} ({one.dtype})" for name, one in compared.items()))
+        mend = "outputs here: " + ", ".join(f"{name} ({one.dtype})" for name, one in compared.items())
+        if not metrics.METRICS[goal.metric].kinds:
+            mend = "it needs --labels that it applies to"
+        raise errors.UsageError(f"--accuracy: {goal.metric} does not apply to {output or 'any output'}", mend)
     return Score(min(values) if goal.higher else max(values), nonfinite)
 
 
-def _compared(calls, reference, answers):
-    found = {}
+def _compared(calls, reference, answers, kinds):
+    comparing = metrics.Comparing(said=kinds)
     for signature, before, after in zip(calls, reference, answers, strict=True):
-        for output in before:
-            entry = found.setdefault(f"{signature}/{output}", metrics.Accumulator(signature, output))
-            try:
-                entry.add(before[output], after[output])
-            except (KeyError, ValueError) as error:
-                raise errors.TftrtError(f"output {output!r} of {signature!r}: {error}",
-                                        "the converted model answers in another form") from None
-    return {name: entry.result() for name, entry in found.items()}
+        lost = next((output for output in before if output not in after), None)
+        if lost is not None:
+            raise errors.TftrtError(f"output {lost!r} of {signature!r} is missing", "the converted model answers in another form")
+        comparing.add(signature, before, after)
+    if comparing.problems:
+        raise errors.TftrtError(next(iter(comparing.problems)), "the converted model answers in another form")
+    return {one.name: one for one in comparing.results()}
 
 
 def _applicable(metric, compared):
-    """top1 speaks of classes; of a vector's largest entry only where no output has classes."""
-    able = [one for one in compared.values() if getattr(one, metric) is not None]
-    return [one for one in able if one.classes] or able if metric == "top1" else able
+    """Metrics of classes speak of those; of a vector's largest entry only where no output has classes. What is judged together with others
+    is not judged by itself."""
+    able = [one for one in compared.values() if one.value(metric) is not None and not one.part_of]
+    return [one for one in able if one.classes] or able if metric in ("top1", "top5", "class_top1") else able
 
 
-def _accuracy(calls, compared, answers, labels, output):
-    if not output:
-        classes = [one.name for one in _applicable("top1", compared)]
-        if len(classes) != 1:
-            raise errors.UsageError("--labels: which output holds the classes is not clear",
-                                    "name it with --accuracy_output=SIGNATURE/OUTPUT")
-        output = classes[0]
-    signature, _, name = output.rpartition("/")
-    rows = _joined([answer for one, answer in zip(calls, answers, strict=True) if one == signature])[name]
-    if labels.dtype.kind not in "iu" or len(labels) < len(rows):
-        raise errors.UsageError(f"--labels holds {len(labels)} {labels.dtype} values for {len(rows)} rows", "give one integer for each row")
-    return metrics.accuracy(labels[:len(rows)], rows)
+def _against(metric, calls, compared, reference, answers, labels, output, kinds):
+    """The metric against labels; None where labels of their kind do not have it."""
+    first = dict(reversed(list(zip(calls, reference, strict=True))))
+    classes = [name for name, one in compared.items() if one.classes]
+    target = truth.find(labels, first, kinds, classes, output, "--accuracy_output")
+    if target.kind not in metrics.METRICS[metric].labels:
+        return None
+    found = truth.score(labels, target, [answer for one, answer in zip(calls, answers, strict=True) if one == target.signature])
+    if metric not in found.values:
+        raise errors.UsageError(f"--accuracy: {metric} does not apply to {target.name} and these labels",
+                                f"they have {', '.join(found.values)}")
+    return found.values[metric]
 
 
 def _joined(answers):
     """{output: the rows of all calls}; outputs without rows are those of the first call."""
     return {name: np.concatenate([one[name] for one in answers]) if answers[0][name].ndim else answers[0][name] for name in answers[0]}
+
+
+def _given(labels):
+    """Labels as the user's metric gets them: an array, or {name: array} of boxes."""
+    return dict(labels.arrays) if labels.boxes else (labels.as_numbers() if labels.names else labels).array
 
 
 def _own(reference_text, calls, reference, answers, labels, output):
@@ -91,11 +101,11 @@ def _own(reference_text, calls, reference, answers, labels, output):
     picked = [[answer for one, answer in zip(calls, listed, strict=True) if one == signature] for listed in (answers, reference)]
     outputs, originals = map(_joined, picked)
     rows = max((len(array) for array in outputs.values() if array.ndim), default=0)
-    if labels is not None and len(labels) < rows:
-        raise errors.UsageError(f"--labels holds {len(labels)} values for {rows} rows", "give one for each row")
+    if labels is not None and not labels.flat and len(labels.array) < rows:
+        raise errors.UsageError(f"--labels holds {len(labels.array)} values for {rows} rows", "give one for each row")
     function = user_function.find(reference_text, "--accuracy", "a function metric(outputs, labels, reference) -> float")
     try:
-        value = float(function(outputs, None if labels is None else labels[:rows], originals))
+        value = float(function(outputs, None if labels is None else _given(labels.of(0, rows)), originals))
     except Exception as error:
         raise errors.UsageError(f"--accuracy={reference_text}: {user_function.text(error)}",
                                 "it is called as metric(outputs: {name: array}, labels or None, reference: {name: array}) and returns a "

@@ -10,14 +10,14 @@ import numpy as np
 
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
-from tftrt_tools.accuracy import constancy, judgement
+from tftrt_tools.accuracy import constancy, judgement, kinds
 from tftrt_tools.accuracy import data as accuracy_data
+from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import npz, run
 from tftrt_tools.inputs import find
-from tftrt_tools.inputs import labels as label_reader
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
@@ -37,12 +37,12 @@ from tftrt_tools.tuning.trial import ENV, Task, Trials
 @dataclasses.dataclass(frozen=True)
 class Options:
     """data: scoring data, as `accuracy.data.given` takes it; reading, data_rows: how its files are read, and how many rows; labels,
-    label_column, classes: as `labels.read` and `labels.class_names` take them; output: "signature/output" that the goal speaks of, or
+    label_column, classes: as accuracy.labels.read takes them; output: "signature/output" that the goal speaks of, or
     ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
     declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
     calibration_table: path or ""; methods: of calibration, to try after the settings' own; percentile: of the method of that name; cache:
     of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated in the result; allow_constant_outputs:
-    accept that the original's answers show nothing."""
+    accept that the original's answers show nothing; output_kind: texts of the flag."""
 
     data: str
     goal: Goal
@@ -62,6 +62,7 @@ class Options:
     log_file: str | None = None
     warnings: tuple = ()
     allow_constant_outputs: bool = False
+    output_kind: tuple[str, ...] = ()
     label_column: str = ""
     classes: str = ""
     reading: DataOptions = DataOptions()
@@ -90,7 +91,7 @@ def tune(model, settings, options):
     with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
         specs = _specs(source, model, settings)
         given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows)
-        labels = _labels(options, given.rows)
+        labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(source, model, settings, options, specs, given, labels, journal.folder)
@@ -102,8 +103,8 @@ def _searched(source, settings, options, table, gpu, journal, prepared):
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
-             "metric_digest": _metric_digest(options.goal), "output": options.output, "timed": [one["call"] for one in prepared.timed],
-             **gpu}
+             "metric_digest": _metric_digest(options.goal), "output": options.output, **_kind_facts(options),
+             "timed": [one["call"] for one in prepared.timed], **gpu}
     task = Task(prepared.model, prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
                 data_facts, str(pathlib.Path(source).absolute()))
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
@@ -179,6 +180,12 @@ def _first_table(trials, settings):
         return None
 
 
+def _kind_facts(options):
+    """What --output_kind says; nothing where it says nothing, so that earlier trials are found again."""
+    said = kinds.parse(options.output_kind)
+    return {"kinds": said} if said else {}
+
+
 def _gpu():
     """{"gpu", "compute_capability", "driver", "tensorrt"} of this machine. Raises: TftrtError where engines cannot be built here."""
     progress.say("looking for a GPU")
@@ -224,7 +231,7 @@ def _prepare(source, model, settings, options, specs, given, labels, folder):
     scored, dropped = _scored_calls(given, specs, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
     rows = sum(call.rows for call in scored)
     if labels is not None and len({call.signature for call in scored}) == 1:
-        accuracy_data.check_labels(labels, rows, dropped)
+        label_reader.check_count(labels, rows, dropped)
     digest, data_digest = files.digest(source), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
@@ -265,10 +272,11 @@ def _reference(model, digest, scored, data_digest, folder, options, labels):
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
         whole_file.write_text(done, json.dumps(calls))
     absolute = [{**one, **{name: str((place / one[name]).absolute()) for name in ("inputs", "reference")}} for one in calls]
-    kept = (place / "labels.npy").absolute()
+    kept = (place / "labels.npz").absolute()
     if labels is not None:
-        np.save(kept, labels)
-    return {"goal": options.goal.to_dict(), "output": options.output, "labels": str(kept) if labels is not None else "", "calls": absolute}
+        labels.save(kept)
+    return {"goal": options.goal.to_dict(), "output": options.output, "kinds": kinds.parse(options.output_kind),
+            "labels": str(kept) if labels is not None else "", "calls": absolute}
 
 
 def _objective(text, specs, timed):
@@ -283,23 +291,14 @@ def _objective(text, specs, timed):
     return among[0]
 
 
-def _labels(options, rows):
-    """The array of --labels, or None. Args: rows: read.Rows of the data, or None."""
-    if not options.labels:
-        return None
-    found = label_reader.read(options.labels, rows, options.label_column)
-    if options.goal.is_function and not options.classes:
-        return found  # the user's metric may take texts
-    return label_reader.numbered(found, label_reader.class_names(options.classes))
-
-
 def _data_digest(scored, labels):
     sha = hashlib.sha256()
     for call in scored:
         sha.update(call.text().encode())
         sha.update("".join(row_module.row_hashes(call.inputs)).encode())
-    if labels is not None:
-        sha.update(str(labels.dtype).encode() + np.ascontiguousarray(labels).tobytes())
+    for array in labels.arrays.values() if labels is not None else ():
+        sha.update(str(array.dtype).encode() + (repr(array.tolist()).encode() if array.dtype == object else
+                                                np.ascontiguousarray(array).tobytes()))
     return "sha256:" + sha.hexdigest()
 
 

@@ -24,8 +24,8 @@ class Options:
     repeats: later requests of each shape;
     native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
     or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
-    client.Tls or None; allow_constant_outputs: accept answers that show nothing; reading, data_rows: how files of the data are
-    read, and how many rows."""
+    client.Tls or None; allow_constant_outputs: accept answers that show nothing; output_kind: texts of the flag; reading, data_rows: how
+    files of the data are read, and how many rows."""
 
     model_version: int | None = None
     version_label: str = ""
@@ -47,6 +47,7 @@ class Options:
     tls: object = None
     native_model_version: int | None = None
     allow_constant_outputs: bool = False
+    output_kind: tuple[str, ...] = ()
     reading: DataOptions = DataOptions()
     data_rows: int = 0
 

@@ -1,0 +1,11 @@
+"""How far two answers are apart, and how good one is: the metrics, one file for each family, and what compares outputs by them.
+
+`registry.METRICS` has them all, each with its name, direction, column, the measure that accumulates it over calls in float64, and the kinds
+of outputs and labels that it applies to. Formulas and their sources are in the docstrings of the families.
+"""
+
+from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparing, Comparison, compare
+from tftrt_tools.accuracy.metrics.metric import Metric
+from tftrt_tools.accuracy.metrics.registry import ALIASES, METRICS
+
+__all__ = ["ALIASES", "METRICS", "Accumulator", "Comparing", "Comparison", "Metric", "compare"]

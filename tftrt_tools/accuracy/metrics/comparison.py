@@ -1,0 +1,232 @@
+"""Two answers compared, output by output, over calls."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tftrt_tools.accuracy import kinds
+from tftrt_tools.accuracy.metrics import detections, registry
+
+_CLASS_NAME = re.compile(r"logit|prob|softmax|class|predictions|tag|label", re.IGNORECASE)
+# In the JSON of every comparison, null where they do not apply: what read them before finds them.
+_ALWAYS = ("max_abs", "max_rel", "mean_abs", "rmse", "cosine", "snr_db", "top1", "mismatches")
+# They speak of classes where the last dimension holds classes, and of some vector's largest entry elsewhere.
+_OF_CLASSES = ("top1", "top5", "class_top1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One output compared, or the outputs of a detector together.
+
+    dtype: of the output, "detections" for a detector's; elements: of the output, or detections of the reference. kind: of accuracy.kinds;
+    said: whether the user said it. values: {metric: value}, of the metrics that apply. nonfinite: NaN or Inf in the answer;
+    nonfinite_reference: in the reference; nonfinite_same: of the answer's, those equal to the reference; classes: the last dimension holds
+    classes; part_of: name of the comparison that judges this output together with others, or ""; constant: why the reference shows nothing,
+    as constancy.Variation says, or "".
+    """
+
+    signature: str
+    output: str
+    dtype: str
+    elements: int
+    kind: str
+    values: Mapping[str, float]
+    nonfinite: int = 0
+    nonfinite_reference: int = 0
+    nonfinite_same: int = 0
+    classes: bool = False
+    said: bool = False
+    part_of: str = ""
+    constant: str = ""
+
+    @property
+    def name(self) -> str:
+        """signature/output."""
+        return f"{self.signature}/{self.output}"
+
+    def value(self, metric: str) -> float | None:
+        """Of a metric; None where it does not apply."""
+        return self.values.get(metric)
+
+    def shown(self, metric: str) -> str:
+        """The value for people, "" where there is none to show."""
+        value = self.value(metric)
+        if value is None or metric in _OF_CLASSES and not self.classes:
+            return ""
+        return registry.METRICS[metric].show(value)
+
+    snr_db = property(lambda self: self.value("snr_db"))
+    cosine = property(lambda self: self.value("cosine"))
+    max_abs = property(lambda self: self.value("max_abs"))
+    max_rel = property(lambda self: self.value("max_rel"))
+    mean_abs = property(lambda self: self.value("mean_abs"))
+    rmse = property(lambda self: self.value("rmse"))
+    top1 = property(lambda self: self.value("top1"))
+    mismatches = property(lambda self: self.value("mismatches"))
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON has no infinity: an infinite SNR (no difference at all) is written as the string "inf"."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "values"}
+        values = dict.fromkeys(_ALWAYS) | dict(self.values)
+        return plain | {key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+                        for key, value in values.items()}
+
+
+class Accumulator:
+    """Compares one output over several calls."""
+
+    def __init__(self, signature: str, output: str, epsilon: float = 1e-3, kind: str = "", part_of: str = "", said: bool = True,
+                 wanted: Iterable[str] = ()) -> None:
+        """Args: epsilon: floor of the divisor of max_rel, in the output's own unit. kind: of the output, "" where nobody knows; said:
+        whether the user does. part_of: as of Comparison. wanted: metrics that are asked for, () for all."""
+        self.signature, self.output, self._epsilon = signature, output, epsilon
+        self._kind, self._part_of, self._said = kind, part_of, said and bool(kind)
+        self._wanted = frozenset(wanted)
+        self._measures, self._ids, self._dtype, self._elements, self._floats = None, kinds.Ids(output), "", 0, False
+        self._nonfinite = np.zeros(3, np.int64)  # in the answer, in the reference, the same in both
+        self._rows, self._probabilities = False, True
+
+    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+        """Compare one call's arrays. Raises: ValueError where shapes or kinds differ; UsageError where they are not of the kind that was
+        said."""
+        reference, answer = np.asarray(reference), np.asarray(answer)
+        if reference.shape != answer.shape:
+            raise ValueError(f"shape {answer.shape} where the original has {reference.shape}")
+        if reference.dtype != answer.dtype:
+            raise ValueError(f"dtype {answer.dtype} where the original has {reference.dtype}")
+        self._elements += reference.size
+        if self._measures is None:
+            self._begin(reference)
+        if self._floats:
+            self._look(reference, answer)
+        for measure in self._measures:
+            measure.add(reference, answer)
+
+    def _begin(self, reference: np.ndarray) -> None:
+        self._dtype = "string" if reference.dtype.kind in "OSU" else reference.dtype.name
+        self._floats = reference.dtype.kind in "fc" or reference.dtype.name == "bfloat16"
+        if self._kind and self._said:
+            kinds.check_fits(self._kind, f"{self.signature}/{self.output}", reference)
+        unknown = {kinds.VALUES, kinds.IDS} if reference.dtype.kind != "c" else {kinds.VALUES}
+        possible = {self._kind} if self._kind else unknown if self._floats else {kinds.EXACT}
+        self._measures = [measure(self._epsilon) for measure, given in registry.of_kinds(_exact_if(not self._floats, possible)).items()
+                          if not self._wanted or self._wanted & {one.name for one in given}]
+
+    def _look(self, reference: np.ndarray, answer: np.ndarray) -> None:
+        """What the values say of the output: where they are none, whether they are probabilities, or ids."""
+        wide = np.complex128 if reference.dtype.kind == "c" else np.float64
+        reference, answer = reference.astype(wide), answer.astype(wide)
+        if not self._kind and wide == np.float64 and self._ids.possible:
+            self._ids.add(reference, answer)
+            if not self._ids.possible:
+                self._measures = [one for one in self._measures if type(one) not in registry.of_ids_alone()]
+        finite_reference, finite = np.isfinite(reference), np.isfinite(answer)
+        same = ~finite & ~finite_reference & ((reference == answer) | (np.isnan(reference) & np.isnan(answer)))
+        self._nonfinite += [int(np.sum(~finite)), int(np.sum(~finite_reference)), int(np.sum(same))]
+        if wide == np.float64 and reference.ndim > 1 and reference.shape[-1] > 1 and reference.size:
+            self._rows = True
+            self._probabilities &= bool(np.all(reference >= 0) and np.allclose(reference.sum(-1), 1.0, atol=1e-3))
+
+    def result(self) -> Comparison:
+        """The Comparison of everything added."""
+        kind = self._kind or (kinds.EXACT if not self._floats else kinds.IDS if self._ids.found else kinds.VALUES)
+        allowed = _exact_if(not self._floats, {kind})
+        values = {name: value for measure in self._measures or () for name, value in measure.values().items()
+                  if registry.METRICS[name].kinds & allowed}
+        classes = self._rows and (kind in (kinds.PROBABILITIES, kinds.MASKS) or kind == kinds.VALUES and (
+            self._probabilities or bool(_CLASS_NAME.search(self.output))))
+        return Comparison(self.signature, self.output, self._dtype, self._elements, kind, values, *map(int, self._nonfinite), classes,
+                          self._said, self._part_of)
+
+
+def _exact_if(not_floats: bool, possible: set[str]) -> set[str]:
+    """Integers that are ids have no distances, as all integers."""
+    return {kinds.EXACT} if not_floats and possible == {kinds.IDS} else possible
+
+
+class _Together:
+    """Compares the outputs of a detector over several calls."""
+
+    def __init__(self, signature: str, group: detections.Group) -> None:
+        self.group, self._signature, self._count = group, signature, 0
+        self._measures = [measure() for measure in registry.of_kinds({kinds.DETECTIONS})]
+
+    def add(self, reference: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray]) -> None:
+        wanted, given = self.group.images(reference), self.group.images(answer)
+        self._count += sum(len(one.boxes) for one in wanted)
+        for measure in self._measures:
+            measure.add(wanted, given)
+
+    def result(self) -> Comparison:
+        values = {name: value for measure in self._measures for name, value in measure.values().items()}
+        return Comparison(self._signature, self.group.name, kinds.DETECTIONS, self._count, kinds.DETECTIONS, values,
+                          constant="" if self._count else "nothing found")
+
+
+class Comparing:
+    """Compares all outputs of a model over several calls."""
+
+    def __init__(self, epsilon: float = 1e-3, said: Mapping[str, str] | None = None) -> None:
+        """Args: epsilon: as of Accumulator. said: what kinds.parse returned."""
+        self._epsilon, self._said = epsilon, said or {}
+        self._groups: dict[str, _Together | None] = {}
+        self._found: dict[tuple[str, str], Accumulator] = {}
+        self.problems: dict[str, None] = {}
+
+    def add(self, signature: str, reference: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray], where: str = "") -> None:
+        """Compare one call; outputs that only the reference has are passed over. Args: where: the call in words, for problems."""
+        if signature not in self._groups:
+            told = {output: kinds.said(self._said, signature, output) for output in reference}
+            group = detections.find(reference, told)
+            self._groups[signature] = _Together(signature, group) if group else None
+        together, broken = self._groups[signature], False
+        for output in (one for one in reference if one in answer):
+            entry = self._found.get((signature, output)) or self._entry(signature, output, together)
+            try:
+                entry.add(reference[output], answer[output])
+            except ValueError as error:
+                broken = True
+                self.problems[f"{signature}/{output}: {error}" + (f", in {where}" if where else "")] = None
+        if together and not broken and all(output in answer for output in together.group.members):
+            together.add(reference, answer)
+
+    def _entry(self, signature: str, output: str, together: _Together | None) -> Accumulator:
+        kind = kinds.said(self._said, signature, output)
+        member = together is not None and output in together.group.members
+        entry = Accumulator(signature, output, self._epsilon, kind or (together.group.kind_of(output) if member else ""),
+                            together.group.name if member else "", bool(kind))
+        return self._found.setdefault((signature, output), entry)
+
+    def group(self, signature: str) -> detections.Group | None:
+        """The detector's outputs of a signature, or None."""
+        together = self._groups.get(signature)
+        return together.group if together else None
+
+    def results(self) -> list[Comparison]:
+        """One for each output, then one for each detector. Raises: UsageError for kinds of outputs that are not there."""
+        kinds.check(self._said, self._found)
+        return [entry.result() for entry in self._found.values()] + [one.result() for one in self._groups.values() if one]
+
+
+def compare(pairs: Iterable[tuple], epsilon: float = 1e-3, watch: object = None,
+            said: Mapping[str, str] | None = None) -> tuple[list[Comparison], list[str]]:
+    """Compare answers, output by output; outputs that only the reference has are passed over.
+
+    Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator. watch: constancy.Watch, which
+      sees them too and says which outputs show nothing; None where nobody asks. said: what kinds.parse returned.
+    Returns: ([Comparison], [problem in words, each once]). Raises: UsageError.
+    """
+    comparing = Comparing(epsilon, said)
+    for call, reference, answer in pairs:
+        if watch is not None:
+            watch.add(call, reference)
+        comparing.add(call.signature, reference, answer, call.text())
+    results = comparing.results()
+    if watch is not None:
+        results = [one if one.kind == kinds.DETECTIONS else dataclasses.replace(one, constant=watch.constant(one.signature, one.output))
+                   for one in results]
+    return results, list(comparing.problems)
+

@@ -1,0 +1,199 @@
+"""What a detector finds in an image, compared as a set: the order of near ties means nothing.
+
+Detections of an image are matched as COCO does (Lin et al. 2014; cocoeval of pycocotools): those of the answer in the order of their
+scores, each with the one of the reference that is of its class, not taken yet and overlaps it most, if IoU reaches the threshold (0.5).
+
+  matched       = 2 pairs / (detections of the reference + detections of the answer), over all images (Dice's coefficient, F1)
+  matched_iou   = mean IoU of the pairs
+  matched_score = largest difference of the scores in a pair
+  map50         = mean over the classes of the average precision at IoU 0.5: precision, made non-increasing in recall, averaged at the
+                  recalls 0, 0.01, …, 1
+  map           = mean of that over the IoU thresholds 0.5, 0.55, …, 0.95: COCO's AP, all areas, at most 100 detections an image
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from tftrt_tools.accuracy import kinds, labels
+from tftrt_tools.accuracy.metrics.boxes import overlaps, sorted_corners
+from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed, short
+
+_THRESHOLDS = np.linspace(0.5, 0.95, 10)
+_RECALLS = np.linspace(0, 1, 101)
+_MOST = 100
+_NAMES = {"boxes": r"box", "scores": r"score|conf|prob", "classes": r"class|categor|label", "count": r"num|count|valid|detections"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The detections of one image. boxes: float64 [n, 4], sorted corners; scores: float64 [n]; classes: int64 [n]."""
+
+    boxes: np.ndarray
+    scores: np.ndarray
+    classes: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Names of the outputs that tell a detector's findings together: boxes [rows, most, 4], scores and classes [rows, most], count [rows].
+    classes and count may be "", not both."""
+
+    boxes: str
+    scores: str
+    classes: str
+    count: str
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.boxes, self.scores, self.classes, self.count)))
+
+    @property
+    def name(self) -> str:
+        """As the group is called in tables and bounds: "boxes+scores+classes"."""
+        return "+".join(filter(None, (self.boxes, self.scores, self.classes)))
+
+    def kind_of(self, output: str) -> str:
+        """The kind of a member."""
+        return {self.boxes: kinds.BOXES, self.scores: kinds.SCORES}.get(output, kinds.IDS)
+
+    def images(self, answer: Mapping[str, np.ndarray]) -> list[Found]:
+        """[Found] of each row of an answer. Without a count, those of a score above 0."""
+        boxes, scores = answer[self.boxes], answer[self.scores].astype(np.float64)
+        classes = np.round(answer[self.classes].astype(np.float64)).astype(np.int64) if self.classes else np.zeros(scores.shape, np.int64)
+        found = []
+        for row in range(len(scores)):
+            there = np.arange(scores.shape[1]) < int(answer[self.count].reshape(-1)[row]) if self.count else scores[row] > 0
+            found.append(Found(sorted_corners(boxes[row][there]), scores[row][there], classes[row][there]))
+        return found
+
+
+def find(outputs: Mapping[str, np.ndarray], said: Mapping[str, str]) -> Group | None:
+    """The Group among the outputs of a signature, by their names and shapes, or by what was said of them; None where there is none.
+
+    Args: outputs: of one call. said: {output: kind}, of --output_kind; another kind than it would have takes an output out of the group.
+    """
+    able = {role: [name for name, array in outputs.items() if _able(role, name, array, said.get(name, ""))] for role in _NAMES}
+    for boxes in able["boxes"]:
+        size = outputs[boxes].shape[:2]
+        scores = [name for name in able["scores"] if outputs[name].shape == size]
+        classes = [name for name in able["classes"] if outputs[name].shape == size and name not in scores]
+        counts = [name for name in able["count"] if outputs[name].size == size[0]]
+        if len(scores) == 1 and len(classes) < 2 and (classes or len(counts) == 1):
+            return Group(boxes, scores[0], classes[0] if classes else "", counts[0] if len(counts) == 1 else "")
+    return None
+
+
+def _able(role: str, name: str, array: np.ndarray, kind: str) -> bool:
+    wanted = {"boxes": kinds.BOXES, "scores": kinds.SCORES}.get(role, kinds.IDS)
+    if kind not in ("", wanted) or not (kind or re.search(_NAMES[role], name, re.IGNORECASE)):
+        return False
+    fits = {"boxes": array.ndim == 3 and array.shape[-1] == 4, "count": array.ndim == 1 or array.ndim == 2 and array.shape[1] == 1}
+    numbers = "fiu" if role in ("classes", "count") else "f"
+    return array.dtype.kind in numbers and fits.get(role, array.ndim == 2)
+
+
+def of_labels(truth: labels.Labels, rows: int) -> list[Found]:
+    """[Found] of each row of labels that are boxes, with scores of 1."""
+    found = []
+    for row in range(rows):
+        mine = truth.arrays["rows"] == row if truth.flat else row
+        boxes, classes = sorted_corners(truth.arrays["boxes"][mine]), truth.arrays["classes"][mine].astype(np.int64)
+        there = (classes >= 0) & ((boxes[:, 2:] - boxes[:, :2]).prod(-1) > 0)
+        found.append(Found(boxes[there], np.ones(int(there.sum())), classes[there]))
+    return found
+
+
+def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int, int, float]]:
+    """[(place in the reference, place in the answer, IoU)] of the pairs; the answer's in the order of their scores."""
+    overlap = overlaps(reference.boxes[None], answer.boxes[:, None])
+    overlap[answer.classes[:, None] != reference.classes[None]] = -1
+    found, free = [], np.ones(len(reference.boxes), bool)
+    for place in np.argsort(-answer.scores, kind="stable"):
+        own = np.where(free, overlap[place], -1)
+        best = int(own.argmax()) if own.size else -1
+        # As cocoeval: what is short of the threshold by rounding alone reaches it.
+        if best >= 0 and own[best] >= min(threshold, 1 - 1e-10):
+            free[best] = False
+            found.append((best, int(place), float(own[best])))
+    return found
+
+
+class Pairs(Measure):
+    """matched, matched_iou, matched_score. `add` takes lists of Found."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__(epsilon)
+        self._there = self._pairs = 0
+        self._iou = self._score = 0.0
+
+    def add(self, reference: list[Found], answer: list[Found]) -> None:
+        for wanted, given in zip(reference, answer, strict=True):
+            self._there += len(wanted.boxes) + len(given.boxes)
+            for one, other, overlap in matches(wanted, given, _THRESHOLDS[0]):
+                self._pairs += 1
+                self._iou += overlap
+                self._score = max(self._score, abs(float(wanted.scores[one] - given.scores[other])))
+
+    def values(self) -> dict[str, float]:
+        if not self._there:
+            return {}
+        found = {"matched": 2 * self._pairs / self._there}
+        return found | ({"matched_iou": self._iou / self._pairs, "matched_score": self._score} if self._pairs else {})
+
+
+class Precision(Measure):
+    """map and map50. `add` takes lists of Found; the reference's are the truth."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__(epsilon)
+        self._truths: dict[int, int] = {}
+        self._given: dict[int, list[tuple[float, np.ndarray]]] = {}  # class: (score, right at each threshold)
+
+    def add(self, reference: list[Found], answer: list[Found]) -> None:
+        for wanted, given in zip(reference, answer, strict=True):
+            for one in wanted.classes.tolist():
+                self._truths[one] = self._truths.get(one, 0) + 1
+            best = np.argsort(-given.scores, kind="stable")[:_MOST]
+            given = Found(given.boxes[best], given.scores[best], given.classes[best])
+            right = np.zeros((len(best), len(_THRESHOLDS)), bool)
+            for number, threshold in enumerate(_THRESHOLDS):
+                right[[place for _, place, _ in matches(wanted, given, threshold)], number] = True
+            for place, one in enumerate(given.classes.tolist()):
+                self._given.setdefault(one, []).append((float(given.scores[place]), right[place]))
+
+    def values(self) -> dict[str, float]:
+        if not self._truths:
+            return {}
+        found = np.mean([self._of_class(one) for one in self._truths], axis=0)
+        return {"map": float(found.mean()), "map50": float(found[0])}
+
+    def _of_class(self, one: int) -> np.ndarray:
+        """Average precision at each threshold, float64 [10]."""
+        given = sorted(self._given.get(one, ()), key=lambda pair: -pair[0])
+        if not given:
+            return np.zeros(len(_THRESHOLDS))
+        right = np.cumsum([flags for _, flags in given], axis=0)
+        precision = right / np.arange(1, len(given) + 1)[:, None]
+        precision = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
+        recall = right / self._truths[one]
+        found = np.zeros(len(_THRESHOLDS))
+        for number in range(len(_THRESHOLDS)):
+            places = np.searchsorted(recall[:, number], _RECALLS, side="left")
+            found[number] = np.where(places < len(given), precision[np.minimum(places, len(given) - 1), number], 0).mean()
+        return found
+
+
+_DETECTIONS, _BOXES = frozenset((kinds.DETECTIONS,)), frozenset((labels.BOXES,))
+METRICS = (
+    Metric("matched", True, "matched", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True,
+           meaning="detections: 2 pairs / all detections of both"),
+    Metric("matched_iou", True, "IoU of pairs", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True,
+           meaning="detections: mean IoU of the pairs"),
+    Metric("matched_score", False, "score gap", short, Pairs, _DETECTIONS, meaning="detections: largest difference of scores in a pair"),
+    Metric("map", True, "mAP", fixed(4), Precision, _DETECTIONS, _BOXES, perfect=1.0, share=True,
+           meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95"),
+    Metric("map50", True, "mAP 50", fixed(4), Precision, _DETECTIONS, _BOXES, perfect=1.0, share=True, meaning="the same at IoU 0.5"),
+)

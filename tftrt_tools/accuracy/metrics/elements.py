@@ -1,0 +1,105 @@
+"""Differences element by element. With reference r and answer a over all elements that are finite in both, and d = a - r:
+
+  max_abs = max|d|       max_rel = max |d| / max(|r|, epsilon)       max_share = max|d| / max|r|
+  mean_abs = mean|d|, the mean absolute error                        rmse = sqrt(mean d^2)
+  cosine = r.a / (|r| |a|)                                           snr_db = 10 log10(sum r^2 / sum d^2); inf where d = 0
+  r2 = 1 - sum d^2 / sum (r - mean r)^2, with the mean of each column over the rows (the coefficient of determination, weighted by the
+       columns' variances, as sklearn.metrics.r2_score(multioutput="variance_weighted"))
+"""
+
+import math
+
+import numpy as np
+
+from tftrt_tools.accuracy.kinds import BOXES, IDS, MASKS, PROBABILITIES, SCORES, VALUES
+from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed, short
+
+_FLOATS = frozenset((VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS))
+_NUMBERS = frozenset((VALUES,))
+
+
+class Elements(Measure):
+    """All of them but r2."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__(epsilon)
+        self._count = 0
+        self._max_abs = self._max_rel = self._sum_abs = self._sum_squares = self._largest = 0.0
+        self._dot = self._reference_squares = self._answer_squares = 0.0
+
+    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+        wide = np.complex128 if reference.dtype.kind == "c" else np.float64
+        reference, answer = reference.astype(wide), answer.astype(wide)
+        both = np.isfinite(reference) & np.isfinite(answer)
+        reference, answer = reference[both], answer[both]
+        if not reference.size:
+            return
+        gap, size = np.abs(answer - reference), np.abs(reference)
+        self._count += reference.size
+        self._max_abs = max(self._max_abs, float(gap.max()))
+        self._max_rel = max(self._max_rel, float((gap / np.maximum(size, self.epsilon)).max()))
+        self._largest = max(self._largest, float(size.max()))
+        self._sum_abs += float(gap.sum())
+        self._sum_squares += float(np.square(gap).sum())
+        self._dot += float(np.real(np.vdot(reference, answer)))
+        self._reference_squares += float(np.square(size).sum())
+        self._answer_squares += float(np.square(np.abs(answer)).sum())
+
+    def values(self) -> dict[str, float]:
+        count = max(self._count, 1)
+        share = self._max_abs / self._largest if self._largest else math.inf if self._max_abs else 0.0
+        return {"max_abs": self._max_abs, "max_rel": self._max_rel, "max_share": share, "mean_abs": self._sum_abs / count,
+                "rmse": math.sqrt(self._sum_squares / count), "cosine": self._cosine(), "snr_db": self._snr()}
+
+    def _cosine(self) -> float:
+        norms = math.sqrt(self._reference_squares) * math.sqrt(self._answer_squares)
+        both_zero = self._reference_squares == 0 and self._answer_squares == 0
+        return self._dot / norms if norms else (1.0 if both_zero else 0.0)
+
+    def _snr(self) -> float:
+        if self._sum_squares == 0:
+            return math.inf
+        return 10 * math.log10(self._reference_squares / self._sum_squares) if self._reference_squares else -math.inf
+
+
+class Determination(Measure):
+    """r2."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__(epsilon)
+        self._rows, self._residual, self._squares, self._sums, self._usable = 0, 0.0, 0.0, None, True
+
+    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+        if not self._usable or not reference.size or reference.dtype.kind == "c":
+            return
+        reference, answer = (np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer))
+        if self._sums is None:
+            # The squares are summed about the first row, so that a large mean costs no digits.
+            self._first, self._sums = reference[0], np.zeros(reference.shape[1])
+        if reference.shape[1] != self._sums.size or not (np.isfinite(reference).all() and np.isfinite(answer).all()):
+            self._usable = False
+            return
+        self._rows += len(reference)
+        self._residual += float(np.square(answer - reference).sum())
+        moved = reference - self._first
+        self._squares += float(np.square(moved).sum())
+        self._sums += moved.sum(axis=0)
+
+    def values(self) -> dict[str, float]:
+        if not self._usable or self._rows < 2:
+            return {}
+        spread = self._squares - float(np.square(self._sums).sum()) / self._rows
+        return {"r2": 1 - self._residual / spread} if spread > 0 else {}
+
+
+METRICS = (
+    Metric("max_abs", False, "max abs", short, Elements, _FLOATS, _NUMBERS, meaning="largest |d|"),
+    Metric("max_rel", False, "max rel", short, Elements, _FLOATS, meaning="largest |d| / max(|r|, --epsilon)"),
+    Metric("max_share", False, "max share", short, Elements, _FLOATS, meaning="largest |d| / largest |r|"),
+    Metric("mean_abs", False, "mean abs", short, Elements, _FLOATS, _NUMBERS, meaning="mean of |d| (MAE)"),
+    Metric("rmse", False, "RMSE", short, Elements, _FLOATS, _NUMBERS, meaning="square root of the mean of d²"),
+    Metric("cosine", True, "cosine", fixed(6), Elements, _FLOATS, perfect=1.0, share=True, meaning="r·a / (|r| |a|)"),
+    Metric("snr_db", True, "SNR dB", fixed(1), Elements, _FLOATS, perfect=math.inf, meaning="10 log10(sum r² / sum d²)"),
+    Metric("r2", True, "R²", fixed(4), Determination, frozenset((VALUES, SCORES)), _NUMBERS, perfect=1.0,
+           meaning="1 - sum d² / sum (r - mean r)²"),
+)

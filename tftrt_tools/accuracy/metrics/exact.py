@@ -1,0 +1,28 @@
+"""Right or wrong: mismatches = share of elements that differ, over all calls. Ids in floats are compared as whole numbers."""
+
+import numpy as np
+
+from tftrt_tools.accuracy import labels
+from tftrt_tools.accuracy.kinds import EXACT, IDS, TEXTS
+from tftrt_tools.accuracy.metrics.metric import Measure, Metric, percent
+
+
+class Mismatches(Measure):
+    """mismatches."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__(epsilon)
+        self._elements = self._differing = 0
+
+    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+        if reference.dtype.kind not in "OSUb":
+            reference, answer = (np.round(one.astype(np.float64)) if one.dtype.kind not in "iu" else one for one in (reference, answer))
+        self._elements += reference.size
+        self._differing += int(np.sum(reference != answer))
+
+    def values(self) -> dict[str, float]:
+        return {"mismatches": self._differing / max(self._elements, 1)}
+
+
+METRICS = (Metric("mismatches", False, "equal", lambda value: percent(1 - value), Mismatches, frozenset((EXACT, IDS, TEXTS)),
+                  frozenset((labels.TEXTS,)), share=True, meaning="share of elements that differ"),)

@@ -1,0 +1,35 @@
+"""All metrics. A new one is an entry in the METRICS of its file; a new file is named here."""
+
+import functools
+from collections.abc import Iterable
+
+from tftrt_tools.accuracy import kinds
+from tftrt_tools.accuracy.metrics import boxes, classes, detections, elements, exact, segmentation, texts
+from tftrt_tools.accuracy.metrics.metric import Measure, Metric
+
+METRICS: dict[str, Metric] = {one.name: one for file in (elements, classes, exact, boxes, detections, segmentation, texts)
+                              for one in file.METRICS}
+ALIASES = {"mae": "mean_abs", "ap": "map", "ap50": "map50", "top_1": "top1", "top_5": "top5", "word_error_rate": "wer"}
+
+
+def of_kinds(wanted: set[str]) -> dict[type[Measure], tuple[Metric, ...]]:
+    """{Measure: its metrics} that outputs of these kinds are held against the original's answers by."""
+    return _grouped(one for one in METRICS.values() if one.kinds & wanted)
+
+
+@functools.cache
+def of_ids_alone() -> frozenset[type[Measure]]:
+    """The Measures that ids have and values have not."""
+    return frozenset(of_kinds({kinds.IDS})) - frozenset(of_kinds({kinds.VALUES}))
+
+
+def of_labels(kind: str) -> dict[type[Measure], tuple[Metric, ...]]:
+    """{Measure: its metrics} that answers are held against labels of this kind by."""
+    return _grouped(one for one in METRICS.values() if kind in one.labels)
+
+
+def _grouped(metrics: Iterable[Metric]) -> dict[type[Measure], tuple[Metric, ...]]:
+    found: dict[type[Measure], tuple[Metric, ...]] = {}
+    for one in metrics:
+        found[one.measure] = (*found.get(one.measure, ()), one)
+    return found

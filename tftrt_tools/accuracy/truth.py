@@ -1,0 +1,156 @@
+"""What answers have against the user's truth, --labels; of the original and of the converted model alike."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import kinds
+from tftrt_tools.accuracy import labels as label_kinds
+from tftrt_tools.accuracy.labels import Labels
+from tftrt_tools.accuracy.metrics import detections, registry
+
+_NUMBERED = (label_kinds.CLASSES, label_kinds.MASKS, label_kinds.TAGS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the labels speak of. signature, output: its name, of a detector detections.Group.name; kind: of accuracy.labels; group: of a
+    detector, else None."""
+
+    signature: str
+    output: str
+    kind: str
+    group: detections.Group | None = None
+
+    @property
+    def name(self) -> str:
+        """signature/output."""
+        return f"{self.signature}/{self.output}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """values: {metric: value}; rows: that were held against labels; per_class: {class: (rows or pixels, share of them that is right; of
+    masks the IoU)}, {} where there are no classes."""
+
+    values: Mapping[str, float]
+    rows: int
+    per_class: Mapping[int, tuple[int, float]]
+
+
+def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Mapping[str, str], classes: Iterable[str], wanted: str,
+         flag: str) -> Target:
+    """The output that labels speak of.
+
+    Args: first: {signature: the answer to its first rows}, of signatures with the user's data. said: what kinds.parse returned. classes:
+      "signature/output" of the outputs that hold classes, which go before others. wanted: "signature/output", "" to find it. flag: that
+      names it, for messages.
+    Raises: UsageError.
+    """
+    able = _able(labels, first, said)
+    names = {one.name: one for one in able}
+    if wanted and wanted not in names and able and labels.boxes:
+        # A member names its detector.
+        names |= {f"{one.signature}/{member}": one for one in able for member in one.group.members}
+    if wanted:
+        if wanted not in names:
+            raise errors.UsageError(f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag))
+        return names[wanted]
+    preferred = [one for one in able if one.name in set(classes)] or able
+    if len(preferred) == 1:
+        return preferred[0]
+    if not able:
+        raise errors.UsageError(f"--labels: {_text(labels)} fits no output", _outputs(first, flag))
+    raise errors.UsageError("--labels: which output holds the classes is not clear" if preferred[0].kind == label_kinds.CLASSES else
+                            "--labels: which output they speak of is not clear",
+                            f"name it: {' or '.join(f'{flag}={one.name}' for one in preferred)}")
+
+
+def _able(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Mapping[str, str]) -> list[Target]:
+    if labels.boxes:
+        groups = {signature: detections.find(answer, {output: kinds.said(said, signature, output) for output in answer})
+                  for signature, answer in first.items()}
+        return [Target(signature, group.name, label_kinds.BOXES, group) for signature, group in groups.items() if group]
+    found = []
+    for signature, answer in first.items():
+        for output, array in answer.items():
+            kind = labels.kind(array) if array.ndim else ""
+            if kind:
+                found.append(Target(signature, output, kind))
+    return found
+
+
+def _text(labels: Labels) -> str:
+    return ", ".join(f"{name} {array.dtype}{list(array.shape)}".strip() for name, array in labels.arrays.items())
+
+
+def _outputs(first: Mapping[str, Mapping[str, np.ndarray]], flag: str) -> str:
+    here = ", ".join(f"{signature}/{output} {array.dtype}{['?', *array.shape[1:]]}".replace("'", "")
+                     for signature, answer in first.items() for output, array in answer.items())
+    return f"outputs here: {here or 'none'}; {flag} names one, and `tftrt verify --help` says what labels may be"
+
+
+def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, np.ndarray]]) -> Scored:
+    """Hold a model's answers against labels.
+
+    Args: labels: one for each row, in their order; more than there are rows are left. target: what `find` returned. answers: {output:
+      array} of each call of its signature.
+    Raises: UsageError where the labels' shapes do not go with the answers.
+    """
+    measures = {measure: measure() for measure in registry.of_labels(target.kind)}
+    labels = labels.as_numbers() if target.kind in _NUMBERED else labels
+    start = 0
+    for answer in answers:
+        rows = len(answer[target.group.boxes if target.group else target.output])
+        mine = labels.of(start, rows)
+        if not labels.flat and len(mine.array) < rows:
+            raise errors.UsageError(f"--labels holds {len(labels.array)} values for {start + rows} rows and more", "give one for each row")
+        wanted, given = _pair(mine, target, answer, rows)
+        for measure in measures.values():
+            measure.add(wanted, given)
+        start += rows
+    known = {one.name for listed in registry.of_labels(target.kind).values() for one in listed}
+    values = {name: value for measure in measures.values() for name, value in measure.values().items() if name in known}
+    if label_kinds.FIRST[target.kind] not in values:
+        raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {label_kinds.FIRST[target.kind]}",
+                                "labels need at least one box, or rows that have a tag and rows that have not")
+    return Scored(values, start, _per_class(measures.values(), target.kind))
+
+
+def _pair(labels: Labels, target: Target, answer: Mapping[str, np.ndarray], rows: int) -> tuple:
+    """(labels as the measures take them, answer)."""
+    if target.group:
+        return detections.of_labels(labels, rows), target.group.images(answer)
+    array, given = labels.array, answer[target.output]
+    wanted = given.shape[:-1] if target.kind in (label_kinds.CLASSES, label_kinds.MASKS) and array.size != given.size else given.shape
+    if array.size != math.prod(wanted):
+        raise errors.UsageError(f"--labels: {array.dtype}{list(array.shape)} does not go with {target.name} {list(given.shape)}",
+                                "give labels of the shape that the model answers with")
+    if target.kind == label_kinds.TEXTS:
+        encode = np.frompyfunc(lambda text: text.encode() if isinstance(text, str) else bytes(text), 1, 1)
+        return encode(array.astype(object)).reshape(given.shape), given
+    if target.kind in (label_kinds.VALUES, label_kinds.TAGS):
+        return array.reshape(given.shape), given
+    return array, given
+
+
+def _per_class(measures: Iterable, kind: str) -> dict[int, tuple[int, float]]:
+    if kind not in (label_kinds.CLASSES, label_kinds.MASKS):
+        return {}
+    counted = [measure.shares() for measure in measures if hasattr(measure, "shares")]
+    # Of masks the pixels in both by those in either; the measure of classes counts pixels as rows.
+    return counted[-1] if counted else {}
+
+
+def to_dict(target: Target, original: Scored, converted: Scored) -> dict[str, object]:
+    """For JSON: {"output", "labels": rows, "original", "converted": of the first metric, "kind", "metric", "metrics", "per_class"}."""
+    first = label_kinds.FIRST[target.kind]
+    both = {name: {"original": value, "converted": converted.values[name]} for name, value in original.values.items()
+            if name in converted.values}
+    classes = [{"class": one, "rows": original.per_class[one][0], "original": original.per_class[one][1],
+                "converted": converted.per_class[one][1]} for one in sorted(original.per_class) if one in converted.per_class]
+    return {"output": target.name, "labels": original.rows, **both[first], "kind": target.kind, "metric": first, "metrics": both,
+            "per_class": classes}

@@ -1,0 +1,69 @@
+"""The table of compared answers, for pages and terminals: which columns it has, and what stands in them."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from tftrt_tools.accuracy import kinds, metrics
+
+# Columns that stand there whether or not something is bounded by them; the shorter choice is for tables with more beside them.
+ALWAYS = ("max_abs", "max_rel", "rmse", "cosine", "snr_db", "top1", "mismatches")
+FEWER = ("max_abs", "cosine", "snr_db", "top1", "mismatches")
+_OF_DETECTORS = ("matched", "matched_iou", "matched_score", "map", "map50")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Comparisons that share a table. detections: they are of detectors; columns: the metrics to show."""
+
+    detections: bool
+    columns: tuple[metrics.Metric, ...]
+    comparisons: tuple[metrics.Comparison, ...]
+
+
+def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mapping[str, float]],
+          always: Iterable[str] = ALWAYS, tight: bool = False) -> tuple[Part, ...]:
+    """Single outputs, then detectors where there are any.
+
+    Args: bounds: {output: {metric: bound}}; always: metrics that have a column beside those that are bounded; tight: leave columns out in
+      which nothing would stand, as is done beside detectors.
+    """
+    found, tight = [], tight or any(one.kind == kinds.DETECTIONS for one in comparisons)
+    for of_detectors, shown in ((False, always), (True, _OF_DETECTORS)):
+        mine = tuple(one for one in comparisons if (one.kind == kinds.DETECTIONS) == of_detectors)
+        wanted = {*shown, *(metric for one in mine for metric in bounds.get(one.name, ()))}
+        columns = (metric for metric in metrics.METRICS.values() if metric.name in wanted)
+        columns = tuple(metric for metric in columns if not tight or any(one.shown(metric.name) for one in mine))
+        if mine:
+            found.append(Part(of_detectors, columns, mine))
+    return tuple(found)
+
+
+def kind(comparison: metrics.Comparison) -> str:
+    """The type of an output, with what it holds where that is more than numbers: "float32, ids"."""
+    plain = comparison.kind in (kinds.VALUES, kinds.EXACT, kinds.DETECTIONS)
+    return comparison.dtype if plain else f"{comparison.dtype}, {comparison.kind}"
+
+
+def verdict(comparison: metrics.Comparison, missed: Iterable[str], yes: str = "yes", no: str = "NO") -> str:
+    """Whether it is within its bounds, "yes" or "NO", and whether it shows nothing; "see detections" where it is judged with others.
+
+    Args: missed: names of outputs that miss a bound.
+    """
+    beside = comparison.constant
+    if comparison.part_of and not comparison.said and comparison.name not in missed:
+        return "see detections" + (f" ({beside})" if beside else "")
+    return (no if comparison.name in missed else yes) + (f" ({beside})" if beside else "")
+
+
+def against_labels(accuracy: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    """(metric, original's, converted's) for people, the one that says most first, of a verification's accuracy."""
+    both = accuracy.get("metrics") or {"top1": {name: accuracy[name] for name in ("original", "converted")}}
+    first = accuracy.get("metric", "top1")
+    both = {first: both[first]} | both
+    return [(name, *(metrics.METRICS[name].show(values[which]) for which in ("original", "converted"))) for name, values in both.items()]
+
+
+def changed_classes(accuracy: Mapping[str, object], most: int = 12) -> list[Mapping[str, object]]:
+    """The classes that lost or gained most, of a verification's accuracy."""
+    found = [one for one in accuracy.get("per_class", ()) if one["original"] != one["converted"]]
+    return sorted(found, key=lambda one: -abs(one["converted"] - one["original"]))[:most]
