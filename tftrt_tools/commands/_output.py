@@ -50,6 +50,12 @@ def prepared(preparation):
     said = []
     if preparation.opened:
         said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT looks into none")
+    if preparation.dilated:
+        zeros = sum(one.added_bytes for one in preparation.dilated) / 1e6
+        said.append(f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
+                    + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else ""))
+    if preparation.paddings:
+        said.append(f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else")
     depthwise, dense = ([one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D"))
     if depthwise:
         said.append(f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups")

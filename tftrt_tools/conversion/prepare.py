@@ -5,12 +5,13 @@ import re
 
 from tftrt_tools import errors
 from tftrt_tools.conversion import graph_pass
-from tftrt_tools.savedmodel import compiled, graph, grouped
+from tftrt_tools.savedmodel import compiled, dilated, graph, grouped
 from tftrt_tools.savedmodel.preparation import Preparation
 
 
 def passed(name, function, settings):
-    """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them, and run the pass.
+    """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them and those with
+    dilations as TF-TRT takes them, and run the pass.
 
     What is to stay in TensorFlow, or would, stays as it is.
 
@@ -25,8 +26,10 @@ def passed(name, function, settings):
         frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
         _refuse_converted(frozen.graph_def)
         kept = {node.name for node in frozen.graph_def.node if _kept(node.name, settings)}
+        written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept)
+        paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
-        frozen = dataclasses.replace(frozen, preparation=Preparation(tuple(wanted), convolutions))
+        frozen = dataclasses.replace(frozen, preparation=Preparation(tuple(wanted), convolutions, written, paddings))
         closed = set(_unwritten(frozen.preparation))
         if not closed:
             result = graph_pass.run(frozen, settings)

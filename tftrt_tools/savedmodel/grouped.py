@@ -9,16 +9,11 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
 
-from tftrt_tools.savedmodel import inferred
+from tftrt_tools.savedmodel import folding, inferred
 from tftrt_tools.savedmodel.preparation import Grouped
 
 _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
-# Ops that a filter of constants is computed with: Conv1D gives it an axis, a normalisation of weights divides it by its length. With
-# quantization nodes it stays as it is: they say what is rounded.
-_FOLDED = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
-                     "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
 _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
 
 
@@ -36,7 +31,7 @@ def rewrite(graph_def, most_bytes, kept=frozenset()):
         if node.name in kept:
             continue
         one = Grouped(node.name, node.op, groups)
-        before = _value(node.input[1], nodes) if node.op == "Conv2D" else None
+        before = folding.value(node.input[1], nodes, folding.FILTERS) if node.op == "Conv2D" else None
         if before is not None:
             written, values = _written(node, before, groups)
             added = values.nbytes - before.nbytes
@@ -66,33 +61,6 @@ def _grouped(graph_def):
         if channels and read and channels != read:
             found.append((node, channels // read))
     return found
-
-
-def _value(source, nodes):
-    """The array that a reference has where constants alone decide it, or None. Args: nodes: {name: node} of the graph."""
-    found, waiting = {}, [_name(source)]
-    while waiting:
-        name = waiting.pop()
-        node = nodes[name]
-        if node.op not in _FOLDED and node.op != "Const":
-            return None
-        if name not in found:
-            found[name] = node
-            waiting += [_name(one) for one in node.input if not one.startswith("^")]
-    if len(found) == 1:
-        return tf.make_ndarray(nodes[_name(source)].attr["value"].tensor)
-    part = graph_pb2.GraphDef()
-    for node in found.values():
-        copy = part.node.add()
-        copy.CopyFrom(node)
-        copy.input[:] = [one for one in node.input if not one.startswith("^")]
-    with tf.device("/CPU:0"):
-        function = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part, return_elements=[f"{_name(source)}:0"]), [])
-        return function()[0].numpy()
-
-
-def _name(source):
-    return source.split(":")[0]
 
 
 def _written(node, filters, groups):

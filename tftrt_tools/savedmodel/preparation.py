@@ -16,11 +16,30 @@ class Grouped:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dilated:
+    """A convolution with dilations that was three nodes. name, type: of the node that computes it; dilations: along height and width;
+    padding: "SAME", or "VALID" behind a Pad where it needs one; added_bytes: of zeros in the filter of a depthwise one."""
+
+    name: str
+    type: str
+    dilations: tuple[int, int]
+    padding: str
+    added_bytes: int = 0
+
+    @classmethod
+    def from_dict(cls, data: dict[str, object]) -> "Dilated":
+        return cls(**{**data, "dilations": tuple(data["dilations"])})
+
+
+@dataclasses.dataclass(frozen=True)
 class Preparation:
-    """opened: names of the calls for XLA that were replaced by what they call; convolutions: Grouped, of the main graph."""
+    """opened: names of the calls for XLA that were replaced by what they call; convolutions: Grouped, of the main graph; dilated: Dilated
+    that were written; paddings: names of those that were moved behind the ExpandDims of their convolution."""
 
     opened: tuple = ()
     convolutions: tuple = ()
+    dilated: tuple[Dilated, ...] = ()
+    paddings: tuple[str, ...] = ()
 
     @property
     def left(self):
@@ -28,9 +47,13 @@ class Preparation:
         return {one.name for one in self.convolutions if not one.written}
 
     def to_dict(self):
-        return {"opened": list(self.opened), "convolutions": [dataclasses.asdict(one) for one in self.convolutions]}
+        return {"opened": list(self.opened), "convolutions": [dataclasses.asdict(one) for one in self.convolutions],
+                "dilated": [dataclasses.asdict(one) for one in self.dilated], "paddings": list(self.paddings)}
 
     @classmethod
     def from_dict(cls, data):
         """From `to_dict`; from None, of an older manifest, an empty one."""
-        return cls(tuple(data["opened"]), tuple(Grouped(**one) for one in data["convolutions"])) if data else cls()
+        if not data:
+            return cls()
+        return cls(tuple(data["opened"]), tuple(Grouped(**one) for one in data["convolutions"]),
+                   tuple(map(Dilated.from_dict, data.get("dilated", ()))), tuple(data.get("paddings", ())))

@@ -1,0 +1,67 @@
+"""Parts of a graph that few kinds of ops compute, taken out and run on their own."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+# Ops that a filter of constants is computed with: Conv1D gives it an axis, a normalisation of weights divides it by its length. With
+# quantization nodes it stays as it is: they say what is rounded.
+FILTERS = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
+                      "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
+
+
+def name_of(source: str) -> str:
+    """The node of a reference ("node:port" or "^node")."""
+    return source.lstrip("^").split(":")[0]
+
+
+def behind(sources: Iterable[str], nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> dict[str, node_def_pb2.NodeDef] | None:
+    """{name: node} of all that computes some tensors, up to constants and placeholders; None where an op is not among `ops`."""
+    found, waiting = {}, [name_of(source) for source in sources]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        node = nodes[name]
+        if node.op not in ops and node.op != "Const":
+            return None
+        found[name] = node
+        if node.op != "Shape":
+            waiting += [name_of(one) for one in node.input if not one.startswith("^")]
+    return found
+
+
+def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
+    """A graph of what `behind` found; each Shape is a placeholder of its name."""
+    result = graph_pb2.GraphDef()
+    for node in found.values():
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        copy.device = ""
+        copy.input[:] = [one for one in node.input if not one.startswith("^")]
+        if "_class" in copy.attr:  # colocation, with nodes that may not be here
+            del copy.attr["_class"]
+        if node.op == "Shape":
+            dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
+            copy.op, copy.input[:] = "Placeholder", []
+            copy.attr.clear()
+            copy.attr["dtype"].type = dtype
+    return result
+
+
+def value(source: str, nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> np.ndarray | None:
+    """The array of a tensor that `ops` compute from constants alone, or None."""
+    found = behind([source], nodes, ops - {"Shape"})
+    if found is None:
+        return None
+    if len(found) == 1:
+        return tf.make_ndarray(nodes[name_of(source)].attr["value"].tensor)
+    with tf.device("/CPU:0"):
+        function = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part(found), return_elements=[_tensor(source)]), [])
+        return function()[0].numpy()
+
+
+def _tensor(source):
+    return source if ":" in source else f"{source}:0"
