@@ -72,7 +72,7 @@ def jpeg_classifier(packages, target):
     """JPEG files in, classes out: decode_jpeg and a resize for each file in a map_fn, then convolutions."""
     import tensorflow as tf
 
-    pictures, _, kinds, _ = scenes(600, alone=True)
+    pictures, _, kinds, _ = scenes(1500, alone=True)
     network = _classifier(pictures, kinds[:, 0])
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "jpeg")])
@@ -159,7 +159,7 @@ def tcn(packages, target):
     x = keras.layers.Conv1D(32, 1)(entry)
     for rate in (1, 2, 4, 8, 16):
         inner = keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate, activation="relu")(x)
-        inner = keras.layers.BatchNormalization()(keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate)(inner))
+        inner = keras.layers.BatchNormalization(momentum=0.9)(keras.layers.Conv1D(32, 3, padding="causal", dilation_rate=rate)(inner))
         x = keras.layers.ReLU()(keras.layers.Add()([x, inner]))
     network = keras.Model(entry, keras.layers.Dense(4, activation="softmax", name="form")(x))
     network.compile(keras.optimizers.Adam(3e-3), "sparse_categorical_crossentropy")
@@ -222,7 +222,7 @@ def _block(x, filters, **options):
     from tensorflow.keras import layers
 
     x = layers.Conv2D(filters, 3, padding="same", use_bias=False, **options)(x)
-    return layers.ReLU()(layers.BatchNormalization()(x))
+    return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
 
 
 def _classifier(pictures, kinds):
@@ -232,9 +232,9 @@ def _classifier(pictures, kinds):
     x = keras.layers.Rescaling(1 / 127.5, -1)(entry)
     for filters in (16, 32, 64):
         x = _block(x, filters, strides=2)
-    network = keras.Model(entry, keras.layers.Dense(_SHAPES, activation="softmax")(keras.layers.GlobalAveragePooling2D()(x)))
-    network.compile(keras.optimizers.Adam(3e-3), "sparse_categorical_crossentropy")
-    network.fit(pictures, kinds, batch_size=32, epochs=10, verbose=0)
+    network = keras.Model(entry, keras.layers.Dense(_SHAPES, activation="softmax")(keras.layers.GlobalMaxPooling2D()(x)))
+    network.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
+    network.fit(pictures, kinds, batch_size=32, epochs=15, verbose=0)
     return network
 
 

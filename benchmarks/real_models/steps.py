@@ -89,7 +89,7 @@ def _verified(result):
     accuracy = result.get("accuracy") or {}
     found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
     return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None, "evidence": result.get("evidence"),
-            "score": {name: value for name, value in accuracy.items() if isinstance(value, float | int)} or None,
+            "score": [accuracy[name] for name in ("original", "converted")] if accuracy else None,
             "problems": result.get("problems", [])[:3], "warnings": result.get("warnings", [])[:3]}
 
 
@@ -115,9 +115,10 @@ def _share(signatures):
 
 
 def _flops(result):
-    """The share of the computation that a result tells, where it does: its own, or the smallest of its signatures'."""
-    found = [one["flops_share"] for one in (result, *result.get("signatures", ())) if one.get("flops_share") is not None]
-    return min(found) if found else None
+    """The share of the computation in engines, of all signatures; None where it is not known."""
+    counted = [one["flops"] for one in result.get("signatures", ()) if one.get("flops")]
+    inside, total = (sum(one[name] for one in counted) for name in ("inside", "total"))
+    return inside / total if total and not any(one["unknown"] for one in counted) else None
 
 
 def _largest(values):

@@ -82,4 +82,5 @@ def _number(value):
 
 
 def _score(score):
-    return "" if not score else " to ".join(f"{value:.4g}" for value in list(score.values())[:2])
+    """Of the original and of the converted model."""
+    return "" if not score else " to ".join(f"{value:.3f}" for value in score)
