@@ -109,8 +109,15 @@ def test_the_table_has_a_row_for_each_precision_and_says_what_gains_nothing():
     said = table.text(LINES)
     assert "- b, verify INT8: exit 3: the answers are all zero" in said and "it broke" not in said and "a traceback" not in said
     assert "- a: 5 % of the ops in TensorRT; 63 StridedSlice: too few dimensions" in said and "- b: 100 %" not in said
+    methods = [*LINES, line("b", "compare INT8", method="mse", methods={"entropy": 7.0, "mse": 27.2})]
+    assert table.methods(methods) == [{"model": "b", "taken": "mse", "entropy": 7.0, "mse": 27.2}] and "| model | taken |" in table.markdown(methods)
     made = table.markdown(LINES)
     assert made.startswith("| model | precision | ops % |") and "FLOPs" not in made and "| b | INT8 |" in made
+
+
+def test_precisions_that_differ_in_nothing_share_a_row():
+    alike = [line("a", f"convert {precision}", share=1.0, engines=engines) for precision, engines in (("FP32", 1), ("FP16", 1), ("INT8", 2))]
+    assert [(row["precision"], row["engines"]) for row in table.rows(alike)] == [("FP32, FP16", 1), ("INT8", 2)]
 
 
 def test_a_crash_or_a_usage_error_is_a_bug_and_a_reason_is_none():

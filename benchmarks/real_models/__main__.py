@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         _precision_run.Journal(journal).add(kind="run", machine=_report.machine(), gpu=options.gpu)
         there = tuple(case for case in options.models if make.made(options.models_dir, case))
         run.run(there, options.models_dir, options, run.Limits(options.deadline, options.budget, options.timeout))
-    lines = _precision_run.read(journal)
+    lines = [line for path in sorted(options.output.rglob(run.FILE)) for line in _precision_run.read(path)]
     print("\n" + (table.markdown(lines) if options.markdown else table.text(lines)))
     return 1 if bugs(lines) else 0
 
@@ -59,7 +59,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--models_dir", type=folder, default=build / "models", metavar="DIR", help="SavedModels, rows; made if missing")
     parser.add_argument("--output", type=folder, default=build, metavar="DIR", help="results, logs and converted models")
     parser.add_argument("--make", action="store_true", help="make the models and leave")
-    parser.add_argument("--table", action="store_true", help="print the table of OUTPUT and leave")
+    parser.add_argument("--table", action="store_true", help="print the table of OUTPUT and the folders in it, and leave")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--gpu", action="store_true", help="build engines at two batch sizes, and time them against native")
     parser.add_argument("--precisions", type=_listed, default=list(_PRECISIONS), help="of " + ",".join(_PRECISIONS))

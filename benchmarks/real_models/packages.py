@@ -29,7 +29,8 @@ def _download(package, folder):
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         wanted = pathlib.Path(scratch) / "wanted.txt"
         wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
-        _pip(sys.executable, "download", "--no-deps", "--ignore-requires-python", "--require-hashes", "--requirement", wanted, "--dest", scratch)
+        _pip(sys.executable, "download", "--no-deps", "--ignore-requires-python", "--require-hashes", "--requirement", wanted,
+             "--dest", scratch)
         found, = (path for path in pathlib.Path(scratch).iterdir() if path != wanted)
         kept = folder / found.name
         shutil.move(found, kept)

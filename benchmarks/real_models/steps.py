@@ -81,7 +81,7 @@ def _converted(result):
     return {"share": result.get("coverage"), "flops_share": _flops(result), "engines": result.get("engine_count"),
             "build_seconds": sum(built) if built else None,
             "native_ops": {op: count for one in signatures[:1] for op, count in list((one.get("native_ops") or {}).items())[:6]},
-            "method": (result.get("calibration") or {}).get("method")}
+            **_compared(result)}
 
 
 def _verified(result):
@@ -103,7 +103,10 @@ def _regressed(result):
 
 
 def _compared(result):
-    return {key: value for key, value in result.items() if key in ("comparison", "method")}
+    """What calibration methods were compared: dB of the worst output, simulated, and the method that was taken."""
+    calibration = result.get("calibration") or {}
+    comparison = calibration.get("comparison") or {}
+    return {"method": comparison.get("taken") or calibration.get("method"), "methods": comparison.get("worst_db")}
 
 
 _FIGURES = {"inspect": _inspected, "convert": _converted, "verify": _verified, "regress": _regressed, "compare": _compared}

@@ -1,4 +1,4 @@
-"""The table of a journal's lines, as text and as Markdown: a row for each model and precision, then what went wrong and why."""
+"""The table of a journal's lines, as text and as Markdown: rows of models and precisions, then what went wrong and why."""
 
 from benchmarks import _report
 
@@ -9,7 +9,7 @@ _COLUMNS = (("model", "model"), ("precision", "precision"), ("share", "ops %"), 
 
 
 def rows(lines: list[dict]) -> list[dict]:
-    """One for each model and column, in the order of the journal; a later line of the same step wins."""
+    """One for each model and column, in the order of the journal; a later line of the same step wins. Equal columns share a row."""
     found = {}
     for line in lines:
         if line["kind"] in ("step", "cut"):
@@ -17,7 +17,15 @@ def rows(lines: list[dict]) -> list[dict]:
             column, _, batch = column.partition(" batch ")
             if column:
                 found.setdefault((line["model"], column), {}).setdefault(kind, {})[batch] = line
-    return [_row(model, column, kinds) for (model, column), kinds in found.items() if "convert" in kinds]
+    return _together([_row(model, column, kinds) for (model, column), kinds in found.items() if "convert" in kinds])
+
+
+def _together(made):
+    """Precisions of a model that differ in nothing share a row."""
+    found = {}
+    for row in made:
+        found.setdefault(tuple(value for key, value in row.items() if key != "precision"), []).append(row)
+    return [{**same[0], "precision": ", ".join(row["precision"] for row in same)} for same in found.values()]
 
 
 def _row(model, column, kinds):
@@ -30,17 +38,35 @@ def _row(model, column, kinds):
             "result": _result([converted, *([verified] if verified else []), *timed])}
 
 
+def methods(lines: list[dict]) -> list[dict]:
+    """The calibration methods that were compared, one row a model: dB of the worst output in INT8, simulated."""
+    found = {line["model"]: {"model": line["model"], "taken": line["method"], **line["methods"]} for line in lines if line.get("methods")}
+    return list(found.values())
+
+
 def text(lines: list[dict]) -> str:
     """For a terminal."""
-    return "\n\n".join(filter(None, [_report.table(_COLUMNS, rows(lines)), *_notes(lines)]))
+    compared = methods(lines)
+    return "\n\n".join(filter(None, [_report.table(_COLUMNS, rows(lines)), compared and _report.table(_heads(compared), compared),
+                                     *_notes(lines)]))
 
 
 def markdown(lines: list[dict]) -> str:
     """For BUILD_NOTES.md."""
     made = rows(lines)
     shown = [(key, head) for key, head in _COLUMNS if any(row[key] not in (None, "") for row in made)]
-    body = [[head for _, head in shown], ["---"] * len(shown), *([_report.cell(row[key]) for key, _ in shown] for row in made)]
-    return "\n\n".join(filter(None, ["\n".join("| " + " | ".join(line) + " |" for line in body), *_notes(lines)]))
+    compared = methods(lines)
+    return "\n\n".join(filter(None, [_markdown(shown, made), compared and _markdown(_heads(compared), compared), *_notes(lines)]))
+
+
+def _heads(compared):
+    """Columns of `methods`: the model, the method that was taken, and each method."""
+    return [(key, key) for key in dict.fromkeys(key for row in compared for key in row)]
+
+
+def _markdown(columns, made):
+    body = [[head for _, head in columns], ["---"] * len(columns), *([_report.cell(row.get(key)) for key, _ in columns] for row in made)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in body)
 
 
 def _notes(lines):
