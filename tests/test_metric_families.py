@@ -286,7 +286,7 @@ def test_texts_may_be_given_as_unicode():
     assert found.values == {"wer": 0.2, "mismatches": 0.5}
 
 
-DETECTOR = {"boxes": np.array([[SQUARE, FAR, [0] * 4], [SQUARE, [0] * 4, [0] * 4]], np.float32), "scores": np.array([[0.9, 0.8, 0], [0.7, 0, 0]], np.float32),
+DETECTOR = {"boxes": np.array([[SQUARE, FAR, [0] * 4], [SQUARE, [0] * 4, [0] * 4]], np.float32), "scores": np.array([[0.9, 0.8, 0], [0.95, 0, 0]], np.float32),
             "classes": np.array([[1, 2, 0], [1, 0, 0]], np.float32), "detections": np.array([2, 1], np.int32)}
 
 
@@ -324,3 +324,15 @@ def test_the_output_that_labels_speak_of_is_named_or_found():
     assert "s/a float64[?, 3]" in raised.value.mend
     with pytest.raises(errors.UsageError, match="fits no output"):
         truth.find(Labels({"": np.zeros((4, 7))}), first, {}, (), "", "--label_output")
+    with pytest.raises(errors.UsageError, match="no signature with --data has the outputs of a detector") as raised:
+        truth.find(Labels({"boxes": np.zeros((4, 1, 4)), "classes": np.zeros((4, 1))}), first, {}, (), "", "--label_output")
+    assert "--output_kind" in raised.value.mend
+
+
+def test_labels_of_another_shape_than_the_answers_are_told():
+    with pytest.raises(errors.UsageError, match="does not go with s/y"):
+        scored(Labels({"": np.zeros((4, 5))}), np.zeros((2, 5)), np.zeros((2, 6)))
+    with pytest.raises(errors.UsageError, match="holds 3 values for 4 rows and more"):
+        scored(Labels({"": np.zeros(3)}), np.zeros(2), np.zeros(2))
+    with pytest.raises(errors.UsageError, match="give no auc"):
+        scored(Labels({"": np.zeros((4, 2), int)}), np.full((4, 2), 0.5))

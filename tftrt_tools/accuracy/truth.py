@@ -62,6 +62,9 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Ma
     preferred = [one for one in able if one.name in set(classes)] or able
     if len(preferred) == 1:
         return preferred[0]
+    if not able and labels.boxes:
+        raise errors.UsageError("--labels has boxes, and no signature with --data has the outputs of a detector",
+                                "say which they are, as in --output_kind='A:boxes;B:scores;C:ids'; " + _outputs(first, flag))
     if not able:
         raise errors.UsageError(f"--labels: {_text(labels)} fits no output", _outputs(first, flag))
     raise errors.UsageError("--labels: which output holds the classes is not clear" if preferred[0].kind == label_kinds.CLASSES else
