@@ -169,7 +169,8 @@ def check(options):
         raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
     _check_where(options)
     if thresholds.LABELS in judgement.Rules.of(options).bounds:
-        raise errors.UsageError("--thresholds: what the answers have against --labels is a goal here", "--accuracy=top1:threshold=…")
+        raise errors.UsageError("--thresholds: what the answers have against --labels is a goal here",
+                                "write --accuracy=METRIC:threshold=…")
 
 
 class _Run:
