@@ -197,12 +197,12 @@ def names_that_can_be_saved(functions):
     Yields: {signature: {name to save it with: its name}}.
     """
     renamed = {}
-    for signature, function in functions.items():
-        names = argument_names(function)
+    # Signatures may share a function.
+    for signature, names in {signature: argument_names(function) for signature, function in functions.items()}.items():
         made = set(map(function_types.sanitize_arg_name, names))
         if len(made) < len(names) or not all(map(_NODE_NAME.fullmatch, names)):
             renamed[signature] = {f"argument_{number}": name for number, name in enumerate(names)}
-            function._arg_keywords = list(renamed[signature])
+            functions[signature]._arg_keywords = list(renamed[signature])
     try:
         yield renamed
     finally:

@@ -13,6 +13,7 @@ from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import Once
 
 DEFAULT_BATCH = 32
 _RANDOM_BATCHES = (1, 8)
@@ -53,7 +54,7 @@ class Given:
 
 
 def given(source: str, specs: dict[str, list[InputSpec]], folder: str | pathlib.Path, reading: DataOptions | None = None,
-          rows: int = 0, said: str = "--data", files_rows: int = 0) -> Given:
+          rows: int = 0, said: str = "--data", files_rows: int = 0, walked: Once | None = None) -> Given:
     """Read the data that a flag names.
 
     Args:
@@ -64,6 +65,7 @@ def given(source: str, specs: dict[str, list[InputSpec]], folder: str | pathlib.
       rows: read so many at most, of pictures spread over all files, else the first; 0 for all.
       said: the flag, for messages.
       files_rows: where files have to be read one after the other, read so many at most, in place of `rows`.
+      walked: the signatures of `specs`, with names of the same functions that the data may use as well.
 
     Returns: Given. Raises: UsageError.
     """
@@ -75,9 +77,10 @@ def given(source: str, specs: dict[str, list[InputSpec]], folder: str | pathlib.
         if rows:
             raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
                                     "let it yield fewer rows")
-        return Given({}, calls_of_function(source, specs, folder / "user", said), None)
+        return Given({}, calls_of_function(source, specs, folder / "user", said, walked), None)
     if found.kind == "arrays" and len(found.files) == 1:
         arrays = array_reader.load(found.files[0])
+        arrays = walked.renamed(arrays) if walked else arrays
         return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None)
     read_rows = read.read(found, specs, reading, folder / "rows", files_rows or rows, said)
     return Given(read_rows.arrays, {}, read_rows)
@@ -164,17 +167,17 @@ def from_function(reference, folder, said="--data"):
     return [tuple(pair) for pair in found]
 
 
-def calls_of_function(reference, specs, folder, said="--data"):
+def calls_of_function(reference, specs, folder, said="--data", walked=None):
     """The calls that the user's module:function yields, its arrays saved to `folder`.
 
     Args: specs: {signature: [InputSpec]}; what is yielded without a signature is for serving_default, or else the first. said: the flag
-      that named it, for messages.
+      that named it, for messages. walked: signatures.Once; what is yielded for a twin is for the signature that is walked.
     Returns: {signature: [run.Call]}. Raises: UsageError.
     """
     default = "serving_default" if "serving_default" in specs else next(iter(specs))
     found = {}
     for signature, path in from_function(reference, folder, said):
-        name = signature or default
+        name = walked.leader(signature) if walked and signature else signature or default
         if name not in specs:
             raise errors.UsageError(f"{said}={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs))
         arrays = npz.load(path)

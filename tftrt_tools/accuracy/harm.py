@@ -9,7 +9,7 @@ import math
 import re
 
 from tftrt_tools.conversion.settings import KEEPS_HIGH
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import passport, signatures
 
 # What an Effect is made of.
 METRICS = ("snr_db", "top1")
@@ -138,7 +138,7 @@ class SignatureHarm:
     """One signature. rows: scored; nodes: Nodes, the worst first; total: Effects of rounding everything; kept: Kept for 1, 2, … nodes;
     unrounded: names of nodes without ranges, which stay in a higher precision; other_nodes: how many were rounded with the rest and not
     looked at alone; fidelity_db: SNR of the simulation with nothing rounded against the model; measured: Effects of everything rounded on
-    a GPU, () where not measured."""
+    a GPU, () where not measured; twins: further names of the same function."""
 
     name: str
     rows: int
@@ -149,6 +149,12 @@ class SignatureHarm:
     other_nodes: int
     fidelity_db: float
     measured: tuple = ()
+    twins: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its names, for tables."""
+        return signatures.label(self.name, self.twins)
 
     @property
     def suggested(self):
@@ -169,13 +175,14 @@ class SignatureHarm:
         return {"name": self.name, "rows": self.rows, "snr_db": number(worst(self.total).snr_db), "total": _dicts(self.total),
                 "nodes": [one.to_dict() for one in self.nodes], "kept": [one.to_dict() for one in self.kept],
                 "suggested_nodes": list(self.suggested_nodes), "unrounded": list(self.unrounded), "other_nodes": self.other_nodes,
-                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured)}
+                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured),
+                "twins": list(self.twins)}
 
     @classmethod
     def from_dict(cls, data):
         return cls(data["name"], data["rows"], tuple(map(Node.from_dict, data["nodes"])), _effects(data["total"]),
                    tuple(map(Kept.from_dict, data["kept"])), tuple(data["unrounded"]), data["other_nodes"], float(data["fidelity_db"]),
-                   _effects(data["measured"]))
+                   _effects(data["measured"]), tuple(data.get("twins", ())))
 
 
 @dataclasses.dataclass(frozen=True)

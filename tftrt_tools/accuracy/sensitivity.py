@@ -51,14 +51,15 @@ def study(model, settings, options):
         (seen,) = describe.describe(model)
         if seen.engines:
             raise errors.UsageError(f"{source} is a converted model", "give the original model that it was made from")
-        calls = _calls(seen, settings, options, folder)
+        walked = signatures.Once.of(signatures.chosen(list(seen.inputs), settings.signature_keys), seen.same)
+        calls = _calls(seen, walked, options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
         int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
         answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=pass_log.ENV, log_file=options.log_file).result
-        found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
+        found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:
             tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
@@ -89,10 +90,10 @@ def _check(settings, options):
         raise errors.UsageError(f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax") from None
 
 
-def _calls(seen, settings, options, folder):
+def _calls(seen, walked, options, folder):
     """{signature: [run.Call]} of the signatures that the data fills."""
-    specs = {name: seen.inputs[name] for name in signatures.chosen(list(seen.inputs), settings.signature_keys)}
-    given = data.given(options.data, specs, folder, options.reading, options.data_rows)
+    specs = {name: seen.inputs[name] for name in walked.names}
+    given = data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked)
     found, _ = given.cut(specs, tuple(range(options.batch_size, 0, -1)))
     return {name: found[name] for name in specs if found.get(name)}
 

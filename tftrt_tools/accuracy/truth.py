@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -69,7 +70,7 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Ma
         raise errors.UsageError(f"--labels: {_text(labels)} fits no output", _outputs(first, flag))
     raise errors.UsageError("--labels: which output holds the classes is not clear" if preferred[0].kind == label_kinds.CLASSES else
                             "--labels: which output they speak of is not clear",
-                            f"name it: {' or '.join(f'{flag}={one.name}' for one in preferred)}")
+                            "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred))
 
 
 def _able(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Mapping[str, str]) -> list[Target]:

@@ -54,7 +54,8 @@ class Verification:
     that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
     None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
     engines were asked for, "" without engines; nothing_shown, constant_outputs: what judgement.Judgement says in `nothing_shown` and
-    `warnings`; notes: what to know about the data."""
+    `warnings`; notes: what to know about the data; twins: {signature: further names of the same function}, for which its result holds
+    as well."""
 
     original: str
     converted: str
@@ -84,6 +85,7 @@ class Verification:
     nothing_shown: tuple[str, ...] = ()
     constant_outputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -141,8 +143,11 @@ def _compared(original, opened_original, converted, rules, options):
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
     manifest = passport.read(converted, passport.MANIFEST) or {}
+    walked = signatures.Once.of(names, first.same, second.same)
+    options = dataclasses.replace(options, label_output=walked.path(options.label_output))
+    rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
     with scratch.folder("verify") as folder:
-        calls, given = _calls(first, names, manifest, options, folder)
+        calls, given = _calls(first, walked, manifest, options, folder)
         labels = _labels(calls, given, options)
         used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
         saved = run.save_calls(calls.calls, folder + "/in")
@@ -158,7 +163,8 @@ def _compared(original, opened_original, converted, rules, options):
         answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
         tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *judged.problems), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings, given.notes if given else ())
+        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings, given.notes if given else (),
+        {name: twins for name, twins in walked.twins.items() if twins})
 
 
 def _structure(first, second, names):
@@ -181,16 +187,17 @@ def _types(specs):
     return {spec.name: spec.dtype for spec in specs}
 
 
-def _calls(first, names, manifest, options, folder):
+def _calls(first, walked, manifest, options, folder):
     """(data.Calls, data.Given or None)."""
+    names = walked.names
     specs = {name: first.inputs[name] for name in names}
     found, dropped = {}, 0
-    given = data.given(options.data, specs, folder, options.reading, options.data_rows) if options.data else None
+    given = data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked) if options.data else None
     if given:
         found, dropped = given.cut(specs, _batch_sizes(manifest, options))
     sources = {name: "data" if name in found else "random" for name in names}
     missing = {name: specs[name] for name in names if name not in found}
-    declared = _shapes(manifest, specs, options)
+    declared = _shapes(manifest, walked.with_twins(specs), options, walked)
     ranges = _ranges(options, specs)
     for name, inputs_of in missing.items():
         shapes = declared.get(name) or data.default_shapes(name, inputs_of)
@@ -216,12 +223,12 @@ def _declared(manifest):
     return [signature for signature in manifest.get("signatures", []) if signature.get("calls")]
 
 
-def _shapes(manifest, specs, options):
+def _shapes(manifest, specs, options, walked):
     """Shapes for random inputs: --shapes, else those the engines were built for."""
     if options.shapes:
-        return data.declared_shapes(options.shapes, specs)
-    return {one["name"]: [{name: tuple(shape) for name, shape in call.items()} for call in one["calls"]]
-            for one in _declared(manifest) if one["name"] in specs}
+        return walked.merged(data.declared_shapes(options.shapes, specs))
+    return {name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
+            for name, one in passport.signatures(manifest).items() if name in specs and one.get("calls")}
 
 
 def _ranges(options, specs):

@@ -80,7 +80,7 @@ def _print_engines(console, done):
             shapes = "; ".join("x".join(map(str, shape)) for shape in one.shapes)
             memory = "" if one.peak_memory_bytes is None else f"{one.peak_memory_bytes / 1e6:.0f} MB"
             seconds = "cache" if one.cached else f"{one.seconds:.1f} s"
-            rows.append((one.name, signature.name, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
+            rows.append((one.name, signature.label, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
     columns = ["engine", "signature", "inputs", ">size", ">built in", ">peak GPU memory"]
     console.print(_output.table("Engines", columns, rows))
     how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"

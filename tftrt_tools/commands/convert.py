@@ -192,7 +192,7 @@ def _flag_file(values):
 
 def _print(done, json_path):
     console = _output.console(json_path)
-    rows = [(one.name, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
+    rows = [(one.label, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
              f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
     columns = ["signature", "converted", ">engines", ">ops in TensorRT", ">share", ">share of FLOPs", ">built"]
     console.print(_output.table("Signatures", columns, rows))

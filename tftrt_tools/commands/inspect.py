@@ -84,7 +84,7 @@ def _print_plan(plan, console, everything):
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
     _label(console, plan.model, ": not converted yet")
     _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
-    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}",
+    rows = [(one.label, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}",
              _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
     if rows:
         _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines"], rows)
@@ -101,7 +101,7 @@ def _print_plan(plan, console, everything):
     _print_sizes(plan, console)
     _say(console, "Advice", "bold")
     for one in plan.signatures:
-        label = f"{one.name}: " if len(plan.signatures) > 1 else ""
+        label = f"{one.label}: " if len(plan.signatures) > 1 else ""
         if one.problem:
             _label(console, label, f"it cannot be converted: {one.problem['cause']}; {one.problem['mend']}")
         else:
@@ -109,7 +109,7 @@ def _print_plan(plan, console, everything):
 
 
 def _print_segments(plan, console, everything):
-    found = [(signature.name, segment) for signature in plan.signatures for segment in signature.segments]
+    found = [(signature.label, segment) for signature in plan.signatures for segment in signature.segments]
     shown = _largest(found, lambda pair: pair[1].engine.compute_ops, everything)
     rows = [(name, segment.number, segment.engine.precision, segment.engine.compute_ops, _ops(segment.engine.ops, everything),
              *_borders(segment.engine)) for name, segment in shown]
@@ -121,7 +121,7 @@ def _print_segments(plan, console, everything):
 def _print_left_out(plan, console, everything):
     if everything:
         for one in plan.signatures:
-            title = "Stays in TensorFlow" + (f", {one.name}" if len(plan.signatures) > 1 else "")
+            title = "Stays in TensorFlow" + (f", {one.label}" if len(plan.signatures) > 1 else "")
             _reason_table(console, title, grouped(one.left_out), "\n".join)
         return
     groups = grouped([one for signature in plan.signatures for one in signature.left_out])
@@ -162,7 +162,7 @@ def _print_quantization(plan, console, everything):
         if signature.quantization is None:
             continue
         found = signature.quantization
-        name = f", {signature.name}" if len(plan.signatures) > 1 else ""
+        name = f", {signature.label}" if len(plan.signatures) > 1 else ""
         shown = found.nodes if everything else found.nodes[:_ROWS]
         rows = [(one.name, one.op, "weights" if one.weights else "activations", one.kind, one.text) for one in shown]
         columns = ["node", "op", "of", "becomes", "which means"]
@@ -183,7 +183,7 @@ def _print_sizes(plan, console):
         for row in signature.sizes:
             given = "  (given)" if row.holds(plan.settings.minimum_segment_size) else ""
             full = " (max_engines)" if row.engines and row.engines == plan.settings.max_engines else ""
-            rows.append((signature.name, row.text() + given, f"{row.engines}{full}", f"{row.coverage:.0%}", row.smallest))
+            rows.append((signature.label, row.text() + given, f"{row.engines}{full}", f"{row.coverage:.0%}", row.smallest))
     if rows:
         columns = ["signature", "--minimum_segment_size", ">engines", ">share", ">ops of the smallest engine"]
         _signature_table(console, plan, "Other segment sizes", columns, rows)
@@ -197,16 +197,16 @@ def _print_inspection(seen, console, everything):
                   f"written by TensorFlow {seen.tensorflow}")
     for line in _passport(seen):
         _say(console, line)
-    rows = [(one.name, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}",
+    rows = [(label, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}",
              _output.flops_cell(seen.flops(one.name)), len(one.engines),
-             _ops(collections.Counter(node.op for node in one.native), everything)) for one in seen.signatures]
+             _ops(collections.Counter(node.op for node in one.native), everything)) for label, one in seen.once.items()]
     _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines", "stays in TensorFlow"], rows)
     _print_engines(seen, console, everything)
     _print_files(seen, console, everything)
     _print_calibration(seen, console)
     if everything:
-        for one in seen.signatures:
-            _print_native(one, console)
+        for label, one in seen.once.items():
+            _print_native(label, one, console)
     _print_findings(seen, console)
 
 
@@ -233,8 +233,9 @@ def _print_engines(seen, console, everything):
     every = [_properties(one) for one in seen.engines]
     differing = [name for name in every[0] if len({one[name] for one in every}) > 1]
     shared = ", ".join(text for name, text in every[0].items() if name not in differing)
-    rows = [(", ".join(seen.signatures_of(one.name)), one.name, *(_properties(one)[name] for name in differing), one.compute_ops,
-             *_borders(one), len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never")) for one in shown]
+    rows = [(", ".join(label for label, caller in seen.once.items() if one.name in caller.engines), one.name,
+             *(_properties(one)[name] for name in differing), one.compute_ops, *_borders(one),
+             len(seen.assets(one.name)) or ("on request" if one.allow_build_at_runtime else "never")) for one in shown]
     columns = ["signature", "engine op", *differing, ">ops", "inputs", "outputs", ">built"]
     title = f"Engine ops ({shared})" if shared else "Engine ops"
     _signature_table(console, seen, title, columns, rows, len(seen.engines) - len(shown), "engine ops")
@@ -263,10 +264,10 @@ def _print_calibration(seen, console):
         _table(console, None, ["engine op", ">tensors with a range", ">left out"], rows)
 
 
-def _print_native(signature, console):
+def _print_native(label, signature, console):
     rows = [(node.op, node.name, node.function) for node in signature.native]
     if rows:
-        _table(console, f"Stays in TensorFlow, {signature.name}", ["op", "node", "in function"], rows)
+        _table(console, f"Stays in TensorFlow, {label}", ["op", "node", "in function"], rows)
 
 
 def _print_findings(seen, console):
@@ -330,7 +331,7 @@ def _ops(counts, everything):
 
 def _signature_table(console, seen, title, columns, rows, more=0, what=""):
     """A table whose first column is the signature: left out where there is only one, blank where it repeats."""
-    if len(seen.signatures) == 1:
+    if len(seen.once if isinstance(seen, Inspection) else seen.signatures) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
     else:
         before = [None, *(row[0] for row in rows)]

@@ -87,11 +87,12 @@ def _print(done, values):
         shown = one.nodes if values.all else one.nodes[:_ROWS]
         columns = [">rank", "node", "op", "engine", ">SNR dB", ">share", ">top-1", *([">measured gain dB"] if one.measured else [])]
         rows = [_row(rank, node, bool(one.measured)) for rank, node in enumerate(shown, 1)]
-        console.print(_output.table(f"{one.name}: one node alone rounded to {done.precision}, and the worst output's noise", columns, rows))
+        title = f"{one.label}: one node alone rounded to {done.precision}, and the worst output's noise"
+        console.print(_output.table(title, columns, rows))
         if len(one.nodes) > len(shown):
             say(f"  and {len(one.nodes) - len(shown)} less harmful nodes (--all)")
         rows = [(label, _decibels(effect.snr_db), _share(effect.top1)) for label, effect in report.kept_rows(one)]
-        console.print(_output.table(f"{one.name}: everything rounded but", ["kept in a higher precision", ">SNR dB", ">top-1"], rows))
+        console.print(_output.table(f"{one.label}: everything rounded but", ["kept in a higher precision", ">SNR dB", ">top-1"], rows))
         if one.measured:
             say(f"measured with everything in {done.precision}: " + ", ".join(
                 f"{effect.output} {_decibels(effect.snr_db)} dB" for effect in one.measured))
@@ -106,7 +107,7 @@ def _print(done, values):
     if done.ranges:
         say(f"ranges: {done.ranges}")
     for one in done.signatures:
-        say(f"{one.name}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
+        say(f"{one.label}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
             f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
     say(f"evidence: simulated; the worst nodes measured on {done.gpu['name']}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")

@@ -26,6 +26,7 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags
 from tftrt_tools.execution import kernels
+from tftrt_tools.savedmodel import signatures
 
 OUTPUTS = ("html",)
 
@@ -90,7 +91,8 @@ def _print(done, json_path):
     console = _output.console(json_path)
     _answers.show(console, "Answers of the converted model against the original", done.comparisons, done.bounds,
                   {miss.output for miss in done.misses})
-    inputs = ", ".join(f"{name}: {done.samples[name]} rows of {done.sources[name]}" for name in done.sources)
+    inputs = ", ".join(f"{signatures.label(name, done.twins.get(name, ()))}: {done.samples[name]} rows of {done.sources[name]}"
+                       for name in done.sources)
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)

@@ -24,8 +24,9 @@ def job(request):
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
         tables, records = [], []
-        for index, name in enumerate(names):
-            progress.say(f"calibrating signature {name}", index, len(names))
+        walked = signatures.Once.of(names, model.same).names
+        for index, name in enumerate(walked):
+            progress.say(f"calibrating signature {name}", index, len(walked))
             prefix = f"TRTEngineOp_calibrated_{index}"
             made, record = _signature(name, model.root.signatures[name], converted, prefix, settings, source, folder)
             tables += made

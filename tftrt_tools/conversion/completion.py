@@ -9,7 +9,7 @@ from tftrt_tools.conversion import finishing, graph_pass, int8, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, protos, segments
+from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, passport, protos, segments, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -32,7 +32,7 @@ def job(request):
         raise errors.TftrtError("building engines needs a GPU; none is visible here", "run this on the machine that will serve the model")
     source = pathlib.Path(request["source"])
     calibration = file.Calibration.from_dict(request["calibration"]) if request["calibration"] else None
-    known = {one["name"]: SignatureResult.from_dict(one) for one in request["signatures"]}
+    known = {name: SignatureResult.from_dict(one) for name, one in passport.signatures(request).items()}
     with scratch.folder("build") as folder:
         progress.say("loading the model")
         proto = protos.read(source)
@@ -44,7 +44,7 @@ def job(request):
         work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
         made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
         progress.say("saving")
-        functions = {one.result.name: one.function for one in made if one.function}
+        functions = {name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)}
         resources = {name: resource for one in made for name, resource in one.resources.items()}
         saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
     return {"signatures": [one.result.to_dict() for one in made], "versions": work.versions, "gpu": gpu,
@@ -57,13 +57,16 @@ def _signatures(model, seen, known, calibration, work, prefix, folder):
     model, or None."""
     settings = work.settings
     with_engines = {one.name: one.inputs for one in seen if one.engines}
-    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines) if settings.shapes else {}
+    walked = signatures.Once.of([one.name for one in seen], model.same)
+    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines)) if settings.shapes else {}
     made = []
-    for index, one in enumerate(seen):
+    for index, one in enumerate(one for one in seen if one.name in walked.twins):
+        twins = walked.twins[one.name]
         if not one.engines:
-            made.append(finishing.Made(known.get(one.name) or SignatureResult.untouched(one.name, one.inputs)))
+            result = known.get(one.name) or SignatureResult.untouched(one.name, one.inputs)
+            made.append(finishing.Made(dataclasses.replace(result, name=one.name, twins=twins)))
             continue
-        progress.say(f"reading signature {one.name}", index, len(seen))
+        progress.say(f"reading signature {one.name}", index, len(walked.twins))
         frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
         # A converted signature is a function; where it has loops or tables, freezing leaves it one.
         graph_def = inline.inline_calls(frozen.graph_def)
@@ -71,6 +74,7 @@ def _signatures(model, seen, known, calibration, work, prefix, folder):
         attributes = {"workspace_size_bytes": settings.max_workspace_size_bytes}
         graph.set_on_engines(graph_def, **attributes | ({"profile_strategy": settings.strategy} if settings.dynamic else {}))
         result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), known.get(one.name))
+        result = dataclasses.replace(result, name=one.name, twins=twins)
         wanted = calls.get(one.name, [])
         tables = _tables(frozen, graph_def, one, settings, wanted, calibration) if calibration else ()
         made.append(finishing.finished(frozen, graph_def, result, work, wanted, folder, tables))

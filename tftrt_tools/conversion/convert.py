@@ -38,22 +38,23 @@ def job(request):
     int8.check_calibrator(settings, tables_from, gpu)
     work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
+    walked = signatures.Once.of(chosen, model.same)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
+    calls = walked.merged(calls)
     prefix = finishing.prefix(source, settings)
     results, functions, resources, tables, records = [], {}, {}, [], []
     with scratch.folder("engines") as folder:
-        for index, name in enumerate(chosen):
-            progress.say(f"converting signature {name}", index, len(chosen))
+        for index, (name, twins) in enumerate(walked.twins.items()):
+            progress.say(f"converting signature {name}", index, len(walked.twins))
             made = _signature(name, model.root.signatures[name], work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
-            results.append(made.result)
+            results.append(dataclasses.replace(made.result, twins=twins))
             if made.function:
-                functions[name] = made.function
+                functions.update(dict.fromkeys((name, *twins), made.function))
                 resources.update(made.resources)
             tables += made.tables
             records += [made.record] if made.record else []
-        for name in model.root.signatures:
-            if name not in chosen:
-                results.append(SignatureResult.untouched(name, specs[name]))
+        for name, twins in signatures.Once.of([name for name in model.root.signatures if name not in chosen], model.same).twins.items():
+            results.append(SignatureResult.untouched(name, specs[name], twins))
         if request["output"] and (functions or settings.allow_no_engines):
             progress.say("saving")
             saving.save(model, functions, resources, source, pathlib.Path(request["output"]))

@@ -6,6 +6,7 @@ import dataclasses
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.inspection import Finding
@@ -97,7 +98,7 @@ class SignaturePlan:
     the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty;
     quantization: of a quantization-aware signature, else None; findings: Findings on segments that no GPU can build;
     preparation: what would be done to its graph before; flops: how much of the computation would be in engines, None where that was not
-    counted."""
+    counted; twins: further names of the same function."""
 
     name: str
     inputs: tuple
@@ -111,6 +112,12 @@ class SignaturePlan:
     findings: tuple = ()
     preparation: Preparation = Preparation()
     flops: Flops | None = None
+    twins: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its names, for tables."""
+        return signatures.label(self.name, self.twins)
 
     @property
     def inside(self):
@@ -131,7 +138,7 @@ class SignaturePlan:
                 "advice": self.advice.to_dict() if self.advice else None,
                 "quantization": self.quantization.to_dict() if self.quantization else None,
                 "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
-                "flops": self.flops.to_dict() if self.flops else None}
+                "flops": self.flops.to_dict() if self.flops else None, "twins": list(self.twins)}
 
     @classmethod
     def from_dict(cls, data):
@@ -141,7 +148,7 @@ class SignaturePlan:
                    Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"],
                    Quantization.from_dict(data["quantization"]) if data["quantization"] else None,
                    tuple(Finding(**one) for one in data["findings"]), Preparation.from_dict(data["preparation"]),
-                   Flops.from_dict(data.get("flops")))
+                   Flops.from_dict(data.get("flops")), tuple(data.get("twins", ())))
 
 
 @dataclasses.dataclass(frozen=True)

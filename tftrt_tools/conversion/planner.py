@@ -21,8 +21,10 @@ def plan(path, settings):
     model = loading.load(path, settings.tags)
     names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in names}
-    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs) if settings.shapes else {}
-    planned = tuple(_signature(name, model.root.signatures[name], settings, calls.get(name, ())) for name in names)
+    walked = signatures.Once.of(names, model.same)
+    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
+    planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ())), twins=twins)
+                    for name, twins in walked.twins.items())
     return Plan(str(pathlib.Path(path).absolute()), model.tags, settings, tf.__version__, planned)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.inspection import Finding
@@ -33,9 +34,9 @@ class BuiltEngine:
         return cls(**{**data, "shapes": tuple(data["shapes"])})
 
 
-def coverage(signatures):
+def coverage(results):
     """Share of the computing ops of SignatureResults that run in TensorRT, 0 to 1."""
-    counts = [signature.compute_ops for signature in signatures]
+    counts = [signature.compute_ops for signature in results]
     total = sum(whole for _, whole in counts)
     return sum(inside for inside, _ in counts) / total if total else 0.0
 
@@ -45,7 +46,8 @@ class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
     calls: declared shapes, [{input: shape}]; built: engines that were built for them; build_seconds: of all of them; quantization: of a
     quantization-aware model, else None; findings: Findings on its engine ops that no GPU can build; preparation: what was done to
-    its graph before TF-TRT saw it; flops: how much of the computation is in engines, None where that was not counted."""
+    its graph before TF-TRT saw it; flops: how much of the computation is in engines, None where that was not counted;
+    twins: further names of the same function."""
 
     name: str
     inputs: tuple
@@ -61,6 +63,7 @@ class SignatureResult:
     findings: tuple = ()
     preparation: Preparation = Preparation()
     flops: Flops | None = None
+    twins: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name, inputs, passed, flops=None):
@@ -79,9 +82,14 @@ class SignatureResult:
         return cls(seen.name, tuple(seen.inputs), True, seen.coverage, tuple(engines), (), dict(sorted(ops.items())))
 
     @classmethod
-    def untouched(cls, name, inputs):
+    def untouched(cls, name, inputs, twins=()):
         """A signature that was not asked for."""
-        return cls(name, tuple(inputs), False, 0.0, (), (), {})
+        return cls(name, tuple(inputs), False, 0.0, (), (), {}, twins=twins)
+
+    @property
+    def label(self) -> str:
+        """Its names, for tables."""
+        return signatures.label(self.name, self.twins)
 
     @property
     def compute_ops(self):
@@ -97,7 +105,7 @@ class SignatureResult:
                 "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds,
                 "quantization": self.quantization.to_dict() if self.quantization else None,
                 "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
-                "flops": self.flops.to_dict() if self.flops else None}
+                "flops": self.flops.to_dict() if self.flops else None, "twins": list(self.twins)}
 
     @classmethod
     def from_dict(cls, data):
@@ -107,4 +115,4 @@ class SignatureResult:
                    tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"],
                    Quantization.from_dict(data["quantization"]) if data.get("quantization") else None,
                    tuple(Finding(**one) for one in data.get("findings", ())), Preparation.from_dict(data.get("preparation")),
-                   Flops.from_dict(data.get("flops")))
+                   Flops.from_dict(data.get("flops")), tuple(data.get("twins", ())))

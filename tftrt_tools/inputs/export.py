@@ -10,7 +10,6 @@ from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, signatures
 from tftrt_tools.sources.opened import opened
 
-_DEFAULT = "serving_default"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
@@ -71,21 +70,23 @@ class Written:
 def export(model, wanted, log_file=None):
     """Write the files. Args: model: path or source.Source; its signature says what a row is. Returns: Written. Raises: UsageError."""
     with opened(model, log_file) as folder:
-        inputs = describe.describe(folder)[0].inputs
-    name = _signature(wanted.signature, inputs)
+        described = describe.describe(folder)[0]
+    inputs = described.inputs
+    walked = signatures.Once.of(signatures.chosen(list(inputs), [wanted.signature] if wanted.signature else []), described.same)
+    name = _signature(walked.names)
     found = find.find(wanted.options.source, find.POSITIONAL)
     options_module.check_image_flags(wanted.options, found.kind)
     _check_labels(wanted, found.kind)
+    plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
-               "kind": found.kind, "files": list(found.files), "prefix": "" if name == _DEFAULT or len(inputs) == 1 else f"{name}/"}
+               "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/"}
     return Written.from_dict(child.run("tftrt_tools.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
 
 
-def _signature(asked, inputs):
-    names = signatures.chosen(list(inputs), [asked] if asked else [])
-    if len(names) > 1 and _DEFAULT not in names:
+def _signature(names):
+    if len(names) > 1 and signatures.DEFAULT not in names:
         raise errors.UsageError(f"the model has the signatures {', '.join(names)}", "choose one by --signature_keys")
-    return _DEFAULT if _DEFAULT in names else names[0]
+    return signatures.DEFAULT if signatures.DEFAULT in names else names[0]
 
 
 def _check_labels(wanted, kind):

@@ -54,7 +54,7 @@ def _chart(axes, signature, precision, nodes):
     axes.set_ylim(len(nodes) - 0.4, -0.6)
     axes.set_xlim(best, least - _LABEL_SHARE * (best - least))
     more = f" (the worst {len(nodes)} of {len(signature.nodes)})" if len(signature.nodes) > len(nodes) else ""
-    axes.set_title(f"{signature.name}, {precision}{more}", loc="left", fontsize=10)
+    axes.set_title(f"{signature.label}, {precision}{more}", loc="left", fontsize=10)
     axes.set_xlabel("signal to noise at the worst output, dB, and share of the noise of all nodes")
     plots.bare(axes)
 

@@ -1,6 +1,6 @@
 """What does not fit together in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
 
-from tftrt_tools.savedmodel import engine_assets, shapes
+from tftrt_tools.savedmodel import engine_assets, passport, shapes
 from tftrt_tools.savedmodel.inspection import Finding, bytes_text
 
 AGAIN = "convert again"
@@ -106,7 +106,7 @@ def _brief(value):
 
 
 def _of_signatures(seen):
-    listed = {one["name"] for one in seen.manifest.get("signatures", ())}
+    listed = passport.signatures(seen.manifest).keys()
     there = {one.name for one in seen.signatures}
     for name in sorted(listed - there):
         yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", AGAIN)

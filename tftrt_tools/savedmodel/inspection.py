@@ -2,10 +2,12 @@
 
 import dataclasses
 
+from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import Once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Node:
 @dataclasses.dataclass(frozen=True)
 class SignatureGraph:
     """A signature of a saved graph. engines: names of its engine ops; native: Nodes that compute something in TensorFlow, those of a
-    function that is called twice listed once; inside: computing ops in the engines' segments."""
+    function that is called twice listed once; inside: computing ops in the engines' segments; same_as: the signature of the same function
+    that stands for it, or ""."""
 
     name: str
     inputs: tuple
@@ -49,6 +52,7 @@ class SignatureGraph:
     engines: tuple
     native: tuple
     inside: int
+    same_as: str = ""
 
     @property
     def coverage(self):
@@ -59,13 +63,13 @@ class SignatureGraph:
     def to_dict(self):
         return {"name": self.name, "inputs": [one.to_dict() for one in self.inputs], "outputs": [one.to_dict() for one in self.outputs],
                 "engines": list(self.engines), "ops_in_tensorrt": self.inside, "ops": self.inside + len(self.native),
-                "coverage": round(self.coverage, 4), "native": [one.to_dict() for one in self.native]}
+                "coverage": round(self.coverage, 4), "native": [one.to_dict() for one in self.native], "same_as": self.same_as}
 
     @classmethod
     def from_dict(cls, data):
         inputs, outputs = (tuple(map(InputSpec.from_dict, data[key])) for key in ("inputs", "outputs"))
         return cls(data["name"], inputs, outputs, tuple(data["engines"]), tuple(Node(**one) for one in data["native"]),
-                   data["ops_in_tensorrt"])
+                   data["ops_in_tensorrt"], data.get("same_as", ""))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +114,14 @@ class Inspection:
 
     def flops(self, signature: str) -> Flops | None:
         """What the manifest says of a signature's computation; None where it says nothing."""
-        told = {one["name"]: one.get("flops") for one in (self.manifest or {}).get("signatures", ())}
-        return Flops.from_dict(told.get(signature))
+        return Flops.from_dict(passport.signatures(self.manifest).get(signature, {}).get("flops"))
+
+    @property
+    def once(self) -> dict[str, SignatureGraph]:
+        """Its signatures, each function once: {its names, for tables: SignatureGraph}."""
+        known = {one.name: one for one in self.signatures}
+        walked = Once.of(list(known), {name: one.same_as or name for name, one in known.items()})
+        return {walked.label(name): known[name] for name in walked.names}
 
     def only(self, keys):
         """The signatures `keys` and their engines; what disagrees stays whole."""

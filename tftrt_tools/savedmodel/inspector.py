@@ -7,7 +7,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import engine_assets, files, graph, passport, signatures
+from tftrt_tools.savedmodel import engine_assets, files, graph, passport, signatures, twins
 from tftrt_tools.savedmodel.inspection import EngineFile, Finding, Inspection, Node, SignatureGraph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
@@ -50,16 +50,17 @@ def _passport(path):
 
 def signature_graphs(meta_graph):
     """The SignatureGraphs of a MetaGraphDef."""
-    engines = graph.engine_ops(meta_graph.graph_def)
-    return tuple(_signature(name, one, meta_graph, engines) for name, one in signatures.definitions(meta_graph).items())
+    engines, same = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph)
+    return tuple(_signature(name, one, meta_graph, engines, same.get(name, ""))
+                 for name, one in signatures.definitions(meta_graph).items())
 
 
-def _signature(name, signature, meta_graph, engines):
+def _signature(name, signature, meta_graph, engines, same_as):
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
     inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
     inputs, outputs = graph.specs(signature.inputs), graph.specs(signature.outputs)
-    return SignatureGraph(name, inputs, outputs, tuple(walk.engines), tuple(walk.native), inside)
+    return SignatureGraph(name, inputs, outputs, tuple(walk.engines), tuple(walk.native), inside, same_as)
 
 
 class _Walk:

@@ -7,7 +7,7 @@ import shutil
 import tensorflow as tf
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.savedmodel import declarations, engine_assets, files, protos
+from tftrt_tools.savedmodel import declarations, engine_assets, files, protos, twins
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
@@ -15,12 +15,13 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 class Model:
     """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it.
 
-    declared: MetaGraphDef of declarations.of.
+    declared: MetaGraphDef of declarations.of. same: {signature: the one that stands for it} of twins.find.
     """
 
     root: object
     tags: tuple
     declared: object
+    same: dict[str, str]
 
 
 def load(path, tags=()):
@@ -28,7 +29,7 @@ def load(path, tags=()):
     meta = protos.meta_graph(protos.read(path), tags)
     chosen = tuple(meta.meta_info_def.tags)
     try:
-        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta))
+        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta), twins.find(meta))
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None

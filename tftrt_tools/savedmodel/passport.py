@@ -42,6 +42,12 @@ def read(model, name):
     return document
 
 
+def signatures(manifest: dict | None) -> dict[str, dict]:
+    """What a manifest says of each signature, twins of one function included; {} for None."""
+    listed = (manifest or {}).get("signatures", ())
+    return {name: one for one in listed for name in (one["name"], *one.get("twins", ()))}
+
+
 def write(model, name, document):
     """Put `document` (a dict, or text for a flag file) into the model's passport, whole or not at all."""
     path = folder(model) / name

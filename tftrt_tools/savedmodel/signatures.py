@@ -1,6 +1,10 @@
-"""The signatures of a SavedModel that a caller may name, and the choice among them."""
+"""The signatures of a SavedModel that a caller may name, the choice among them, and those that are one function under several names."""
+
+import dataclasses
 
 from tftrt_tools import errors
+
+DEFAULT = "serving_default"
 
 
 def definitions(meta_graph):
@@ -16,3 +20,64 @@ def chosen(names, keys):
         if key not in names:
             raise errors.UsageError(f"no signature {key!r}", "signatures here: " + ", ".join(names))
     return [name for name in names if not keys or name in keys]
+
+
+def leader(names) -> str:
+    """Which of the names of one function stands for all."""
+    return DEFAULT if DEFAULT in names else min(names)
+
+
+def label(name: str, twins=()) -> str:
+    """For tables: "serve, serving_default (the same)"."""
+    return f"{', '.join(sorted((name, *twins)))} (the same)" if twins else name
+
+
+@dataclasses.dataclass(frozen=True)
+class Once:
+    """Signatures to walk, each function once. twins: {signature that is walked: the other names of its function}."""
+
+    twins: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, names, *same: dict[str, str]) -> "Once":
+        """Args: names: signatures, in order. same: of twins.find, of one model or of several: then they have to be the same in each."""
+        groups = {}
+        for name in names:
+            groups.setdefault(tuple(one.get(name, name) for one in same), []).append(name)
+        leaders = {leader(group): group for group in groups.values()}
+        return cls({first: tuple(name for name in group if name != first) for first, group in leaders.items()})
+
+    @property
+    def names(self) -> list[str]:
+        """The signatures that are walked."""
+        return list(self.twins)
+
+    def leader(self, name: str) -> str:
+        """The signature that is walked for `name`; `name` itself where it is none of them."""
+        return next((first for first, others in self.twins.items() if name in others), name)
+
+    def label(self, name: str) -> str:
+        """As the function `label`."""
+        return label(name, self.twins.get(name, ()))
+
+    def path(self, text: str) -> str:
+        """"SIGNATURE/NAME" of the signature that is walked; other texts as they are."""
+        signature, slash, name = text.partition("/")
+        return self.leader(signature) + slash + name if slash else text
+
+    def renamed(self, by_path: dict) -> dict:
+        """A dict with its keys as `path` gives them; what speaks of the signature that is walked comes before what speaks of its twin."""
+        own = {path: value for path, value in by_path.items() if self.path(path) == path}
+        return {self.path(path): value for path, value in by_path.items()} | own
+
+    def with_twins(self, by_name: dict) -> dict:
+        """{signature: anything} of those that are walked, and the same under the names of their twins."""
+        return {name: value for first, value in by_name.items() for name in (first, *self.twins[first])}
+
+    def merged(self, calls: dict) -> dict:
+        """{signature: [{input: shape}]} of --shapes: what was said of twins goes to the one that is walked."""
+        found = {}
+        for name, listed in calls.items():
+            mine = found.setdefault(self.leader(name), [])
+            mine += [call for call in listed if call not in mine]
+        return found

@@ -55,7 +55,7 @@ def _covered(path, model):
     manifest = passport.read(path, passport.MANIFEST) or {}
     engines = {engine.name: engine for engine in model.engines}
     assets = [asset for asset in engine_assets.read(path) if asset.engine in engines]
-    listed = {one["name"]: one for one in manifest.get("signatures", ())}
+    listed = passport.signatures(manifest)
     sizes, reasons = None, []
     for name, inputs in model.inputs.items():
         mine, reason = _fixed(inputs)

@@ -121,7 +121,9 @@ def _shapes(name, specs, facts, batching, values, notes):
 
 def _manifest_calls(name, specs, facts):
     """The calls that engines were built for, as far as they still fit the signature."""
-    listed = next((one.get("calls") or () for one in (facts.seen.manifest or {}).get("signatures", ()) if one.get("name") == name), ())
+    from tftrt_tools.savedmodel import passport
+
+    listed = passport.signatures(facts.seen.manifest).get(name, {}).get("calls") or ()
     calls = [{key: tuple(shape) for key, shape in call.items()} for call in listed]
     return [call for call in calls if all(spec.name in call and spec.accepts(call[spec.name]) for spec in specs)]
 

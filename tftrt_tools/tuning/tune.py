@@ -89,12 +89,13 @@ def tune(model, settings, options):
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
     with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
-        specs = _specs(source, model, settings)
-        given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows)
+        specs, walked = _specs(source, model, settings)
+        options = _of_walked(options, walked)
+        given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked)
         labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
-        prepared = _prepare(source, model, settings, options, specs, given, labels, journal.folder)
+        prepared = _prepare(source, model, settings, options, walked, specs, given, labels, journal.folder)
         return _searched(source, settings, options, table, gpu, journal, prepared)
 
 
@@ -215,15 +216,22 @@ class _Prepared:
 
 
 def _specs(source, model, settings):
-    """{signature: [InputSpec]} of the original. Args: source: as the user named it; model: the SavedModel behind it."""
+    """({signature: [InputSpec]} of the original, each function once, signatures.Once of them). Args: source: as the user named it; model:
+    the SavedModel behind it."""
     described = describe.describe(model)[0]
     if described.engines:
         raise errors.UsageError(f"{source} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
-    return {name: described.inputs[name] for name in signatures.chosen(list(described.inputs), settings.signature_keys)}
+    walked = signatures.Once.of(signatures.chosen(list(described.inputs), settings.signature_keys), described.same)
+    return {name: described.inputs[name] for name in walked.names}, walked
 
 
-def _prepare(source, model, settings, options, specs, given, labels, folder):
-    calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)
+def _of_walked(options, walked):
+    """The Options with the names of signatures that are walked."""
+    return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape))
+
+
+def _prepare(source, model, settings, options, walked, specs, given, labels, folder):
+    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), walked.with_twins(specs)))
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
                    "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
                   for name, listed in calls.items() for call in listed)

@@ -111,7 +111,7 @@ def declared_shapes(path):
     Returns: ({signature: [{input: shape}]}, which document in words); ({}, "") without any. Raises: TftrtError.
     """
     manifest = passport.read(path, passport.MANIFEST) or {}
-    declared = {one["name"]: _tuples(one["calls"]) for one in manifest.get("signatures", ()) if one.get("calls")}
+    declared = {name: _tuples(one["calls"]) for name, one in passport.signatures(manifest).items() if one.get("calls")}
     if declared:
         return declared, "the shapes that engines were built for (manifest.json)"
     published = passport.read(path, passport.PUBLISH) or {}
