@@ -155,3 +155,47 @@ def sparse_input(path):
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y})
     return path
+
+
+def twins(path, kind="export"):
+    """A model with one function under the names serve and serving_default.
+
+    Args: kind: "export": by Keras' model.export; "tf1": the same tensors; "other": two functions of one form that compute otherwise.
+    """
+    if kind == "tf1":
+        return _twins_of_tf1(path)
+    if kind == "other":
+        return _of_one_form(path)
+    tf.keras.utils.set_random_seed(1)
+    layers = [tf.keras.layers.Dense(8, "relu", input_shape=(WIDTH,), name="x"), tf.keras.layers.Dense(4, "softmax")]
+    tf.keras.Sequential(layers).export(str(path))
+    return path
+
+
+def _twins_of_tf1(path):
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, (None, WIDTH), name="in")
+        kernel = v1.get_variable("kernel", initializer=tf.constant(np.random.default_rng(1).normal(size=(WIDTH, 4)), tf.float32))
+        y = tf.nn.softmax(tf.nn.relu(tf.matmul(x, kernel)))
+        session.run(v1.global_variables_initializer())
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"probabilities": y})
+        writer = v1.saved_model.Builder(str(path))
+        writer.add_meta_graph_and_variables(session, ["serve"], {"serve": signature, "serving_default": signature})
+        writer.save()
+    return path
+
+
+def _of_one_form(path):
+    module = tf.Module()
+    module.kernels = [tf.Variable(np.random.default_rng(seed).normal(size=(WIDTH, 4)).astype(np.float32)) for seed in (1, 2)]
+
+    def scored(kernel):
+        @tf.function(input_signature=[tf.TensorSpec((None, WIDTH), tf.float32, name="x")])
+        def probabilities(x):
+            return {"probabilities": tf.nn.softmax(tf.nn.relu(tf.matmul(x, kernel)))}
+
+        return probabilities
+
+    serve, serving_default = map(scored, module.kernels)
+    tf.saved_model.save(module, str(path), signatures={"serve": serve, "serving_default": serving_default})
+    return path

@@ -131,3 +131,9 @@ def test_an_input_with_one_shape_may_stand_beside_a_range():
 def test_a_range_that_is_none_is_refused(flag, says):
     with pytest.raises(errors.UsageError, match=says):
         shapes.parse(flag)
+
+
+def test_a_name_with_a_slash_or_a_colon_is_an_input():
+    signatures = {"s": [InputSpec("input/1", "float32", (None, 2)), InputSpec("x:0", "float32", (None, 2))]}
+    expected = {"s": [{"input/1": (4, 2), "x:0": (4, 2)}]}
+    assert calls("input/1:4x2;x:0:4x2", signatures) == calls("s/input/1:4x2;s/x:0:4x2", signatures) == expected

@@ -153,20 +153,23 @@ def calls(declared, signatures):
     """
     given = {}
     for (signature, name), shapes in declared.items():
-        for key in _holders(signature, name, signatures):
-            given.setdefault(key, {})[name] = shapes
+        for key, input_name in _holders(signature, name, signatures):
+            given.setdefault(key, {})[input_name] = shapes
     return {key: _whole_calls(key, shapes, signatures[key]) for key, shapes in given.items()}
 
 
 def _holders(signature, name, signatures):
+    """[(signature, input)] that are meant. An input's name may hold a slash itself."""
+    text = f"{signature}/{name}" if signature else name
+    known = [(key, spec.name) for key, specs in signatures.items() for spec in specs]
+    named = [pair for pair in known if "/".join(pair) == text] or [pair for pair in known if pair[1] == text]
+    if named:
+        return named
     if signature and signature not in signatures:
         raise errors.UsageError(f"--shapes: no signature {signature!r}", "signatures here: " + ", ".join(signatures))
     among = [signature] if signature else list(signatures)
-    holders = [key for key in among if name in {spec.name for spec in signatures[key]}]
-    if not holders:
-        known = "; ".join(f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among)
-        raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {known}")
-    return holders
+    listed = "; ".join(f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in signatures[key]) for key in among)
+    raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {listed}")
 
 
 def _whole_calls(signature, shapes, specs):

@@ -17,7 +17,8 @@ def _chunks(request):
 
 def _inputs(path, request):
     arrays, wanted = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
-    mine = {name: array for name, array in arrays.items() if "/" not in name or name.startswith(request.signature + "/")}
+    own = {spec.name for spec in request.specs}
+    mine = {name: array for name, array in arrays.items() if "/" not in name or name in own or name.startswith(request.signature + "/")}
     try:
         array_reader.check_names(mine, {request.signature: request.specs})
     except errors.UsageError as error:

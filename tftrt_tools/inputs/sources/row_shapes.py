@@ -24,7 +24,8 @@ def _declared(request):
     """The first shape that --shapes declares for each input of the signature; it may speak of other signatures too."""
     if not request.options.shapes:
         return {}
-    names = {spec.name for spec in request.specs}
+    # An input's name may hold a slash itself.
+    known = {path for spec in request.specs for path in (spec.name, f"{request.signature}/{spec.name}")}
     mine = {(signature, name): shapes for (signature, name), shapes in shape_grammar.parse(request.options.shapes).items()
-            if signature in ("", request.signature) and name in names}
+            if "/".join(filter(None, (signature, name))) in known}
     return shape_grammar.calls(mine, {request.signature: request.specs})[request.signature][0] if mine else {}
