@@ -166,6 +166,16 @@ def test_tags_and_what_the_user_wrote_into_the_meta_graph(kept, tmp_path):
     assert set(models.answers_of_session(tmp_path / "in", {"x": models.rows()}, tags=("serve", "gpu"))) == {"scores", "the class/0"}
 
 
+def test_a_meta_graph_that_stays_behind_is_named(tmp_path):
+    source = models.tf1(tmp_path / "in", {"x": "x"})
+    proto = protos.read(source)
+    more = proto.meta_graphs.add()
+    more.CopyFrom(proto.meta_graphs[0])
+    more.meta_info_def.tags[:] = ["serve", "gpu"]
+    (source / "saved_model.pb").write_bytes(proto.SerializeToString())
+    assert loading.load(source).other_tags == ("serve,gpu",) and loading.load(source, ("serve", "gpu")).other_tags == ("serve",)
+
+
 def test_files_beside_the_graph(kept, tmp_path):
     source = models.tf1(tmp_path / "in", {"x": "x"})
     for name in ("assets/labels.txt", "assets.extra/mine/notes.txt"):

@@ -222,6 +222,9 @@ def _print(done, json_path):
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
     print_layers(console, done)
+    for tags in done.left_behind:
+        console.print(f"  left behind: the source's MetaGraph tagged {tags}; a conversion has one, and --tags chooses it", markup=False,
+                      soft_wrap=True)
     if done.output:
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     else:

@@ -23,7 +23,8 @@ def job(request):
         "int8": int8.Source.to_dict(), "cache": {"folder", "max_bytes"} of the engine cache, or None for none}.
 
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], "data": [DataRecord
-      dicts, one a calibrated signature], "cache_problem": why the engine cache did not work, or ""}.
+      dicts, one a calibrated signature], "cache_problem": why the engine cache did not work, or "", "other_tags": of MetaGraphs
+      that are not converted}.
     """
     settings = Settings.from_dict(request["settings"])
     gpu = gpu_module.seen()
@@ -60,7 +61,7 @@ def job(request):
             saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
     return {"signatures": [result.to_dict() for result in results], "versions": work.versions, "gpu": gpu,
             "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
-            "cache_problem": work.store.problem if work.store else ""}
+            "cache_problem": work.store.problem if work.store else "", "other_tags": model.other_tags}
 
 
 def _signature(name, function, work, tables_from, prefix, calls, folder):

@@ -27,7 +27,7 @@ class Conversion:
     """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
     coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
     cache did not work, or ""; seconds: wall time; layers: what the log says of the engines, where it was
-    asked."""
+    asked; left_behind: tags of the source's MetaGraphs that are not in the output."""
 
     source: str
     output: str | None
@@ -41,6 +41,7 @@ class Conversion:
     calibration: Calibration | None = None
     cache_problem: str = ""
     layers: layer_log.Found = layer_log.Found()
+    left_behind: tuple[str, ...] = ()
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -62,7 +63,7 @@ class Conversion:
         return {"kind": "conversion", **self.stamp, "source": self.source,
                 "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
                 "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
-                "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
+                "left_behind": list(self.left_behind), "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "flops": self.flops.to_dict() if self.flops else None,
                 "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
                 "signatures": [signature.to_dict() for signature in self.signatures],
@@ -115,7 +116,8 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         done = Conversion(_absolute(source), str(target) if target else None, digest.value(), settings, signatures,
-                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"])
+                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"],
+                          left_behind=tuple(answer["other_tags"]))
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         if layers:
             tables = done.calibration.engines if done.calibration else ()

@@ -16,20 +16,24 @@ class Model:
     """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it.
 
     declared: MetaGraphDef of declarations.of. same: {signature: the one that stands for it} of twins.find.
+    other_tags: of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
     """
 
     root: object
     tags: tuple
     declared: object
     same: dict[str, str]
+    other_tags: tuple[str, ...]
 
 
 def load(path, tags=()):
     """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
-    meta = protos.meta_graph(protos.read(path), tags)
+    proto = protos.read(path)
+    meta = protos.meta_graph(proto, tags)
     chosen = tuple(meta.meta_info_def.tags)
+    others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
     try:
-        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta), twins.find(meta))
+        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta), twins.find(meta), others)
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
