@@ -8,14 +8,14 @@ import pytest
 from tests import signature_models as models
 from tests.test_fidelity import converted, meta, stripped
 from tftrt_tools import errors
+from tftrt_tools.accuracy import truth
+from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.conversion import calibrate, convert, planner
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import native_copy
 from tftrt_tools.savedmodel import graph, inspector, passport, twins
 from tftrt_tools.savedmodel.signatures import Once, label
-from tftrt_tools.tuning import score
-from tftrt_tools.tuning.goal import Goal
 
 SAME = {"serve": "serving_default", "serving_default": "serving_default"}
 BOTH = "serve, serving_default (the same)"
@@ -111,10 +111,10 @@ def test_the_commands_say_it_once_and_labels_are_clear(exported, tftrt, tmp_path
 
 
 def test_outputs_that_may_be_the_classes_are_named_as_flags_to_copy():
-    answers = [{"probs": np.eye(4, dtype=np.float32), "the logits": np.eye(4, dtype=np.float32)}]
+    answer = {"probs": np.eye(4, dtype=np.float32), "the logits": np.eye(4, dtype=np.float32)}
     with pytest.raises(errors.UsageError) as caught:
-        score.score(Goal("top1", "threshold", 0.9, True), ["serve"], answers, answers, np.arange(4))
-    assert caught.value.mend == "name it: --accuracy_output=serve/probs or '--accuracy_output=serve/the logits'"
+        truth.find(Labels({"": np.arange(4)}), {"serve": answer}, {}, (), "", "--label_output")
+    assert caught.value.mend == "name it: --label_output=serve/probs or '--label_output=serve/the logits'"
 
 
 def test_the_walk():

@@ -227,7 +227,9 @@ def _specs(source, model, settings):
 
 def _of_walked(options, walked):
     """The Options with the names of signatures that are walked."""
-    return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape))
+    said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
+    return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape),
+                               output_kind=said)
 
 
 def _prepare(source, model, settings, options, walked, specs, given, labels, folder):
