@@ -176,3 +176,17 @@ def test_engine_ops_inside_functions_become_calls():
     assert tensors == {}
     assert [node.op for function in graph_def.library.function for node in function.node_def if "TRTEngineOp" in node.name] \
         == ["PartitionedCall"]
+
+
+def test_a_segment_with_a_constant_of_its_own_runs_inside_a_loop():
+    """TensorFlow puts a call's nodes in its place; a constant that nothing ties to the loop is none of its nodes. A GRU has 1 - gate."""
+    tf.keras.utils.set_random_seed(1)
+    model = tf.keras.Sequential([tf.keras.layers.Input((None, 8)), tf.keras.layers.GRU(8)])
+    function = tf.function(lambda x: {"y": model(x)}, input_signature=[tf.TensorSpec([None, None, 8], name="x")]).get_concrete_function()
+    frozen = graph_pass.freeze("serving_default", function)
+    graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def
+    assert any("/while/" in source for node in graph.engine_nodes(graph_def) for source in node.input)
+    graph.native(graph_def)
+    x = tf.random.stateless_normal((2, 5, 8), [3, 4])
+    got = tf.nest.flatten(tf_private.rebuild(graph_def, frozen)(x=x))
+    np.testing.assert_allclose(got[0].numpy(), model(x).numpy(), atol=1e-6)

@@ -174,18 +174,23 @@ def native(graph_def, keep=()):
         return node.op == ENGINE_OP and engine_name(node.name) not in keep
 
     functions = library(graph_def)
-    replaced = [_to_call(node, functions) for node in graph_def.node if wanted(node)]
+    loops = any(node.op == "Enter" for node in graph_def.node)
+    replaced = [_to_call(node, functions, loops) for node in graph_def.node if wanted(node)]
     for function in graph_def.library.function:
         inner = [node for node in function.node_def if wanted(node)]
-        replaced += [_to_call(node, functions) for node in inner]
+        replaced += [_to_call(node, functions, True) for node in inner]
         _repoint({node.name for node in inner}, function)
     return replaced
 
 
-def _to_call(node, functions):
+def _to_call(node, functions, looped):
+    """looped: a loop may be around it. TensorFlow puts the nodes of a function in the place of its call, and a constant among them, which
+    has no input that would tie it to the loop, stays outside of it: the function is to stay one."""
     segment = node.attr["segment_func"].func.name
     if segment not in functions:
         raise KeyError(engine_name(node.name))
+    if looped:
+        functions[segment].attr["_noinline"].b = True
     inputs, outputs = list(node.attr["InT"].list.type), list(node.attr["OutT"].list.type)
     node.op, node.device = "PartitionedCall", ""
     node.attr.clear()
