@@ -94,7 +94,7 @@ def line(model, column, exit_code=0, **facts):
 LINES = [
     {"kind": "run"},
     line("a", "inspect", share=0.05, outside=["63 StridedSlice: too few dimensions"]),
-    line("a", "convert FP16", share=0.05, engines=1, build_seconds=2.5), line("a", "verify FP16", snr_db=60.5, score=[0.9, 0.85]),
+    line("a", "convert FP16", share=0.05, engines=1, build_seconds=2.5), line("a", "verify FP16", snr_db=60.5, score=[0.9, 0.85], metric="top1"),
     line("a", "regress FP16 batch 1", times_as_fast=0.98), line("a", "regress FP16 batch 16", times_as_fast=1.01),
     line("b", "inspect", share=1.0), line("b", "convert INT8", 1, message="it broke", traceback=True), line("b", "convert INT8", share=1.0, engines=2),
     line("b", "verify INT8", 3, snr_db="inf", message="the answers are all zero"), line("b", "regress INT8 batch 8", times_as_fast=2.0),
@@ -104,7 +104,7 @@ LINES = [
 def test_the_table_has_a_row_for_each_precision_and_says_what_gains_nothing():
     first, second = table.rows(LINES)
     assert (first["model"], first["precision"], first["share"], first["engines"], first["build"], first["snr"]) == ("a", "FP16", 5, 1, 2.5, 60.5)
-    assert (first["small"], first["large"], first["score"], first["result"]) == (0.98, 1.01, "0.900 to 0.850", "ok")
+    assert (first["small"], first["large"], first["score"], first["result"]) == (0.98, 1.01, "top1 0.900 to 0.850", "ok")
     assert (second["snr"], second["small"], second["large"], second["result"]) == (float("inf"), 2.0, None, "verify 3")
     said = table.text(LINES)
     assert "- b, verify INT8: exit 3: the answers are all zero" in said and "it broke" not in said and "a traceback" not in said

@@ -89,7 +89,7 @@ def _verified(result):
     accuracy = result.get("accuracy") or {}
     found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
     return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None, "evidence": result.get("evidence"),
-            "score": [accuracy[name] for name in ("original", "converted")] if accuracy else None,
+            "score": [accuracy.get(name) for name in ("original", "converted")] if accuracy else None, "metric": accuracy.get("metric", ""),
             "problems": result.get("problems", [])[:3], "warnings": result.get("warnings", [])[:3]}
 
 

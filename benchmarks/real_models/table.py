@@ -34,7 +34,7 @@ def _row(model, column, kinds):
     speeds = [line.get("times_as_fast") for line in timed] + [None, None]
     return {"model": model, "precision": column, "share": _percent(converted.get("share")), "flops": _percent(converted.get("flops_share")),
             "engines": converted.get("engines"), "build": converted.get("build_seconds"), "snr": _number(verified.get("snr_db")),
-            "score": _score(verified.get("score")), "small": speeds[0], "large": speeds[1] if len(timed) > 1 else None,
+            "score": _score(verified), "small": speeds[0], "large": speeds[1] if len(timed) > 1 else None,
             "result": _result([converted, *([verified] if verified else []), *timed])}
 
 
@@ -107,6 +107,7 @@ def _number(value):
     return float(value) if value is not None else None
 
 
-def _score(score):
-    """Of the original and of the converted model."""
-    return "" if not score else " to ".join(f"{value:.3f}" for value in score)
+def _score(verified):
+    """Of the original and of the converted model, with the metric."""
+    known = [value for value in verified.get("score") or () if value is not None]
+    return f"{verified.get('metric', '')} {' to '.join(f'{value:.3f}' for value in known)}".strip() if known else ""
