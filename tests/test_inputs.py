@@ -15,11 +15,13 @@ from tftrt_tools import errors
 from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
 from tftrt_tools.commands import bench as bench_command
+from tftrt_tools.commands import calibrate as calibrate_command
 from tftrt_tools.commands import data as data_command
 from tftrt_tools.commands import sensitivity as sensitivity_command
 from tftrt_tools.commands import verify as verify_command
 from tftrt_tools.inputs import find, labels, read, read_job
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel import shapes
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 PICTURE, VECTOR = InputSpec("image", "float32", (None, 8, 8, 1)), InputSpec("x", "float32", (None, 3))
@@ -98,7 +100,9 @@ def test_a_line_of_a_text_file_is_a_row_and_of_several_files_each_is_one(tmp_pat
     (tmp_path / "b.txt").write_bytes(b"x\ny\n")
     both = rows_of(tmp_path / "*.txt", tmp_path / "r", {"s": [TEXT]})
     assert both.arrays["s/text"].tolist()[1] == b"x\ny\n" and len(both.rows.names) == 2
-    refused("text needs a signature with one input of strings", tmp_path / "a.txt", tmp_path, mend="not tokenized here")
+    refused("text needs a signature with one input of strings", tmp_path / "a.txt", tmp_path, mend="turn it into what the model takes")
+    refused("text needs a signature", tmp_path / "a.txt", tmp_path, {"s": [IDS]}, mend="not tokenized here")
+    refused("text needs a signature", tmp_path / "a.txt", tmp_path, {"s": [TEXT, TEXT]}, mend="a .csv with a column for each input")
 
 
 def test_columns_of_a_table_are_inputs_by_name_and_an_only_input_in_order(tmp_path):
@@ -224,7 +228,8 @@ def test_rows_of_a_table_are_matched_with_files_by_their_names(tmp_path, table):
 
 
 @pytest.mark.parametrize(("table", "says"), [
-    ("a.png,1\n", "has no label for b.png$"), ("a.png,1\nb.png,1\na.png,2\n", "two labels for a.png: 1 and 2")])
+    ("a.png,1\n", "has no label for b.png$"), ("c.png,1\nd.png,2\n", "speaks of c.png, and of none of --data's files, such as b.png"),
+    ("a.png,1\nb.png,1\na.png,2\n", "two labels for a.png: 1 and 2")])
 def test_files_without_a_label_or_with_two_are_refused(tmp_path, table, says):
     with pytest.raises(errors.UsageError, match=says):
         labels.read(label_file(tmp_path, "l.csv", table), rows_from("x/b.png", "x/a.png"))
@@ -235,6 +240,12 @@ def test_equal_file_names_need_their_folders(tmp_path):
     assert labels.read(label_file(tmp_path, "l.csv", "cat/1.png,0\ndog/1.png,1\n"), rows).tolist() == [0, 1]
     with pytest.raises(errors.UsageError, match="several files of that name"):
         labels.read(label_file(tmp_path, "l.csv", "1.png,0\n"), rows)
+
+
+def test_a_folder_is_no_file_of_labels(tmp_path):
+    with pytest.raises(errors.UsageError, match="is a folder") as caught:
+        labels.read(str(tmp_path))
+    assert "--labels=folders" in caught.value.mend
 
 
 def test_folders_are_no_labels_of_data_without_folders(tmp_path):
@@ -283,6 +294,19 @@ def test_presets_are_keras_preprocessing(tmp_path, mode):
     values, _ = _flags.parse("verify", verify_command, [f"--image_preset={mode}", "--image_mean=3"])
     with pytest.raises(errors.UsageError, match="--image_preset and --image_mean exclude each other"):
         _data_flags.reading(values)
+
+
+@pytest.mark.parametrize(("name", "command", "given", "meant"), [
+    ("verify", verify_command, "--calibration_data=x", "--data names"), ("calibrate", calibrate_command, "--data=x", "--calibration_data names")])
+def test_the_other_name_of_inputs_is_pointed_to(name, command, given, meant):
+    with pytest.raises(errors.UsageError, match="Unknown command line flag") as caught:
+        _flags.parse(name, command, [given])
+    assert meant in caught.value.mend
+
+
+def test_a_path_is_no_shape(tmp_path):
+    with pytest.raises(errors.UsageError, match="is a file or folder, and shapes of inputs are asked for"):
+        shapes.parse(str(tmp_path))
 
 
 @pytest.mark.parametrize("old", ["--signature_name=a", "--signature_key=a"])

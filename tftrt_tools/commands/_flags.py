@@ -9,6 +9,8 @@ from tftrt_tools import errors, whole_file
 
 # What --signature_keys was called in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
+# Commands that calibrate and commands that ask a model call their inputs otherwise.
+_MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
 def parse(name, command, argv):
@@ -28,6 +30,10 @@ def parse(name, command, argv):
         values[old] = values["signature_keys"]  # --help and files of flags pass over a name that is not the flag's own
     try:
         positional = values([name, *argv])[1:]
+    except flags.UnrecognizedFlagError as error:
+        meant = _MEANT.get(error.flagname)
+        hint = f"--{meant} names inputs here; " if meant in values else ""
+        raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
     except flags.Error as error:
         raise errors.UsageError(" ".join(str(error).split()), f"`tftrt {name} --help` lists the flags") from None
     for flag in values:

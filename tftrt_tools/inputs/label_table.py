@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from tftrt_tools import errors
+from tftrt_tools.inputs import find
 from tftrt_tools.inputs.table import Table
 
 _WORDS = ("label", "labels", "class", "class_id", "class_name", "label_id", "category", "target", "y")
@@ -22,6 +23,10 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[np.nda
     titled = titled or header[number].lower() in _WORDS
     place = _file_column(table, files, number)
     names = _Names(files) if place is not None else None
+    others = next((cell for row in table.rows for cell in row if find.is_picture(cell)), "")
+    if files and names is None and others:
+        raise errors.UsageError(f"{table.path} speaks of {others}, and of none of --data's files, such as {pathlib.Path(files[0]).name}",
+                                "give each file of --data a row FILE,LABEL")
     body = table.rows[1:] if titled or names and not names.knows(header[place]) else table.rows
     cells = [row[number].strip() for row in body]
     if names is None and not titled and len(cells) > 1 and typed(cells).dtype == object and typed(cells[1:]).dtype != object:

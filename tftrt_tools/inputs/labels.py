@@ -76,6 +76,8 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
     """
     if path == FOLDERS and not pathlib.Path(path).exists():
         return _of_rows_folders(rows)
+    if pathlib.Path(path).is_dir():
+        raise errors.UsageError(f"{said}={path} is a folder", "--labels=folders takes the names of the folders that --data's files are in")
     if not pathlib.Path(path).is_file():
         raise errors.UsageError(f"{said}={path}: no such file", _FORMS)
     ending = pathlib.Path(path).suffix.lower()

@@ -12,6 +12,7 @@ An input that is not named takes its static shape; an unknown first dimension ta
 """
 
 import dataclasses
+import os
 import re
 
 from tftrt_tools import errors
@@ -95,6 +96,8 @@ def _declared(flag):
     declared = {}
     for item in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, shapes = item.rpartition(":")
+        if not colon and os.path.exists(item):
+            raise errors.UsageError(f"--shapes={item} is a file or folder, and shapes of inputs are asked for", _EXAMPLE)
         if not colon or not name:
             raise errors.UsageError(f"--shapes: {item!r} names no input", _EXAMPLE)
         signature, _, given = name.strip().rpartition("/")

@@ -13,9 +13,14 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 def source(request: requests.Request) -> Callable:
     """Of one file each line is a row, without its end; of several each file is one, its bytes as they are."""
-    several = all(spec.dtype == "string" for spec in request.specs)
-    spec = requests.needs_text(request, "text", "give a .csv with a column for each input, its name in the first line" if several else
-                               "text is not tokenized here: give the tokens' ids as arrays in an .npz, or by module:function")
+    types = {spec.dtype for spec in request.specs}
+    if types == {"string"}:
+        mend = "give a .csv with a column for each input, its name in the first line"
+    elif types <= {"int32", "int64"}:
+        mend = "text is not tokenized here: give the tokens' ids as arrays in an .npz, or by module:function"
+    else:
+        mend = ""
+    spec = requests.needs_text(request, "text", mend)
     if len(request.files) > 1:
         return whole_files.source(request)
     return lambda tally: _lines(request.files[0], spec)
