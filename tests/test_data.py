@@ -11,8 +11,9 @@ from tests.test_convert import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import data as command
-from tftrt_tools.inputs import find, labels
+from tftrt_tools.inputs import export, export_job, find, labels, options
 from tftrt_tools.inputs.rows import row_hashes
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 FOLDERS = ("ant", "bee", "cat")
 
@@ -167,3 +168,17 @@ def test_numbers_are_spread_evenly():
 
 def test_labels_that_do_not_occur_are_not_counted():
     assert labels.counted(np.array([4, 1, 4]), {1: "a"}) == (labels.Class(1, "a", 1), labels.Class(4, "", 2))
+
+
+def test_documents_in_folders_are_strings_with_labels(tmp_path):
+    for name in ("ham", "spam"):
+        (tmp_path / "mail" / name).mkdir(parents=True)
+        for number in range(2):
+            (tmp_path / "mail" / name / f"{number}.txt").write_text(f"{name}\n{number}")
+    found = find.find(str(tmp_path / "mail"))
+    assert (found.kind, found.by_file, find.find(str(tmp_path / "mail/ham/0.txt")).by_file) == ("texts", True, False)
+    wanted = export.Wanted(options.DataOptions(str(tmp_path / "mail")), str(tmp_path / "o.npz"), "s", labels=str(tmp_path / "l.npy"))
+    request = {"wanted": wanted.to_dict(), "specs": [InputSpec("text", "string", (None,)).to_dict()], "kind": found.kind,
+               "files": list(found.files), "prefix": ""}
+    assert export_job.job(request)["rows"] == 4
+    assert np.load(tmp_path / "l.npy").tolist() == [0, 0, 1, 1] and loaded(tmp_path / "o.npz")["text"][3] == b"spam\n1"

@@ -17,8 +17,8 @@ def define(values):
     default = DataOptions()
     text = dict(flag_values=values)
     flags.DEFINE_string("calibration_data", default.source, "representative inputs: .npz (arrays named like inputs, or SIGNATURE/INPUT, "
-                        "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, a folder or glob of "
-                        "one of these, or module:function that yields batches", **text)
+                        "rows in front), .npy (a signature's only input), TFRecords of tf.train.Example, pictures, .csv, .txt, a folder "
+                        "or glob of one of these, or module:function that yields batches", **text)
     flags.DEFINE_integer("calibration_batch_size", default.batch_size, "rows of a batch", lower_bound=1, **text)
     flags.DEFINE_integer("num_calibration_batches", default.batches, "batches to use, of pictures spread over all files; 0 for all",
                          lower_bound=0, **text)

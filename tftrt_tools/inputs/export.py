@@ -76,7 +76,7 @@ def export(model, wanted, log_file=None):
     name = _signature(walked.names)
     found = find.find(wanted.options.source, find.POSITIONAL)
     options_module.check_image_flags(wanted.options, found.kind)
-    _check_labels(wanted, found.kind)
+    _check_labels(wanted, found)
     plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
     request = {"wanted": dataclasses.replace(wanted, signature=name).to_dict(), "specs": [spec.to_dict() for spec in inputs[name]],
                "kind": found.kind, "files": list(found.files), "prefix": "" if plain else f"{name}/"}
@@ -89,16 +89,17 @@ def _signature(names):
     return signatures.DEFAULT if signatures.DEFAULT in names else names[0]
 
 
-def _check_labels(wanted, kind):
+def _check_labels(wanted, found):
+    kind = found.kind
     if wanted.label_feature and kind != "tfrecords":
         raise errors.UsageError(f"--label_feature speaks of TFRecords, and the data is {kind}", "leave it out")
-    if wanted.classes and kind != "images":
-        raise errors.UsageError(f"--classes speaks of folders of pictures, and the data is {kind}", "leave it out")
+    if wanted.classes and not found.by_file:
+        raise errors.UsageError(f"--classes speaks of folders of pictures or other files, and the data is {kind}", "leave it out")
     if (wanted.label_feature or wanted.classes) and not wanted.labels:
         raise errors.UsageError(f"--{'label_feature' if wanted.label_feature else 'classes'} has no effect without --output_labels",
                                 "name the file for the labels, or leave it out")
-    if wanted.labels and kind not in ("images", "tfrecords"):
-        raise errors.UsageError(f"--output_labels: {kind} have no labels that could be read", "labels are the folders of pictures, or a "
-                                "feature of TFRecords")
+    if wanted.labels and kind != "tfrecords" and not found.by_file:
+        raise errors.UsageError(f"--output_labels: {kind} have no labels that could be read", "labels are the folders of pictures and "
+                                "other files, or a feature of TFRecords")
     if wanted.labels and kind == "tfrecords" and not wanted.label_feature:
         raise errors.UsageError("--output_labels: which feature of the records is the class?", "name it by --label_feature")

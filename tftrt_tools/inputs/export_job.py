@@ -25,7 +25,8 @@ def job(request):
     wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
     specs = tuple(map(InputSpec.from_dict, request["specs"]))
     files, source = tuple(request["files"]), wanted.options.source
-    of_path, folders = labels_module.of_folders(files, source, wanted.classes) if wanted.labels and kind == "images" else ({}, {})
+    of_path, folders = labels_module.of_folders(files, source, wanted.classes) if wanted.labels and \
+        find.Found(kind, files).by_file else ({}, {})
     rows, labels, tally = _read(wanted, specs, kind, files, of_path)
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()

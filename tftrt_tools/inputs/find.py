@@ -28,6 +28,11 @@ class Found:
     kind: str
     files: tuple[str, ...]
 
+    @property
+    def by_file(self) -> bool:
+        """Whether each file is a row."""
+        return self.kind in ("images", "files") or self.kind == "texts" and len(self.files) > 1
+
 
 def find(source, said=FLAG):
     """What `source` names: a file, a folder (with its sub-folders; hidden files are left out), a glob, or module:function.

@@ -8,7 +8,7 @@ import numpy as np
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution import npz
-from tftrt_tools.inputs import batching
+from tftrt_tools.inputs import batching, find
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.request import Request
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -16,7 +16,6 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 _SAID_EVERY = 50
 # Of these a file says only while it is read whether it fits a signature.
 _SEEN_LATE = ("arrays", "tables", "tfrecords")
-_BY_FILE = ("images", "files")
 
 
 class _Unfit(Exception):
@@ -59,11 +58,8 @@ class _Reading:
                                 self._limit)
         self._folder = folder
         self.places, self.names, self.numbers, self.tally = {}, [], [], batching.Tally()
+        self._by_file = find.Found(self._kind, self._request.files).by_file
         self.total = len(request["files"]) if self._by_file else 0
-
-    @property
-    def _by_file(self):
-        return self._kind in _BY_FILE or self._kind == "texts" and len(self._request.files) > 1
 
     def read(self):
         """Read all. Returns: self. Raises: _Unfit, UsageError."""
