@@ -271,14 +271,18 @@ def test_verify_scores_pictures_by_their_folders_and_by_a_table(zoo_model, tmp_p
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(folder / f"{number}.png")
         rows.append(f"{number}.png,c{number % 2}")
+    (tmp_path / "classes.txt").write_text("\n".join(f"c{number}" for number in range(10)))
     (tmp_path / "l.csv").write_text("file,label\n" + "\n".join(rows) + "\n")
     model = zoo_model("digits_cnn")
     shares = []
     for given in ("folders", "l.csv"):
-        done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", f"--labels={given}", cwd=tmp_path)
+        done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", f"--labels={given}",
+                         "--classes=classes.txt", cwd=tmp_path)
         assert done.returncode == 0 and "accuracy on 6 labels" in done.stdout, done.stderr
         shares.append(next(line for line in done.stdout.splitlines() if "accuracy on" in line))
     assert shares[0] == shares[1]
+    done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", "--labels=folders", cwd=tmp_path)
+    assert_clear(done, 2, "--labels has 2 names of classes, and the output 10 classes")
     assert_clear(run_tftrt("verify", model, model, "--data=m.onnx", cwd=tmp_path), 2, "no such file")
 
 

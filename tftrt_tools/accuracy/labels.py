@@ -65,8 +65,16 @@ class Labels:
         cut = {name: array[mine] for name, array in self.arrays.items()}
         return Labels(cut | {"rows": cut["rows"] - start}, self.names)
 
-    def as_numbers(self) -> "Labels":
-        """Names of classes, and numbers of classes that are floats, as integers. Raises: UsageError for a name that --classes lacks."""
+    def as_numbers(self, classes: int = 0) -> "Labels":
+        """Names of classes, and numbers of classes that are floats, as integers.
+
+        Args: classes: how many the output has, 0 where nobody knows. Raises: UsageError for a name that --classes lacks, and where names
+          without --classes are not as many as the output has classes: their order would not be the model's.
+        """
+        there = len(set(self.array.reshape(-1).tolist())) if self.texts and not self.names else classes
+        if classes and there != classes:
+            raise errors.UsageError(f"--labels has {there} names of classes, and the output {classes} classes: which is which is not clear",
+                                    "name all classes in the model's order by --classes=FILE, one a line")
         return self if self.boxes else Labels({"": files.numbered(self.array, self.names)}, self.names)
 
     def kind(self, answer: np.ndarray) -> str:

@@ -105,9 +105,10 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, np.ndar
     Raises: UsageError where the labels' shapes do not go with the answers.
     """
     measures = {measure: measure() for measure in registry.of_labels(target.kind)}
-    labels = labels.as_numbers() if target.kind in _NUMBERED else labels
     start = 0
     for answer in answers:
+        if not start and target.kind in _NUMBERED:
+            labels = labels.as_numbers(_width(labels, target, answer))
         rows = len(answer[target.group.boxes if target.group else target.output])
         mine = labels.of(start, rows)
         if not labels.flat and len(mine.array) < rows:
@@ -122,6 +123,12 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, np.ndar
         raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {label_kinds.FIRST[target.kind]}",
                                 "labels need at least one box, or rows that have a tag and rows that have not")
     return Scored(values, start, _per_class(measures.values(), target.kind))
+
+
+def _width(labels: Labels, target: Target, answer: Mapping[str, np.ndarray]) -> int:
+    """How many classes an output [rows, classes] has; 0 where it has no such axis."""
+    shape = () if target.group else answer[target.output].shape
+    return shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0
 
 
 def _pair(labels: Labels, target: Target, answer: Mapping[str, np.ndarray], rows: int) -> tuple:
