@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -28,6 +29,8 @@ def work(request):
     if what == "abort":
         os.write(2, b"last words\n")
         os.abort()
+    if what == "temporary":
+        return tempfile.mkstemp(prefix="__autograph_generated_file")[1]
     if what == "sleep":
         progress.say("sleeping")
         time.sleep(60)
@@ -147,6 +150,14 @@ def test_neither_files_nor_processes_are_left_over(last, tmp_path):
             pass
     assert _open_fds() == before and _gone(pid)
     assert (tmp_path / "log").read_text().startswith("said")
+
+
+def test_temporary_files_of_a_child_go_with_it():
+    before = set(pathlib.Path(tempfile.gettempdir()).iterdir())
+    with child.worker(TARGET) as worker:
+        left = pathlib.Path(worker.call({"do": "temporary"}).result)
+        assert left.is_file() and left.parent not in before
+    assert not left.exists() and not [one for one in left.parents if "tftrt-scratch-child" in one.name and one.exists()]
 
 
 def test_the_environment_is_set_for_all_calls():

@@ -52,6 +52,27 @@ def test_an_interrupt_behind_the_making_of_the_directory_leaves_nothing(tmp_path
     assert len(made) == 1 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_is_written_through_and_stays_one(there, tmp_path):
+    if there:
+        model(tmp_path / "v3")
+    (tmp_path / "latest").symlink_to("v3")
+    target = staging.check_target(tmp_path / "latest", overwrite=True)
+    with staging.staged(target) as stage:
+        (stage / "saved_model.pb").write_text("new")
+    assert (tmp_path / "latest").is_symlink() and names(tmp_path) == ["latest", "v3"]
+    assert (tmp_path / "v3" / "saved_model.pb").read_text() == "new"
+
+
+def test_a_link_to_something_else_is_no_place_for_a_model(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to("file")
+    for name in ("loop", "link"):
+        with pytest.raises(errors.UsageError, match="is no directory"):
+            staging.check_target(tmp_path / name, overwrite=True)
+
+
 def test_a_failure_leaves_the_old_target(tmp_path):
     model(tmp_path / "out")
     with pytest.raises(RuntimeError), staging.staged(tmp_path / "out") as stage:

@@ -75,8 +75,16 @@ def worker(target, env=None, log_file=None, python=None):
     """
     with scratch.folder("child") as folder:
         log_path = pathlib.Path(log_file) if log_file else pathlib.Path(folder) / "log"
-        with _started(target, env, python, log_path) as (process, lines):
+        with _started(target, {"TMPDIR": _temporary(folder), **(env or {})}, python, log_path) as (process, lines):
             yield Worker(process, lines, log_path)
+
+
+def _temporary(folder):
+    """Where a child's temporary files go, and with them what it does not remove: it ends without exit handlers, which AutoGraph leaves the
+    removing of its generated code to."""
+    made = pathlib.Path(folder) / "tmp"
+    made.mkdir()
+    return str(made)
 
 
 class Worker:

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from tftrt_tools import errors, signals
+from tftrt_tools import environment, errors, op_libraries, signals
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
@@ -71,7 +71,8 @@ def _run(name, argv):
     values, positional = _flags.parse(name, command, argv)
     if values is None:
         return errors.EXIT_DONE
-    return command.run(values, positional)
+    with environment.variables(op_libraries.variables(values.op_library if "op_library" in values else [])):
+        return command.run(values, positional)
 
 
 def _report(error):

@@ -11,6 +11,13 @@ def say(text, done=None, total=None):
         _listener(text, done, total)
 
 
+def note(text):
+    """Tell what stays to be read, a line on stderr."""
+    import sys
+
+    print(text, file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def listening(listener):
     """Send what is said inside the block to `listener(text, done, total)`."""

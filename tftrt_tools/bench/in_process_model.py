@@ -28,9 +28,15 @@ def make(request):
             if request["answers"]:
                 npz.save(pathlib.Path(request["answers"]) / f"{number}.npz", dict(zip(aliases, found, strict=True)))
     except failure.Failure as error:
-        raise errors.TftrtError(f"{request['model']}: {error.to_text()}", "`tftrt inspect` shows what the model takes") from None
+        raise errors.TftrtError(f"{request['model']}: {error.to_text()}", _mend(error)) from None
 
     def infer(index):
         servable.run(feeds[index], fetches)
 
     return infer, len(feeds)
+
+
+def _mend(error: Exception) -> str:
+    if "Op type not registered" in error.to_text():
+        return "name the library that has the op with --op_library=FILE.so"
+    return "`tftrt inspect` shows what the model takes"

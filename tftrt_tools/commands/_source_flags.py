@@ -11,11 +11,22 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("allow_unsafe_deserialization", False, "load a Keras file whose layers run code (Lambda); only for files "
                          "you trust", **text)
     flags.DEFINE_string("custom_objects", "", "module:dict of the Keras file's own classes", **text)
+    define_op_library(values)
+    flags.DEFINE_list("inputs", [], "of a frozen graph or a checkpoint: what is fed, NODE[:PORT][=SHAPE] such as image=?x224x224x3; by "
+                      "default the placeholders that the outputs need", **text)
+    flags.DEFINE_list("outputs", [], "of a frozen graph or a checkpoint: what is fetched, NODE[:PORT]; by default what nothing "
+                      "reads", **text)
+
+
+def define_op_library(values: flags.FlagValues) -> None:
+    """The flag of every command that loads models; `cli` reads it."""
+    flags.DEFINE_multi_string("op_library", [], "a library of custom ops that the model needs (.so); once for each", flag_values=values)
 
 
 def read(values: flags.FlagValues, path: str) -> Source:
     """The Source that the flags make of a path."""
-    return Source(path, values.allow_unsafe_deserialization, values.custom_objects)
+    return Source(path, values.allow_unsafe_deserialization, values.custom_objects, *(tuple(filter(None, one)) for one in
+                  (values.inputs, values.outputs)))
 
 
 def read_given(values: flags.FlagValues, *names: str) -> dict[str, Source | str]:

@@ -17,7 +17,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, convert
+from tftrt_tools.commands import _flags, _output, _source_flags, convert
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -26,6 +26,7 @@ def define(values):
     text = dict(flag_values=values)
     flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
                         "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`", **text)
+    _source_flags.define_op_library(values)
     flags.DEFINE_boolean("strip", False, "take the engines away", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)

@@ -181,6 +181,9 @@ def _flag_file(values):
         if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or flag.value == flag.default:
             continue
         value = flag.value
+        if isinstance(flag, flags.MultiFlag):
+            lines += [f"--{name}={os.path.abspath(one)}" for one in value]
+            continue
         if name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
             value = os.path.abspath(value)
         if isinstance(value, bool):

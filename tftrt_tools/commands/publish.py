@@ -18,7 +18,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output
+from tftrt_tools.commands import _flags, _output, _source_flags
 
 _PATHS = ("base_path", "batching_parameters_file", "warmup_data")
 
@@ -37,6 +37,7 @@ def define(values):
                         "and not compared for an image", **text)
     flags.DEFINE_boolean("unverified", False, "publish without a valid verification, and in spite of what `tftrt inspect --check` finds; "
                          "the record says so", **text)
+    _source_flags.define_op_library(values)
     flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
     flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines of which nothing says which TensorRT built them", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
@@ -87,6 +88,9 @@ def _command(values, model):
     for name in sorted(values):
         flag = values[name]
         if name != flag.name or name in ("help", "json", "flagfile", "undefok", "log_file", "version") or flag.value == flag.default:
+            continue
+        if isinstance(flag, flags.MultiFlag):
+            words += [f"--{name}={os.path.abspath(one)}" for one in flag.value]
             continue
         value = os.path.abspath(flag.value) if name in _PATHS and (name == "base_path" or os.path.exists(flag.value)) else flag.value
         if isinstance(value, bool):

@@ -19,7 +19,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _output
+from tftrt_tools.commands import _output, _source_flags
 from tftrt_tools.serving import flags as server_flags
 
 _DEFINE = {server_flags.INT: flags.DEFINE_integer, server_flags.INT64: flags.DEFINE_integer, server_flags.BOOL: flags.DEFINE_boolean,
@@ -31,6 +31,7 @@ def define(values):
     for flag in server_flags.FLAGS:
         _DEFINE[flag.kind](flag.name, flag.default, flag.help, flag_values=values)
     text = dict(flag_values=values)
+    _source_flags.define_op_library(values)
     flags.DEFINE_enum("backend", "auto", ["auto", "binary", "docker", "local"], "what serves", **text)
     flags.DEFINE_string("image", "", "image of --backend=docker; by default tftrt/serving:2.14.1, else "
                         "tensorflow/serving:2.14.1-gpu", **text)
@@ -51,6 +52,9 @@ def run(values, positional):
         return serve.version(choose.choose(values.backend, values.image)[0], wanted)
     _check_model_flags(wanted, values)
     backend, reason = choose.choose(values.backend, values.image)
+    if values.op_library and backend.name != "local":
+        raise errors.UsageError(f"--op_library has no effect with --backend={backend.name}: such a server has its ops built in",
+                                "leave it out, or use --backend=local")
     console = _output.console(values.json)
     console.print(f"backend: {backend.name} ({reason})", markup=False, soft_wrap=True)
 

@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, op_libraries
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
@@ -61,7 +61,8 @@ class Conversion:
 
     def to_dict(self):
         return {"kind": "conversion", **self.stamp, "source": self.source,
-                "source_digest": self.source_digest, "output": self.output, "settings": self.settings.to_dict(),
+                "source_digest": self.source_digest,
+                "op_libraries": op_libraries.named(), "output": self.output, "settings": self.settings.to_dict(),
                 "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
                 "left_behind": list(self.left_behind), "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
                 "coverage": round(self.coverage, 4), "flops": self.flops.to_dict() if self.flops else None,

@@ -2,11 +2,12 @@
 
 import dataclasses
 import pathlib
+import re
 import shutil
 
 import tensorflow as tf
 
-from tftrt_tools import errors, tf_private
+from tftrt_tools import errors, op_libraries, tf_private
 from tftrt_tools.savedmodel import declarations, engine_assets, files, protos, twins
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -32,6 +33,7 @@ def load(path, tags=()):
     meta = protos.meta_graph(proto, tags)
     chosen = tuple(meta.meta_info_def.tags)
     others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
+    op_libraries.load()
     try:
         return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta), twins.find(meta), others)
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
@@ -60,10 +62,18 @@ def first_line(error):
     return errors.first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
 
 
+def unreadable(path, error):
+    """The TftrtError for an exception of TensorFlow while it takes the graph of `path` in."""
+    return errors.TftrtError(f"TensorFlow cannot read the graph of {path}: {first_line(error)}", _mend(error))
+
+
 def _mend(error):
     text = str(error)
-    if "Op type not registered" in text or "No OpKernel" in text:
-        return "the model needs an op that this TensorFlow build or machine lacks"
+    missing = re.search(r"Op type not registered '([^']+)'", text)
+    if missing:
+        return f"{missing[1]} is no op of this TensorFlow: name the library that has it with --op_library=FILE.so"
+    if "No OpKernel" in text:
+        return "the model needs an op that this TensorFlow build or machine lacks; a library that has it is named by --op_library=FILE.so"
     if any(sign in text.lower() for sign in ("variables", "checkpoint", "data loss", "data_loss", "read less bytes")):
         return "its variables are missing or damaged: copy the whole SavedModel again"
     return "check that TensorFlow's own tf.saved_model.load accepts it"

@@ -20,7 +20,7 @@ _RENAME_EXCHANGE = 2
 
 
 def check_target(target, overwrite, sources=()):
-    """Raise UsageError where `target` must not be written. Returns: its absolute path.
+    """Raise UsageError where `target` must not be written. Returns: its absolute path; of a symbolic link, the place that it leads to.
 
     Args:
       target: directory to write.
@@ -32,8 +32,10 @@ def check_target(target, overwrite, sources=()):
         real = pathlib.Path(os.path.realpath(target))
         if real == source or source in real.parents or real in source.parents:
             raise errors.UsageError(f"the output {target} and the input {source} lie inside one another", "choose another output directory")
+    if target.is_symlink():
+        target = pathlib.Path(os.path.realpath(target))
     if target.is_symlink() or target.exists():
-        if not target.is_dir() or target.is_symlink():
+        if not target.is_dir():
             raise errors.UsageError(f"the output {target} exists and is no directory", "choose another output directory")
         if any(target.iterdir()):
             if not overwrite:

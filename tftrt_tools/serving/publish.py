@@ -7,7 +7,7 @@ import pathlib
 import re
 import time
 
-from tftrt_tools import child, errors, progress, scratch
+from tftrt_tools import child, errors, op_libraries, progress, scratch
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import evidence, placing, preflight, targets, versions, warmup, warmup_replay
 from tftrt_tools.serving.model_facts import Facts
@@ -208,8 +208,9 @@ def _warm_up(stage, model_name, facts, planned, worker, folder, options, here):
 def _check_can_try(facts, here):
     """Refuse a warm-up that nothing here can run, whatever it holds."""
     mend = "publish it where it can run, or without warm-up: --nowarmup"
-    if facts.unknown_ops:
-        raise errors.TftrtError(f"the warm-up cannot be tried here: this TensorFlow has no op {facts.unknown_ops[0]}", mend)
+    if facts.unknown_ops and not op_libraries.named():
+        raise errors.TftrtError(f"the warm-up cannot be tried here: this TensorFlow has no op {facts.unknown_ops[0]}",
+                                f"name the library that has it with --op_library=FILE.so; else {mend}")
     if here.compute_capabilities and not _foreign(facts, here):
         return
     lost = [one.name for one in facts.seen.engines if not one.native_segment]

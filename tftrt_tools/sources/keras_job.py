@@ -5,7 +5,7 @@ import pathlib
 import sys
 import zipfile
 
-from tftrt_tools import errors, progress
+from tftrt_tools import errors, op_libraries, progress
 from tftrt_tools.sources import keras_file
 
 
@@ -24,6 +24,7 @@ def job(request: dict[str, object]) -> dict[str, object]:
     progress.say("loading the Keras model")
     import tensorflow as tf
 
+    op_libraries.load()
     custom = _custom_objects(request["custom_objects"])
     try:
         model = tf.keras.models.load_model(str(source), compile=False, safe_mode=not request["unsafe"], custom_objects=custom)

@@ -15,6 +15,7 @@ _PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _ENGINE = ("a TensorRT engine, built already", "give the TensorFlow model that it was built from")
 _TORCH = ("a PyTorch file", "TF-TRT takes TensorFlow models; PyTorch's way to TensorRT is torch.onnx.export, then `trtexec --onnx=FILE`")
 _WEIGHTS = ("a file of weights, without the computation", "build the model in Python, load them, and give what model.save(DIR) writes")
+_PART_ALONE = ("one file of a checkpoint, and its .index is not beside it", "copy all of its files: .index, .data-… and .meta")
 _ARCHIVE = ("an archive", "unpack it, and give the SavedModel directory that is in it")
 # What other files are, by their suffix: (what, the way from there).
 _FOREIGN = {
@@ -26,6 +27,7 @@ _FOREIGN = {
     ".safetensors": _WEIGHTS, ".npz": _WEIGHTS, ".npy": _WEIGHTS,
     ".json": ("a JSON file: a Keras architecture without its weights", "build the model in Python (model_from_json), load its weights, and "
               "give what model.save('name.keras') writes"),
+    ".meta": _PART_ALONE, ".index": _PART_ALONE,
     ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHIVE, ".tar": _ARCHIVE,
 }
 
@@ -65,7 +67,7 @@ def kind(path: str) -> str:
         return GRAPH
     what, mend = _FOREIGN.get(suffix, ("", ""))
     raise errors.UsageError(f"not a model for TF-TRT: {path} is {what}" if what else f"not a SavedModel: {path} is a file",
-                            mend or "give a SavedModel directory or a Keras file (.keras, .h5)")
+                            mend or "give a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb) or a checkpoint")
 
 
 def _begins_with(place: pathlib.Path, magic: bytes) -> bool:

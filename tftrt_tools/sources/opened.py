@@ -4,20 +4,27 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tftrt_tools import child, scratch
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.savedmodel import files
-from tftrt_tools.sources import kinds
+from tftrt_tools.sources import kinds, tensors
 from tftrt_tools.sources.source import Source, of
 
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _open: dict[Source, str] = {}
 
 
 def check(model: str | os.PathLike | Source) -> Source:
     """Refuse what can be no model, before any work. Returns: its Source. Raises: UsageError, TftrtError."""
     source = of(model)
-    if kinds.kind(source.path) == kinds.SAVED_MODEL:
+    kind = kinds.kind(source.path)
+    if kind in (kinds.SAVED_MODEL, kinds.KERAS) and (source.inputs or source.outputs):
+        flag = "inputs" if source.inputs else "outputs"
+        raise errors.UsageError(f"--{flag} has no effect: {source} is a {kind}, which has signatures", "leave it out")
+    if kind == kinds.SAVED_MODEL:
         files.check(source.path)
+    for flag in ("inputs", "outputs"):
+        tensors.parse(flag, getattr(source, flag))
     return source
 
 
@@ -44,5 +51,13 @@ def opened(model: str | os.PathLike | Source, log_file: str | None = None) -> It
 
 
 def _export(source: Source, output: str, log_file: str | None) -> None:
-    request = {"source": source.path, "output": output, "unsafe": source.unsafe, "custom_objects": source.custom_objects}
-    child.run("tftrt_tools.sources.keras_job:job", request, env=_ENV, log_file=log_file)
+    kind, request = kinds.kind(source.path), {"source": source.path, "output": output}
+    if kind == kinds.KERAS:
+        request |= {"unsafe": source.unsafe, "custom_objects": source.custom_objects}
+        child.run("tftrt_tools.sources.keras_job:job", request, env=_ENV, log_file=log_file)
+        return
+    request |= {"kind": kind, "inputs": list(source.inputs), "outputs": list(source.outputs)}
+    ends = child.run("tftrt_tools.sources.graph_file:job", request, env=_ENV | _NO_GPU, log_file=log_file).result
+    if ends["chosen"]:
+        progress.note(f"{source}: inputs {', '.join(ends['inputs'])}; outputs {', '.join(ends['outputs'])}; "
+                      "--inputs and --outputs choose others")

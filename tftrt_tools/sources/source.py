@@ -10,12 +10,15 @@ from tftrt_tools.sources import kinds
 class Source:
     """A path, usable as one: digests and evidence speak of it, `opened.opened` gives the SavedModel behind it.
 
-    unsafe, custom_objects: how a Keras file may be loaded.
+    unsafe, custom_objects: how a Keras file may be loaded. inputs, outputs: texts of the tensors that are fed and fetched, of a graph
+    without signatures; () for what it shows.
     """
 
     path: str
     unsafe: bool = False
     custom_objects: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", kinds.resolved(os.fspath(self.path)))
@@ -23,7 +26,8 @@ class Source:
     def flag_lines(self) -> list[str]:
         """The flags that differ from their defaults, one a line, for a flag file."""
         unsafe = ["--allow_unsafe_deserialization"] if self.unsafe else []
-        return unsafe + ([f"--custom_objects={self.custom_objects}"] if self.custom_objects else [])
+        texts = {"custom_objects": self.custom_objects, "inputs": ",".join(self.inputs), "outputs": ",".join(self.outputs)}
+        return unsafe + [f"--{name}={text}" for name, text in texts.items() if text]
 
     def __fspath__(self) -> str:
         return self.path

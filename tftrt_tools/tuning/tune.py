@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 
-from tftrt_tools import child, errors, progress, scratch, whole_file
+from tftrt_tools import child, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import constancy, judgement, kinds
 from tftrt_tools.accuracy import data as accuracy_data
@@ -354,7 +354,8 @@ def flag_file(model, found):
     """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best where no trial keeps the goal."""
     chosen = found.tuning.winner or found.tuning.best
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
-    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(), *space_module.flag_lines(settings)]
+    lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(),
+             *(f"--op_library={path}" for path in op_libraries.named()), *space_module.flag_lines(settings)]
     return "\n".join(lines) + "\n"
 
 

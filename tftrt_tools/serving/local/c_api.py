@@ -39,6 +39,7 @@ _FUNCTIONS = {
     "TF_SetConfig": (None, [_POINTER, ctypes.c_char_p, _SIZE, _POINTER]),
     "TF_NewGraph": (_POINTER, []),
     "TF_DeleteGraph": (None, [_POINTER]),
+    "TF_LoadLibrary": (_POINTER, [ctypes.c_char_p, _POINTER]),
     "TF_LoadSessionFromSavedModel": (_POINTER, [_POINTER, _POINTER, ctypes.c_char_p, _POINTER, ctypes.c_int, _POINTER, _POINTER, _POINTER]),
     "TF_CloseSession": (None, [_POINTER, _POINTER]),
     "TF_DeleteSession": (None, [_POINTER, _POINTER]),

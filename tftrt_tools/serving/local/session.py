@@ -1,8 +1,10 @@
 """A SavedModel, loaded and run as TensorFlow Serving does it: C++ loader, Session::Run, run options with a deadline."""
 
 import ctypes
+import functools
 import threading
 
+from tftrt_tools import op_libraries
 from tftrt_tools.serving.local import c_api, failure, tensors
 
 
@@ -21,6 +23,7 @@ class Session:
     def __init__(self, path, tags=("serve",), config=b""):
         from tensorflow.core.protobuf import meta_graph_pb2
 
+        _load_op_libraries()
         library = c_api.library()
         self._session, self._operations, self._lock = None, {}, threading.Lock()
         self._graph = library.TF_NewGraph()
@@ -84,6 +87,17 @@ class Session:
             _checked(lambda status: library.TF_CloseSession(session, status))
             _checked(lambda status: library.TF_DeleteSession(session, status))
             library.TF_DeleteGraph(self._graph)
+
+
+@functools.cache
+def _load_op_libraries() -> None:
+    """As op_libraries.load, into TensorFlow without Python. Raises: Failure."""
+    for path in op_libraries.named():
+        try:
+            _checked(lambda status, path=path: c_api.library().TF_LoadLibrary(path.encode(), status))
+        except failure.Failure as error:
+            unusable = op_libraries.unusable(path, str(error))
+            raise failure.precondition(f"{unusable.cause}; {unusable.mend}") from None
 
 
 def _run_options(timeout_ms):

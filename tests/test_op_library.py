@@ -1,0 +1,87 @@
+"""A model with a real custom op: taken by each command with --op_library, and without it told what is missing."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import run_tftrt
+from tests.test_convert import assert_clear
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import passport
+
+pytestmark = pytest.mark.slow
+
+SOURCE = """
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+using namespace tensorflow;
+REGISTER_OP("ToolkitThreefold").Input("x: float").Output("y: float").SetShapeFn([](shape_inference::InferenceContext* c) {
+  c->set_output(0, c->input(0));
+  return OkStatus();
+});
+class Threefold : public OpKernel {
+ public:
+  explicit Threefold(OpKernelConstruction* context) : OpKernel(context) {}
+  void Compute(OpKernelContext* context) override {
+    const Tensor& x = context->input(0);
+    Tensor* y = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, x.shape(), &y));
+    for (int64_t i = 0; i < x.NumElements(); ++i) y->flat<float>()(i) = 3 * x.flat<float>()(i);
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("ToolkitThreefold").Device(DEVICE_CPU), Threefold);
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    if not shutil.which("g++"):
+        pytest.skip("no g++ here to build a custom op with")
+    folder = tmp_path_factory.mktemp("op")
+    (folder / "threefold.cc").write_text(SOURCE)
+    command = ["g++", "-O0", "-shared", "-fPIC", "threefold.cc", "-o", "threefold.so", *tf.sysconfig.get_compile_flags(),
+               *tf.sysconfig.get_link_flags()]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
+    return folder / "threefold.so"
+
+
+@pytest.fixture(scope="module")
+def frozen(library):
+    """A frozen graph with the op between two that go into an engine."""
+    path = library.with_name("model.pb")
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
+        first = tf.nn.relu(tf.matmul(x, np.eye(8, dtype=np.float32)) + 1.0, name="first")
+        tf.matmul(tf.nn.relu(first), np.full((8, 4), 0.5, np.float32), name="y")
+        graph_def = graph.as_graph_def()
+    for node in graph_def.node:
+        node.input[:] = ["threefold" if name == "first" else name for name in node.input]
+    graph_def.node.add(name="threefold", op="ToolkitThreefold", input=["first"])
+    path.write_bytes(graph_def.SerializeToString())
+    return path
+
+
+def test_each_command_needs_the_library_and_takes_it(library, frozen):
+    folder = library.parent
+    refused = run_tftrt("convert", f"--input_saved_model_dir={frozen}", "--output_saved_model_dir=out", cwd=folder)
+    assert_clear(refused, errors.EXIT_FAILED, "ToolkitThreefold is no op of this TensorFlow: name the library that has it with --op_library")
+    done = run_tftrt("convert", "--input_saved_model_dir=model.pb", "--output_saved_model_dir=out", "--op_library=threefold.so", cwd=folder)
+    assert done.returncode == errors.EXIT_DONE, done.stderr
+    assert passport.read(folder / "out", passport.MANIFEST)["op_libraries"] == [str(library)]
+    assert f"--op_library={library}\n" in (passport.folder(folder / "out") / passport.FLAGS).read_text()
+    verified = run_tftrt("verify", "model.pb", "out", "--op_library=threefold.so", cwd=folder)
+    assert verified.returncode == errors.EXIT_DONE, verified.stdout + verified.stderr
+    benched = run_tftrt("bench", "--in_process=out", "--duration_seconds=1", "--warmup_seconds=0.5", "--op_library=threefold.so", cwd=folder)
+    assert benched.returncode == errors.EXIT_DONE, benched.stderr
+    without = run_tftrt("bench", "--in_process=out", "--duration_seconds=1", "--warmup_seconds=0.5", cwd=folder)
+    assert without.returncode == errors.EXIT_FAILED and "ToolkitThreefold" in without.stderr and "--op_library" in without.stderr
+
+
+def test_a_library_that_is_none_is_told(frozen, tmp_path):
+    (tmp_path / "no.so").write_text("x")
+    assert_clear(run_tftrt("inspect", frozen, "--op_library=nowhere.so", cwd=tmp_path), errors.EXIT_USAGE, "--op_library=nowhere.so: no such file")
+    assert_clear(run_tftrt("inspect", frozen, "--op_library=no.so", cwd=tmp_path), errors.EXIT_USAGE, "cannot be loaded")
