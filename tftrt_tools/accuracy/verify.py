@@ -9,7 +9,7 @@ from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, passport, signatures
+from tftrt_tools.savedmodel import describe, files, frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 from tftrt_tools.sources.opened import check, opened
 
@@ -191,10 +191,11 @@ def _calls(first, walked, manifest, options, folder):
     """(data.Calls, data.Given or None)."""
     names = walked.names
     specs = {name: first.inputs[name] for name in names}
+    frozen = frozen_inputs.of_manifest(manifest, specs)
     found, dropped = {}, 0
     given = data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked) if options.data else None
     if given:
-        found, dropped = given.cut(specs, _batch_sizes(manifest, options))
+        found, dropped = given.cut(_without(frozen, specs, given), _batch_sizes(manifest, options))
     sources = {name: "data" if name in found else "random" for name in names}
     missing = {name: specs[name] for name in names if name not in found}
     declared = _shapes(manifest, walked.with_twins(specs), options, walked)
@@ -206,9 +207,25 @@ def _calls(first, walked, manifest, options, folder):
     if empty:
         raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}",
                                 "give more rows, or --batch_size")
-    calls = tuple(call for name in names for call in found[name])
+    calls = tuple(_with(frozen.get(name, {}), call, sources[name] == "data") for name in names for call in found[name])
     samples = {name: sum(call.rows for call in found[name]) for name in names}
     return data.Calls(calls, sources, samples, dropped), given
+
+
+def _without(frozen, specs, given):
+    """The inputs that the data has to fill: not those that the conversion froze, unless it has them."""
+    has = {name.rpartition("/")[2] for name in given.arrays}
+    return {name: [spec for spec in inputs_of if spec.name in has or spec.name not in frozen.get(name, {})]
+            for name, inputs_of in specs.items()}
+
+
+def _with(frozen, call, from_data):
+    """The call with the values to which inputs were frozen: with those alone both models have to agree."""
+    for name, value in frozen.items():
+        if from_data and name in call.inputs and (call.inputs[name] != value).any():
+            raise errors.UsageError(f"the data gives input {name!r} of {call.signature!r} another value than {value.item()}, to which it "
+                                    "was frozen", f"leave {name} out of the data: it is sent as {value.item()}")
+    return dataclasses.replace(call, inputs={**call.inputs, **frozen})
 
 
 def _batch_sizes(manifest, options):

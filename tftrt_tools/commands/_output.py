@@ -50,6 +50,16 @@ def prepared(preparation):
     said = []
     if preparation.opened:
         said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT looks into none")
+    for name, value in preparation.frozen:
+        said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and what they send is not read")
+    for name in preparation.offered:
+        said.append(f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together")
+    if preparation.folded:
+        said.append(f"{counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
+                    "convolution behind one")
+    if preparation.unquantized:
+        said.append(f"{counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
+                    "answers differ by their rounding to 8 bits")
     if preparation.dilated:
         zeros = sum(one.added_bytes for one in preparation.dilated) / 1e6
         said.append(f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"

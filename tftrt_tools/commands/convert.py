@@ -74,6 +74,8 @@ def define_settings(values):
     flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
     flags.DEFINE_string("keep_native_nodes", default.keep_native_nodes, "regular expression: nodes whose whole name matches stay in "
                         "TensorFlow", **text)
+    flags.DEFINE_string("freeze", default.freeze, "inputs that get one value for good, as in training:false; several by ';', "
+                        "SIGNATURE/INPUT:VALUE picks one signature", **text)
     flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
                         "--precision_mode", **text)
 

@@ -11,7 +11,7 @@ from tftrt_tools.conversion import finishing, int8, prepare, saving
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import flop_count, loading, open_channels, signatures
+from tftrt_tools.savedmodel import flop_count, frozen_inputs, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -42,6 +42,7 @@ def job(request):
     walked = signatures.Once.of(chosen, model.same)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
     calls = walked.merged(calls)
+    frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)
     prefix = finishing.prefix(source, settings)
     results, functions, resources, tables, records = [], {}, {}, [], []
     with scratch.folder("engines") as folder:

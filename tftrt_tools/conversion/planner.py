@@ -8,7 +8,7 @@ import tensorflow as tf
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion import advice, graph_pass, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
-from tftrt_tools.savedmodel import flop_count, graph, loading, open_channels, signatures
+from tftrt_tools.savedmodel import flop_count, frozen_inputs, graph, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Sizes to look at where a model has more different ones, or where they cannot be told beforehand.
@@ -23,6 +23,7 @@ def plan(path, settings):
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in names}
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
+    frozen_inputs.check(settings.freeze, specs, walked.twins)
     planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ())), twins=twins)
                     for name, twins in walked.twins.items())
     return Plan(str(pathlib.Path(path).absolute()), model.tags, settings, tf.__version__, planned)

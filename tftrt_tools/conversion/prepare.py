@@ -3,9 +3,11 @@
 import dataclasses
 import re
 
+import tensorflow as tf
+
 from tftrt_tools import errors
 from tftrt_tools.conversion import graph_pass
-from tftrt_tools.savedmodel import compiled, dilated, graph, grouped
+from tftrt_tools.savedmodel import compiled, conditionals, dilated, fake_quant, frozen_inputs, graph, grouped, loading
 from tftrt_tools.savedmodel.preparation import Preparation
 
 
@@ -22,14 +24,20 @@ def passed(name, function, settings):
     wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
     # Closed, those could not be frozen.
     for_good = compiled.holding(before, graph_pass.ROWS)
+    values = frozen_inputs.of_signature(settings.freeze, name, loading.input_specs(function))
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
         _refuse_converted(frozen.graph_def)
         kept = {node.name for node in frozen.graph_def.node if _kept(node.name, settings)}
+        offered = _freeze_inputs(frozen, values)
+        folded = fake_quant.fold(frozen.graph_def, kept)
+        left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
         written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
-        frozen = dataclasses.replace(frozen, preparation=Preparation(tuple(wanted), convolutions, written, paddings))
+        done = Preparation(tuple(wanted), convolutions, written, paddings, folded, left_out,
+                           tuple((one, value.item()) for one, value in values.items()), offered)
+        frozen = dataclasses.replace(frozen, preparation=done)
         closed = set(_unwritten(frozen.preparation))
         if not closed:
             result = graph_pass.run(frozen, settings)
@@ -37,6 +45,16 @@ def passed(name, function, settings):
         if not closed:
             return frozen, result
         wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
+
+
+def _freeze_inputs(frozen, values):
+    """Put values in the place of inputs. Returns: names of other inputs for which that would take conditionals away."""
+    placeholders = {name: tensor.removesuffix(":0") for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True)}
+    if values:
+        conditionals.freeze(frozen.graph_def, {placeholders[name]: value for name, value in values.items()})
+    switches = {name for name, spec in zip(frozen.input_names, frozen.input_specs(), strict=True)
+                if spec.dtype == tf.bool and spec.shape.rank == 0 and name not in values}
+    return tuple(name for name in sorted(switches) if conditionals.deciding(frozen.graph_def, placeholders[name]))
 
 
 def _refuse_converted(graph_def):
@@ -47,6 +65,11 @@ def _refuse_converted(graph_def):
 
 def _kept(name, settings):
     return bool(settings.keep_native_nodes and re.fullmatch(settings.keep_native_nodes, name))
+
+
+def _drops_quantization(settings):
+    """FakeQuant on activations has a use in INT8 alone; to do without its rounding changes the answers."""
+    return settings.allow_quantization_changes and settings.precision_mode != "INT8"
 
 
 def _unwritten(done):

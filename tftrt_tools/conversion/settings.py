@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 PRECISIONS = ("FP32", "FP16", "INT8")
@@ -43,6 +44,7 @@ class Settings:
     calibration_table: calibration file to reuse; "" to calibrate.
     high_precision_nodes: regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
     allow_quantization_changes: accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
+    freeze: text of --freeze: inputs that get one value for good.
     shapes: text of --shapes; "" builds no engines.
     save_engines: whether built engines are saved with the model.
     allow_no_engines: accept a model in which no segment is worth an engine.
@@ -67,6 +69,7 @@ class Settings:
     calibration_table: str = ""
     high_precision_nodes: str = ""
     allow_quantization_changes: bool = False
+    freeze: str = ""
     shapes: str = ""
     save_engines: bool = True
     allow_no_engines: bool = False
@@ -129,6 +132,7 @@ def checked(settings):
     for name in ("keep_native_nodes", "fp32_nodes", "high_precision_nodes"):
         _check_regex(name, getattr(settings, name))
     _check_calibration(settings)
+    frozen_inputs.parse(settings.freeze)
     return settings
 
 

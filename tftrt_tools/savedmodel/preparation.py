@@ -34,12 +34,18 @@ class Dilated:
 @dataclasses.dataclass(frozen=True)
 class Preparation:
     """opened: names of the calls for XLA that were replaced by what they call; convolutions: Grouped, of the main graph; dilated: Dilated
-    that were written; paddings: names of those that were moved behind the ExpandDims of their convolution."""
+    that were written; paddings: names of those that were moved behind the ExpandDims of their convolution; folded: names of FakeQuant
+    nodes on constants that are constants now; unquantized: names of FakeQuant nodes on activations that were left out;
+    frozen: (input, value) of inputs that have one value for good and are not read; offered: inputs that conditionals alone read."""
 
     opened: tuple = ()
     convolutions: tuple = ()
     dilated: tuple[Dilated, ...] = ()
     paddings: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
+    unquantized: tuple[str, ...] = ()
+    frozen: tuple[tuple[str, bool | int | float], ...] = ()
+    offered: tuple[str, ...] = ()
 
     @property
     def left(self):
@@ -48,7 +54,9 @@ class Preparation:
 
     def to_dict(self):
         return {"opened": list(self.opened), "convolutions": [dataclasses.asdict(one) for one in self.convolutions],
-                "dilated": [dataclasses.asdict(one) for one in self.dilated], "paddings": list(self.paddings)}
+                "dilated": [dataclasses.asdict(one) for one in self.dilated], "paddings": list(self.paddings),
+                "folded": list(self.folded), "unquantized": list(self.unquantized),
+                "frozen": [list(one) for one in self.frozen], "offered": list(self.offered)}
 
     @classmethod
     def from_dict(cls, data):
@@ -56,4 +64,6 @@ class Preparation:
         if not data:
             return cls()
         return cls(tuple(data["opened"]), tuple(Grouped(**one) for one in data["convolutions"]),
-                   tuple(map(Dilated.from_dict, data.get("dilated", ()))), tuple(data.get("paddings", ())))
+                   tuple(map(Dilated.from_dict, data.get("dilated", ()))), tuple(data.get("paddings", ())),
+                   tuple(data.get("folded", ())), tuple(data.get("unquantized", ())),
+                   tuple(map(tuple, data.get("frozen", ()))), tuple(data.get("offered", ())))

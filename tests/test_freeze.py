@@ -1,0 +1,130 @@
+"""Inputs frozen to a value: conditionals go away, the signature and the answers for that value stay."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import run_tftrt
+from tests.test_prepare import answers, prepared
+from tftrt_tools import errors
+from tftrt_tools.commands import _output
+from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import frozen_inputs
+from tftrt_tools.savedmodel.preparation import Preparation
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+
+@pytest.fixture(scope="module")
+def unet(tmp_path_factory):
+    """A small 3D U-Net whose dropouts are conditionals on an input."""
+    rng = np.random.default_rng(0)
+
+    def filters(*shape):
+        return tf.constant(rng.normal(scale=0.2, size=shape).astype("f4"))
+
+    def dropped(x, training):
+        return tf.cond(training, lambda: tf.nn.dropout(x, 0.5), lambda: tf.identity(x))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 8, 1), name="volume"), tf.TensorSpec((), tf.bool, name="training")])
+    def serve(volume, training):
+        x = tf.nn.relu(tf.nn.conv3d(volume, filters(3, 3, 3, 1, 4), [1] * 5, "SAME"))
+        skip = x = dropped(x, training)
+        x = tf.nn.max_pool3d(x, 2, 2, "SAME")
+        for _ in range(2):
+            x = dropped(tf.nn.relu(tf.nn.conv3d(x, filters(3, 3, 3, 4, 4), [1] * 5, "SAME")), training)
+        x = tf.nn.conv3d_transpose(x, filters(2, 2, 2, 4, 4), tf.stack([tf.shape(x)[0], 8, 8, 8, 4]), 2)
+        x = dropped(tf.concat([tf.reshape(x, (-1, 8, 8, 8, 4)), skip], -1), training)
+        return {"mask": tf.sigmoid(tf.nn.conv3d(x, filters(1, 1, 1, 8, 2), [1] * 5, "SAME"))}
+
+    module = tf.Module()
+    module.serve = serve
+    path = tmp_path_factory.mktemp("unet") / "model"
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def volume(seed=1):
+    return np.random.default_rng(seed).normal(size=(2, 8, 8, 8, 1)).astype("f4")
+
+
+def test_conditionals_go_away_and_the_answers_stay(unet):
+    before = prepared(unet, use_dynamic_shape=True)
+    assert before.preparation.offered == ("training",) and "--freeze=training:false" in _output.prepared(before.preparation)[0]
+    many = graph_pass.run(before, Settings(use_dynamic_shape=True))
+    frozen = prepared(unet, use_dynamic_shape=True, freeze="training:false")
+    done = frozen.preparation
+    assert done.frozen == (("training", False),) and done.offered == () and Preparation.from_dict(json.loads(json.dumps(done.to_dict()))) == done
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True, freeze="training:false"))
+    assert len(passed.engines) < len(many.engines) and passed.coverage > many.coverage
+    assert not {"Switch", "Merge", "RandomUniform", "StatelessIf", "If"} & {node.op for node in passed.graph_def.node}
+    expected = list(frozen.original(volume=tf.constant(volume()), training=tf.constant(False)).values())[0].numpy()
+    for sent in (False, True):  # what is sent is not read
+        fed = {"volume": volume(), "training": np.array(sent)}
+        np.testing.assert_allclose(answers(frozen, *(fed[name] for name in frozen.input_names))[0], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_other_branch_runs_where_the_value_says_so(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), name="x"), tf.TensorSpec((), tf.int32, name="mode")])
+    def serve(x, mode):
+        y = tf.cond(mode > 1, lambda: tf.cond(mode > 2, lambda: x * 3.0, lambda: x * 2.0), lambda: x - 1.0)
+        return {"y": y + tf.cast(mode, tf.float32)}
+
+    module = tf.Module()
+    module.serve = serve
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures={"serving_default": serve})
+    x = np.arange(8, dtype="f4").reshape(2, 4)
+    for mode, expected in ((1, x - 1 + 1), (2, x * 2 + 2), (3, x * 3 + 3)):
+        frozen = prepared(tmp_path / "m", freeze=f"mode:{mode}", minimum_segment_size=1)
+        fed = {"x": x, "mode": np.int32(7)}
+        np.testing.assert_allclose(answers(frozen, *(fed[name] for name in frozen.input_names))[0], expected)
+        assert not {"Switch", "Merge"} & {node.op for node in frozen.graph_def.node}
+    # Something else reads it too, and it is no bool: nothing is offered.
+    assert prepared(tmp_path / "m").preparation.offered == ()
+
+
+SPECS = {"a": [InputSpec("training", "bool", ()), InputSpec("x", "float32", (None, 4))],
+         "b": [InputSpec("training", "bool", ()), InputSpec("img/k:0", "int32", ()), InputSpec("rate", "float32", ())]}
+
+
+def test_the_grammar():
+    found = frozen_inputs.values("training:false;img/k:0:4;b/rate:0.5", SPECS)
+    assert found == {"a": {"training": False}, "b": {"training": False, "img/k:0": 4, "rate": 0.5}}
+    assert found["b"]["img/k:0"].dtype == np.int32 and found["b"]["rate"].shape == ()
+    assert frozen_inputs.values("b/training:1", SPECS) == {"b": {"training": True}} and frozen_inputs.values("", SPECS) == {}
+
+
+def test_signatures_of_one_function_get_the_same_value():
+    frozen_inputs.check("training:false", SPECS, {"a": ("b",)})
+    with pytest.raises(errors.UsageError, match="'a' and 'b' are one function"):
+        frozen_inputs.check("b/training:false", SPECS, {"a": ("b",)})
+    entry = {"name": "a", "twins": ["b"], "preparation": {"frozen": [["training", False]]}}
+    assert frozen_inputs.of_manifest({"signatures": [entry]}, SPECS) == {"a": {"training": False}, "b": {"training": False}}
+    assert frozen_inputs.of_manifest({"signatures": [{"name": "b"}]}, SPECS) == {"b": {}}
+
+
+@pytest.mark.parametrize(("flag", "said"), [
+    ("training", "is no input with its value"), ("training:", "is no input"), ("training:true;training:false", "given twice"),
+    ("trainin:true", "no input 'trainin'"), ("training:no", "'no' is no value"), ("x:1", r"is float32\[\?,4\]"), ("b/img/k:0:1.5", "no value"),
+    ("rate:fast", "no value"), ("img/k:0:9999999999", "no value")])
+def test_what_cannot_be_frozen_is_a_clear_error(flag, said):
+    with pytest.raises(errors.UsageError, match=said):
+        frozen_inputs.values(flag, SPECS)
+
+
+def test_convert_keeps_the_signature_and_verify_sends_the_value(unet, tmp_path):
+    done = run_tftrt("convert", f"--input_saved_model_dir={unet}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape",
+                     "--freeze=training:false")
+    assert done.returncode == 0, done.stderr
+    assert "input training is false for good (--freeze)" in done.stdout
+    assert "--freeze=training:false" in (tmp_path / "out/assets.extra/tftrt/convert.flags").read_text()
+    verified = run_tftrt("verify", unet, tmp_path / "out")
+    assert verified.returncode == 0 and "PASSED" in verified.stdout, verified.stdout + verified.stderr
+    # Data need not hold the input; with another value it would compare two different things.
+    np.savez(tmp_path / "rows.npz", volume=volume())
+    assert run_tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'rows.npz'}").returncode == 0
+    np.savez(tmp_path / "other.npz", volume=volume(), training=np.array(True))
+    other = run_tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'other.npz'}")
+    assert other.returncode == 2 and "another value than False" in other.stderr
