@@ -80,11 +80,11 @@ def _notes(lines):
 
 
 def _gains_nothing(made):
-    """Models that no precision makes faster; without timings those of which less than half goes into TensorRT."""
+    """Models that no precision makes faster; without timings those of which less than half goes into TensorRT, by FLOPs where known."""
     for model in dict.fromkeys(row["model"] for row in made):
         mine = [row for row in made if row["model"] == model]
         speeds = [speed for row in mine for speed in (row["small"], row["large"]) if speed]
-        shares = [row["share"] for row in mine if row["share"] is not None]
+        shares = [share for row in mine for share in [row["share"] if row["flops"] is None else row["flops"]] if share is not None]
         if (max(speeds) < _NOTHING) if speeds else (shares and max(shares) < 50):
             yield model
 
