@@ -17,7 +17,7 @@ _SECONDS = {"resnet50": 480, "mobilenet_v2": 260, "bert_encoder": 200, "spread_c
 NAMES = tuple(_SECONDS)
 # Nodes that plain INT8 breaks, from what the model's builder says; --tuned replaces them.
 TUNED = {"spread_cnn": "--high_precision_nodes=.*/spread_(expand|depthwise|project).*"}
-METHODS = ("entropy", "percentile", "mse", "max")
+METHODS = ("entropy", "percentile", "mse", "max", "auto")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,8 +66,8 @@ def parse(argv):
     parser.add_argument("--models", type=_listed, default=list(cases.NAMES), help="by default " + ",".join(cases.NAMES))
     parser.add_argument("--precisions", type=_listed, default=["FP32", "FP16", "INT8"],
                         help="FP32, FP16, INT8, or single columns such as INT8-tensorrt, INT8-entropy, tuned")
-    parser.add_argument("--methods", type=_listed, default=["entropy"], help="of the toolkit: entropy,percentile,mse,max or all; those "
-                        "but entropy are scored and not timed")
+    parser.add_argument("--methods", type=_listed, default=["entropy"], help="of the toolkit: entropy,percentile,mse,max,auto or all; "
+                        "those but entropy are scored and not timed")
     parser.add_argument("--tuned", action="append", default=[], metavar="MODEL:FLAGS", help="a further column: flags of `tftrt convert`, "
                         "INT8 where they say no precision; MODEL: alone takes the column away")
     parser.add_argument("--model_options", action="append", default=[], metavar="MODEL:KEY=VALUE,...", help="of the model's builder")

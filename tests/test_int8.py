@@ -145,12 +145,12 @@ FLAGS_REFUSED = {
     "data with FP16": (("--precision_mode=FP16", "--calibration_data=x.npz"), "--calibration_data has no effect"),
     "batch size with FP16": (("--precision_mode=FP16", "--calibration_batch_size=4"), "--calibration_batch_size has no effect"),
     "method with FP16": (("--precision_mode=FP16", "--calibration_method=max"), "--calibration_method has no effect"),
-    "percentile without its method": (("--calibration_percentile=99",), "--calibration_percentile has no effect"),
+    "percentile without its method": (("--calibration_method=mse", "--calibration_percentile=99"), "--calibration_percentile has no effect"),
     "no such table": (("--calibration_table=nowhere",), "no such file"),
 }
 
 
-@pytest.mark.parametrize("flags, said", [({}, "entropy"), (dict(calibration_method="percentile", calibration_percentile=99.9), "percentile 99.9"),
+@pytest.mark.parametrize("flags, said", [(dict(calibration_method="entropy"), "entropy"), (dict(calibration_method="percentile", calibration_percentile=99.9), "percentile 99.9"),
                                          (dict(calibrator="tensorrt"), "entropy2")])
 def test_a_table_says_by_which_method_and_percentile_it_was_made(flags, said):
     assert Settings(precision_mode="INT8", **flags).table_method == said

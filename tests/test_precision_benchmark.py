@@ -25,7 +25,7 @@ def names(columns):
 def test_columns_come_in_the_order_of_their_builds():
     assert names(cases.columns(["INT8", "FP16", "FP32"], ["entropy"])) == ["FP32", "FP16", "INT8-tensorrt", "INT8-entropy"]
     assert names(cases.columns(["INT8"], cases.METHODS, "--high_precision_nodes=x")) == [
-        "INT8-tensorrt", "INT8-entropy", "INT8-percentile", "INT8-mse", "INT8-max", "tuned"]
+        "INT8-tensorrt", "INT8-entropy", "INT8-percentile", "INT8-mse", "INT8-max", "INT8-auto", "tuned"]
     assert names(cases.columns(["FP16", "INT8-max"], ["entropy"], "--high_precision_nodes=x")) == ["FP16", "INT8-max"]
     assert [column.timed for column in cases.columns(["INT8"], ["entropy", "mse"])] == [True, True, False]
 

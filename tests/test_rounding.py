@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tests.zoo import zoo_inputs
-from tftrt_tools.accuracy import simulation
+from tftrt_tools.accuracy import harm, simulation
 from tftrt_tools.conversion import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import run as runs
@@ -34,24 +34,27 @@ def inlined(zoo_model):
 def gated(precision, graph_def, tensors):
     if precision == "FP16":
         sites = rounding_sites.fp16_sites(graph_def, tensors)
-        return sites, *rounding.add_fp16(graph_def, sites)
+        return sites, rounding.add_fp16(graph_def, sites)
     sites = rounding_sites.int8_sites(graph_def, tensors)
-    scales = {tensor: 0.01 for site in sites for tensor in site.tensors}
-    return sites, *rounding.add_int8(graph_def, sites, scales)
+    return sites, rounding.add_int8(graph_def, sites)
 
 
 @pytest.mark.parametrize("precision", ["INT8", "FP16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_with_all_gates_off_the_model_answers_as_before_and_with_them_on_otherwise(name, precision, inlined, tmp_path):
     _, frozen, graph_def, tensors = inlined(name)
-    sites, with_gates, gates = gated(precision, graph_def, tensors)
+    sites, put_in = gated(precision, graph_def, tensors)
     (_, path), = runs.save_calls([runs.Call("serving_default", zoo_inputs(name)["serving_default"])], tmp_path)
-    simulated = simulation._Simulation("serving_default", frozen, with_gates, gates, [path])
+    one = simulation._Passed("serving_default", frozen, None, graph_def, tensors, (path,))
+    scales = {"coarse": dict.fromkeys(put_in.tensors, 0.01), "fine": dict.fromkeys(put_in.tensors, 0.0100001)}
+    simulated = simulation._Simulation(one, sites, put_in, scales, "coarse")
     off, on = np.zeros(len(sites), bool), np.ones(len(sites), bool)
-    effects, fidelity, rows = simulated.sweep({"off": off, "on": on}, "testing")
+    compared, fidelity, rows = simulated.sweep({"off": off, "on": on, "other": on}, "testing", {"other": "fine"})
+    effects = {key: [harm.Effect.of(one) for one in found] for key, found in compared.items()}
     assert all(effect.noise == 0 for effect in effects["off"])
     assert fidelity > 100 and rows == 4
     assert all(0 < effect.noise < 10 for effect in effects["on"])
+    assert (effects["other"] != effects["on"]) == (precision == "INT8")
 
 
 def test_the_given_graph_is_left_as_it_is(inlined):
@@ -88,11 +91,11 @@ def made(body, *specs):
     return graph_def, {"engine": tensors}
 
 
-def answers(graph_def, gates, on, fetched, **inputs):
-    module = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph_def, name=""), [])
+def answers(put_in, on, fetched, scales=(), **inputs):
+    module = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(put_in.graph_def, name=""), [])
     names = list(inputs)
-    values = module.prune([gates, *(f"{name}:0" for name in names)], fetched)(tf.constant(on), *[tf.constant(inputs[name]) for name in names])
-    return values.numpy()
+    fed = {put_in.gates: on, **({put_in.scales: np.float32(scales)} if put_in.tensors else {}), **{f"{name}:0": inputs[name] for name in names}}
+    return module.prune(list(fed), fetched)(*map(tf.constant, fed.values())).numpy()
 
 
 def normal(*shape, seed=0):
@@ -126,20 +129,21 @@ def test_int8_is_the_formula_for_inputs_and_for_weights_by_output_channel(kind):
     product, shape, w, channels = PRODUCTS[kind]
     graph_def, tensors = made(lambda x: tf.identity(product(x, tf.constant(w)), name="y"), tf.TensorSpec(shape, tf.float32, name="x"))
     site, = rounding_sites.int8_sites(graph_def, tensors)
-    with_gates, gates = rounding.add_int8(graph_def, [site], {"x:0": 0.02})
+    put_in = rounding.add_int8(graph_def, [site])
+    assert put_in.tensors == ("x:0",)
     x = normal(*shape)
-    got = answers(with_gates, gates, [True], "engine/y:0", x=x)
+    got = answers(put_in, [True], "engine/y:0", [0.02], x=x)
     expected = product(tf.constant(int8(x, 0.02)), tf.constant(weights_by_channel(w, *channels))).numpy()
     plain = product(tf.constant(x), tf.constant(w)).numpy()
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
     assert np.abs(expected - plain).max() > 1e-3 * np.abs(plain).max()
-    np.testing.assert_allclose(answers(with_gates, gates, [False], "engine/y:0", x=x), plain, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(answers(put_in, [False], "engine/y:0", [0.02], x=x), plain, rtol=1e-6, atol=1e-6)
 
 
 def test_values_beyond_the_range_are_clipped():
     graph_def, tensors = made(lambda x: tf.identity(tf.matmul(x, np.eye(3, dtype="float32")), name="y"), tf.TensorSpec((1, 3), tf.float32, name="x"))
-    with_gates, gates = rounding.add_int8(graph_def, rounding_sites.int8_sites(graph_def, tensors), {"x:0": 1.0})
-    got = answers(with_gates, gates, [True], "engine/y:0", x=np.float32([[-1000, 1000, 0.4]]))
+    put_in = rounding.add_int8(graph_def, rounding_sites.int8_sites(graph_def, tensors))
+    got = answers(put_in, [True], "engine/y:0", [1.0], x=np.float32([[-1000, 1000, 0.4]]))
     np.testing.assert_allclose(got, [[-128, 127, 0]], atol=1e-4)
 
 
@@ -147,12 +151,12 @@ def test_fp16_is_the_formula_for_inputs_weights_and_outputs():
     w = W[0, 0]
     graph_def, tensors = made(lambda x: tf.identity(tf.matmul(x, tf.constant(w)), name="y"), tf.TensorSpec((5, 4), tf.float32, name="x"))
     site, = rounding_sites.fp16_sites(graph_def, tensors)
-    with_gates, gates = rounding.add_fp16(graph_def, [site])
+    put_in = rounding.add_fp16(graph_def, [site])
     x = normal(5, 4)
     half = (x.astype("float16").astype("float32") @ w.astype("float16").astype("float32")).astype("float16").astype("float32")
-    np.testing.assert_allclose(answers(with_gates, gates, [True], "engine/y:0", x=x), half, rtol=2e-3)
-    assert np.array_equal(answers(with_gates, gates, [True], "engine/y:0", x=x).astype("float16"),
-                          answers(with_gates, gates, [True], "engine/y:0", x=x))
+    np.testing.assert_allclose(answers(put_in, [True], "engine/y:0", x=x), half, rtol=2e-3)
+    assert np.array_equal(answers(put_in, [True], "engine/y:0", x=x).astype("float16"),
+                          answers(put_in, [True], "engine/y:0", x=x))
 
 
 def test_a_node_that_is_on_rounds_its_output_for_a_reader_that_is_off():
@@ -162,10 +166,10 @@ def test_a_node_that_is_on_rounds_its_output_for_a_reader_that_is_off():
     graph_def, tensors = made(body, tf.TensorSpec((3,), tf.float32, name="x"))
     sites = rounding_sites.fp16_sites(graph_def, tensors)
     assert [site.op for site in sites] == ["Exp", "Exp"]
-    with_gates, gates = rounding.add_fp16(graph_def, sites)
+    put_in = rounding.add_fp16(graph_def, sites)
     x = np.float32([0.1, 0.7, -1.3])
     first = tf.exp(x.astype("float16").astype("float32")).numpy().astype("float16").astype("float32")
-    np.testing.assert_array_equal(answers(with_gates, gates, [True, False], "engine/y:0", x=x), tf.exp(first).numpy())
+    np.testing.assert_array_equal(answers(put_in, [True, False], "engine/y:0", x=x), tf.exp(first).numpy())
 
 
 def test_bias_and_normalisation_by_constants_are_part_of_the_kernel_and_a_sum_of_two_tensors_is_not():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.conftest import ROOT
-from tftrt_tools.calibration import scales
+from tftrt_tools.calibration import methods, scales
 from tftrt_tools.calibration.histogram import BINS, Histogram
 
 FINITE = st.floats(-2.0**40, 2.0**40, width=32).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
@@ -65,7 +65,7 @@ def test_the_range_is_that_of_the_first_values_and_doubles(first, second):
     assert histogram.absmax == largest
 
 
-@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_values_that_all_lie_far_from_zero_keep_their_range(method):
     """The least of them alone in its bin, with all others clipped to it, would have no divergence."""
     values = np.float32(1) + np.float32(0.1) * drawn("normal", 3)
@@ -157,7 +157,7 @@ def test_an_empty_array_changes_nothing():
 def test_the_ends_of_float32_are_counted(value):
     histogram = of(np.float32([value, 0]))
     assert histogram.counts.sum() == 2 and histogram.absmax == np.float32(value)
-    assert all(scales.scale(histogram, method) > 0 for method in scales.METHODS)
+    assert all(scales.scale(histogram, method) > 0 for method in methods.METHODS)
 
 
 def test_rebinning_sums_adjacent_bins():
@@ -175,13 +175,13 @@ def test_a_histogram_without_range_has_no_edges():
 # --- scales
 
 
-@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_a_tensor_without_range_has_no_scale(method):
     assert scales.scale(of(np.zeros((2, 5), np.float32)), method) is None
     assert scales.scale(Histogram(), method) is None
 
 
-@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 @pytest.mark.parametrize("value", [3.0, -0.02, 1e30])
 def test_a_constant_tensor_has_its_value_as_range(method, value):
     histogram = of(np.full(50, value, np.float32))
@@ -189,7 +189,7 @@ def test_a_constant_tensor_has_its_value_as_range(method, value):
     assert scales.scale(histogram, method) * 127 == pytest.approx(abs(value), rel=0.006)
 
 
-@given(VALUES, VALUES, st.sampled_from(scales.METHODS))
+@given(VALUES, VALUES, st.sampled_from(methods.METHODS))
 def test_a_scale_is_positive_and_clips_above_nothing(first, second, method):
     """Above the maximum only entropy goes: half of TensorRT's bins further, or on through empty ones."""
     histogram = of(first, second)
@@ -198,7 +198,7 @@ def test_a_scale_is_positive_and_clips_above_nothing(first, second, method):
     assert 0 < scales.scale(histogram, method) * 127 <= highest * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 @given(SEEDS, st.integers(-20, 20))
 @settings(max_examples=10, deadline=None)
 def test_multiplied_by_a_power_of_two_the_scale_is_too(method, seed, exponent):
@@ -237,7 +237,7 @@ def test_multiplied_by_any_factor_the_entropy_method_finds_as_good_a_range(seed,
     assert found[chosen] <= found.min() * 1.01 + 1e-5
 
 
-@pytest.mark.parametrize("method", scales.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 @given(SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_order_and_sign_do_not_matter(method, seed):

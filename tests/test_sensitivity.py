@@ -12,7 +12,7 @@ from tests import quantized
 from tests.conftest import run_tftrt
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
-from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation
+from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation, thresholds
 from tftrt_tools.calibration import file
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays as array_reader
@@ -305,6 +305,53 @@ def test_nodes_are_suggested_up_to_the_last_that_gains_much(total, kept, suggest
     assert len(signature.suggested_nodes) == suggested
 
 
+def bounded(snr_db, bound=30):
+    """Effects that miss verify's bound below `bound` dB."""
+    return (harm.Effect("y", 10 ** (-snr_db / 10), None, 0, () if snr_db >= bound else ("y: snr_db is too low",)),)
+
+
+@pytest.mark.parametrize(("total", "kept", "suggested"), [
+    (0, {1: 10, 2: 29.1, 3: 29.5, 8: 29.9, 16: 34, 12: 31, 10: 30.2}, 10),  # two stand out, and the bound asks for ten
+    (0, {1: 10, 2: 29.1, 3: 29.2, 4: 29.3}, None),  # none was found
+    (-200, {1: -200, 2: 29.1, 3: 30.1}, 3),  # NaN until two are kept
+    (26, {1: 27, 2: 28, 16: 30.5}, 16),  # nothing stands out, and the bound is kept in the end
+    (31, {1: 32, 2: 33}, None), (31, {1: 38, 2: 38.5}, 1), (0, {1: 10, 2: 35}, 2)])
+def test_what_is_suggested_keeps_verifys_bounds(total, kept, suggested):
+    found = tuple(harm.Kept(number, bounded(kept[number])) for number in sorted(kept))
+    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", bounded(10)) for number in range(40))
+    signature = harm.SignatureHarm("s", 1, nodes, bounded(total), found, (), 0, math.inf)
+    assert len(signature.suggested_nodes) == (suggested or 0)
+    done = harm.Sensitivity("m", "", "FP16", {}, "x", "", (signature,), None, 0.0)
+    assert bool(done.missed) == (suggested is None and total < 30) and bool(done.flag) == bool(suggested)
+    assert harm.SignatureHarm.from_dict(signature.to_dict()) == signature
+
+
+@pytest.mark.parametrize(("levels", "kept", "flag"), [
+    ({"entropy": 3.3, "percentile 99.99": 21.3, "max": 19.1}, 15, "--calibration_method=percentile"),
+    ({"entropy": 3.3, "percentile 99.9": 21.3}, 15, "--calibration_method=percentile --calibration_percentile=99.9"),
+    ({"entropy": 3.3, "mse": 14.0}, 15, "--high_precision_nodes='n0'"), ({"entropy": 3.3, "mse": 4.0}, 4, ""), ({}, 15, "--high_precision_nodes='n0'")])
+def test_a_method_that_gives_more_than_nodes_is_named_first(levels, kept, flag):
+    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", bounded(10)) for number in range(4))
+    signature = harm.SignatureHarm("s", 1, nodes, bounded(3.3, 15), (harm.Kept(1, bounded(kept, 15)),), (), 0, math.inf, method="entropy",
+                                   methods=tuple(harm.ByMethod(method, bounded(level, 15)) for method, level in levels.items()))
+    done = harm.Sensitivity("m", "", "INT8", {}, "x", "by entropy", (signature,), None, 0.0)
+    assert done.flag == flag and harm.Sensitivity.from_dict(json.loads(json.dumps(done.to_dict()))).flag == flag
+
+
+def test_nodes_are_tried_until_verifys_bound_is_kept(tmp_path, monkeypatch):
+    """Products in a row, of which each costs as much: no few stand out, and the bound asks for some."""
+    made = [np.random.default_rng(number).normal(size=(16, 16)).astype("float32") / 3 for number in range(24)]
+    model, path = saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz")
+    bound = 20.5  # all of them leave 18.9 dB
+    monkeypatch.setitem(thresholds.DEFAULTS, "INT8", {"snr_db": bound})
+    signature = simulated(model, path)
+    assert harm.worst(signature.total).snr_db < bound
+    suggested = signature.suggested
+    assert suggested and suggested.holds and harm.worst(suggested.effects).snr_db >= bound
+    fewer = [one for one in signature.kept if one.nodes == suggested.nodes - 1]
+    assert not fewer or not fewer[0].holds
+
+
 @pytest.mark.parametrize(("levels", "tried"), [
     ([], 8), ([20] * 3, 8), ([20] * 50, 8), ([10] * 9 + [34] * 50, 9), ([10] * 9 + [14] * 50, 8), ([0] * 2 + [30] * 9 + [40] * 50, 8),
     ([0] * 12 + [30] * 9 + [40] * 50, 12), ([0] * 32 + [30], 32), ([0] * 33 + [30] * 9, 8), ([-math.inf] * 10 + [30] * 9, 10),
@@ -387,7 +434,8 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
     answer = simulation.job(request)
     found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
     tables = [file.EngineTable.from_dict(one) for one in answer["tables"]]
-    signature, = measurement.measured(model, settings, tables, calls, saved, found, 2, str(tmp_path))
+    given = measurement.calibration(tables, answer["method"]) if tables else None
+    signature, = measurement.measured(model, settings, given, calls, saved, found, 2, str(tmp_path))
     assert harm.worst(signature.measured).snr_db > 100
     assert [node.measured is not None for node in signature.nodes] == [True, True, False, False]
     assert all(node.measured.problem == "" and node.measured.gain_db is not None for node in signature.nodes[:2])

@@ -209,35 +209,35 @@ def test_the_fewest_nodes_are_found_by_doubling_and_bisection():
 
 def test_another_calibration_method_that_keeps_the_goal_is_taken_before_nodes_are_kept_high():
     found = Synthetic([0.03, 0.001], [0.1, 0.1], methods={"percentile": 0.8, "mse": 0.1, "max": 0.05}).search(
-        percentile=99.5, snr_db=lambda settings: {"entropy": 1, "percentile": 9, "mse": 8, "max": 7}[settings.calibration_method])
+        percentile=99.5, snr_db=lambda settings: {"auto": 1, "percentile": 9, "mse": 8, "max": 7}[settings.calibration_method])
     assert [space.text(one.settings, one.high) for one in found.trials] == [
         "FP32, Optimal", "FP16, Optimal", "INT8, Optimal", "INT8 by percentile, Optimal", "INT8 by mse, Optimal"]
     assert [one.settings.calibration_percentile for one in found.trials[2:]] == [Settings().calibration_percentile, 99.5,
                                                                                 Settings().calibration_percentile]
     assert found.winner == found.trials[-1]
-    assert found.notes == ("INT8 by entropy misses the goal; mse keeps the goal",)
+    assert found.notes == ("INT8 by auto misses the goal; mse keeps the goal",)
 
 
 def test_calibration_methods_are_tried_by_what_they_promise():
     def search(model, **promises):
         def snr_db(settings):
-            return {"entropy": 20.0, **promises}[settings.calibration_method]
+            return {"auto": 20.0, **promises}[settings.calibration_method]
 
         found = model.search(snr_db=snr_db)
         return [one.settings.calibration_method for one in found.trials if one.settings.precision_mode == "INT8" and not one.high], found.notes
 
     model = Synthetic([0.03, 0.02], [0.1, 0.1], methods={"percentile": 0.9, "mse": 0.8, "max": 0.95})
-    assert search(model, percentile=22.0, mse=21.1, max=20.9)[0] == ["entropy", "percentile", "mse"]
-    assert search(model, percentile=math.nan, mse=-math.inf, max=math.inf)[0] == ["entropy", "max"]
+    assert search(model, percentile=22.0, mse=21.1, max=20.9)[0] == ["auto", "percentile", "mse"]
+    assert search(model, percentile=math.nan, mse=-math.inf, max=math.inf)[0] == ["auto", "max"]
     methods, notes = search(model, percentile=20.5, mse=19.0, max=-3.0)
-    assert methods == ["entropy"]
-    assert notes[0] == "no other calibration method promises a fifth less noise: percentile 20.5 dB, mse 19.0 dB, max -3.0 dB, entropy 20.0 dB"
+    assert methods == ["auto"]
+    assert notes[0] == "no other calibration method promises a fifth less noise: percentile 20.5 dB, mse 19.0 dB, max -3.0 dB, auto 20.0 dB"
 
     def unknown(settings):
         raise errors.TftrtError("it draws random numbers")
 
     found = model.search(snr_db=unknown)
-    assert [one.settings.calibration_method for one in found.trials[2:6]] == ["entropy", "percentile", "mse", "max"]
+    assert [one.settings.calibration_method for one in found.trials[2:6]] == ["auto", "percentile", "mse", "max"]
     assert found.notes[0] == "what the calibration methods promise could not be simulated: it draws random numbers"
 
 
@@ -246,17 +246,17 @@ def test_nodes_are_kept_high_with_the_most_accurate_calibration_method():
     found = model.search()
     assert found.winner.settings.calibration_method == "mse" and found.winner.high == ("node0", "node1")
     assert {one.settings.calibration_method for one in found.trials if one.high} == {"mse"}
-    assert found.notes[0] == "INT8 by entropy misses the goal; mse is the most accurate, and misses it too"
+    assert found.notes[0] == "INT8 by auto misses the goal; mse is the most accurate, and misses it too"
 
     def fails(settings):
-        return Measured(failure="no range") if settings.calibration_method != "entropy" else model.measured(settings)
+        return Measured(failure="no range") if settings.calibration_method != "auto" else model.measured(settings)
 
     found = model.search(evaluate=fails)
-    assert found.winner.settings.calibration_method == "entropy" and found.winner.high
+    assert found.winner.settings.calibration_method == "auto" and found.winner.high
     # Where INT8 keeps the goal, is no faster, or FP16 misses it too, the other methods are of no use.
     for other in (Synthetic([0.0], [0.1], methods={"mse": 0.5}), Synthetic([0.1], [0.1], {"INT8": 9.0}, methods={"mse": 0.1}),
                   Synthetic([0.1], [0.1], speeds={"FP32": 0.1, "FP16": 0.1}, methods={"mse": 0.1})):
-        assert all(one.settings.calibration_method == "entropy" for one in other.search().trials)
+        assert all(one.settings.calibration_method == "auto" for one in other.search().trials)
 
 
 def test_fp16_that_misses_gets_its_worst_nodes_into_fp32():
@@ -508,7 +508,8 @@ def worker_job(request):
         table = {"segment": "sha256:1", "signature": "s", "engine": "e", "left_out": [], "ranges": None,
                  "table": {"header": "TRT-8503-EntropyCalibration2", "scales": {"x": 0.5}}}
         record = {"source": "rows.npz", "samples": 8, "rows": [], "warnings": [], "kind": "arrays", "digest": ""}
-        return {"tables": [table], "data": [record], "versions": {"tensorrt": "8.5.3", "tensorflow": "2.14.1"}}
+        return {"tables": [table], "data": [record], "versions": {"tensorrt": "8.5.3", "tensorflow": "2.14.1"},
+                "method": "mse", "comparison": None}
     if request["do"] == "final":
         if any(one["settings"]["keep_native_nodes"] == "bug" for one in request["converts"].values()):
             raise ZeroDivisionError("a slip")

@@ -7,14 +7,19 @@ snr_db = -10 log10(noise). NaN or infinity that the reference has not is infinit
 import dataclasses
 import math
 import re
+from collections.abc import Iterable, Mapping
 
+from tftrt_tools.accuracy import thresholds
+from tftrt_tools.calibration import methods
 from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.savedmodel import passport, signatures
 
-# What an Effect is made of.
-METRICS = ("snr_db", "top1")
+# What an Effect is made of, and by which of verify's bounds it is judged.
+METRICS = ("snr_db", "top1", "cosine")
 # A node is worth keeping high where that raises the SNR by this much: where it halves the error.
 WORTH_DB = 6.0
+# Another calibration method is worth it where it promises a fifth less noise.
+PROMISE_DB = 1.0
 # So many nodes are tried at least to be kept high, and so many at most.
 _TRIED, _MOST_TRIED = 8, 32
 # Beyond, one SNR is as good as another: no noise at all, or nothing but noise.
@@ -24,19 +29,25 @@ _LIMIT_DB = 200.0
 @dataclasses.dataclass(frozen=True)
 class Effect:
     """What rounding did to one output. noise: 0 to inf; top1: share of rows with the same class, None where the output holds no
-    classes; nonfinite: NaN or Inf that the reference has not."""
+    classes; nonfinite: NaN or Inf that the reference has not; missed: which of the bounds that `tftrt verify` has by default it misses,
+    in words, () where it keeps them or they were not looked at."""
 
     output: str
     noise: float
     top1: float | None
     nonfinite: int
+    missed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, compared):
-        """Of a metrics.Comparison of floats."""
+    def of(cls, compared, precision=None):
+        """Of a metrics.Comparison of floats. Args: precision: in whose bounds it should be, None to look at none."""
         broken = max(compared.nonfinite - compared.nonfinite_reference, 0)
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
-        return cls(compared.output, noise, compared.top1 if compared.classes else None, broken)
+        missed = ()
+        if precision:
+            wanted = {metric: bound for metric, bound in thresholds.bounds(compared, precision, True, {}).items() if metric in METRICS}
+            missed = tuple(one.text() for one in thresholds.misses(compared, wanted, allow_matching_nonfinite=True))
+        return cls(compared.output, noise, compared.top1 if compared.classes else None, broken, missed)
 
     @property
     def snr_db(self):
@@ -45,11 +56,11 @@ class Effect:
 
     def to_dict(self):
         return {"output": self.output, "snr_db": number(self.snr_db), "noise": number(self.noise), "top1": self.top1,
-                "nonfinite": self.nonfinite}
+                "nonfinite": self.nonfinite, "missed": list(self.missed)}
 
     @classmethod
     def from_dict(cls, data):
-        return cls(data["output"], float(data["noise"]), data["top1"], data["nonfinite"])
+        return cls(data["output"], float(data["noise"]), data["top1"], data["nonfinite"], tuple(data.get("missed", ())))
 
 
 def number(value):
@@ -57,9 +68,19 @@ def number(value):
     return str(value) if math.isinf(value) else value
 
 
+def effects(compared: Iterable, precision: str) -> tuple[Effect, ...]:
+    """The Effects of metrics.Comparisons of float outputs, by the bounds of a precision."""
+    return tuple(Effect.of(one, precision) for one in compared)
+
+
 def worst(effects):
     """The Effect on the output that has the most noise."""
     return max(effects, key=lambda one: one.noise)
+
+
+def holds(effects: Iterable[Effect]) -> bool:
+    """Whether all outputs keep verify's bounds."""
+    return not any(one.missed for one in effects)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +146,11 @@ class Kept:
     nodes: int
     effects: tuple
 
+    @property
+    def holds(self) -> bool:
+        """Whether all outputs keep verify's bounds."""
+        return holds(self.effects)
+
     def to_dict(self):
         return {"nodes": self.nodes, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
 
@@ -134,11 +160,28 @@ class Kept:
 
 
 @dataclasses.dataclass(frozen=True)
+class ByMethod:
+    """Everything rounded with the ranges of another calibration method. method: as methods.Method.text gives it."""
+
+    method: str
+    effects: tuple[Effect, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        return {"method": self.method, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> "ByMethod":
+        return cls(data["method"], _effects(data["effects"]))
+
+
+@dataclasses.dataclass(frozen=True)
 class SignatureHarm:
-    """One signature. rows: scored; nodes: Nodes, the worst first; total: Effects of rounding everything; kept: Kept for 1, 2, … nodes;
-    unrounded: names of nodes without ranges, which stay in a higher precision; other_nodes: how many were rounded with the rest and not
-    looked at alone; fidelity_db: SNR of the simulation with nothing rounded against the model; measured: Effects of everything rounded on
-    a GPU, () where not measured; twins: further names of the same function."""
+    """One signature. rows: scored; nodes: Nodes, the worst first; total: Effects of rounding everything; kept: Kept for 1, 2, … nodes, and
+    where those miss verify's bounds for some larger numbers; unrounded: names of nodes without ranges, which stay in a higher precision;
+    other_nodes: how many were rounded with the rest and not looked at alone; fidelity_db: SNR of the simulation with nothing rounded
+    against the model; measured: Effects of everything rounded on a GPU, () where not measured; method: by which INT8 has its ranges, ""
+    where that is not known; methods: ByMethods of all that were compared; twins: further names of
+    the same function."""
 
     name: str
     rows: int
@@ -149,6 +192,8 @@ class SignatureHarm:
     other_nodes: int
     fidelity_db: float
     measured: tuple = ()
+    method: str = ""
+    methods: tuple[ByMethod, ...] = ()
     twins: tuple[str, ...] = ()
 
     @property
@@ -158,13 +203,29 @@ class SignatureHarm:
 
     @property
     def suggested(self):
-        """The Kept behind whose last node it is no longer worth it: the last that gains at least half as much over the one before as the
-        largest such gain. None where no node gains WORTH_DB."""
-        levels = [_limited(worst(effects).snr_db) for effects in (self.total, *(one.effects for one in self.kept))]
+        """The Kept to suggest: that behind whose last node it is no longer worth it, and where it misses verify's bounds, the fewest nodes
+        beyond that keep them. None where nothing is worth it, or nothing keeps the bounds."""
+        found = self._worth_it
+        if found and found.holds or not found and holds(self.total):
+            return found
+        beyond = [one for one in self.kept if one.holds and one.nodes > (found.nodes if found else 0)]
+        return min(beyond, key=lambda one: one.nodes, default=None)
+
+    @property
+    def nearest(self) -> Kept | None:
+        """The Kept with the least noise on its worst output, None where none was tried."""
+        return min(self.kept, key=lambda one: worst(one.effects).noise, default=None)
+
+    @property
+    def _worth_it(self):
+        """The last Kept that gains at least half as much over the one before as the largest such gain; None where no node gains
+        WORTH_DB."""
+        each = [one for number, one in enumerate(self.kept, 1) if one.nodes == number]
+        levels = [_level(effects) for effects in (self.total, *(one.effects for one in each))]
         gains = [after - before for before, after in zip(levels, levels[1:], strict=False)]
         if not gains or max(gains) < WORTH_DB:
             return None
-        return next(one for one, gain in reversed(list(zip(self.kept, gains, strict=True))) if gain >= max(gains) / 2)
+        return next(one for one, gain in reversed(list(zip(each, gains, strict=True))) if gain >= max(gains) / 2)
 
     @property
     def suggested_nodes(self):
@@ -175,14 +236,15 @@ class SignatureHarm:
         return {"name": self.name, "rows": self.rows, "snr_db": number(worst(self.total).snr_db), "total": _dicts(self.total),
                 "nodes": [one.to_dict() for one in self.nodes], "kept": [one.to_dict() for one in self.kept],
                 "suggested_nodes": list(self.suggested_nodes), "unrounded": list(self.unrounded), "other_nodes": self.other_nodes,
-                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured),
-                "twins": list(self.twins)}
+                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured), "method": self.method,
+                "methods": [one.to_dict() for one in self.methods], "twins": list(self.twins)}
 
     @classmethod
     def from_dict(cls, data):
         return cls(data["name"], data["rows"], tuple(map(Node.from_dict, data["nodes"])), _effects(data["total"]),
                    tuple(map(Kept.from_dict, data["kept"])), tuple(data["unrounded"]), data["other_nodes"], float(data["fidelity_db"]),
-                   _effects(data["measured"]), tuple(data.get("twins", ())))
+                   _effects(data["measured"]), data.get("method", ""), tuple(map(ByMethod.from_dict, data.get("methods", ()))),
+                   tuple(data.get("twins", ())))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,20 +264,53 @@ class Sensitivity:
     measured_problem: str = ""
 
     @property
+    def missed(self) -> tuple[str, ...]:
+        """Which of verify's bounds are missed with what is suggested, as far as that was simulated; () where none is."""
+        method = self.better_method
+        if method:
+            left = (one.effects for signature in self.signatures for one in signature.methods if one.method == method)
+        else:
+            left = (one.suggested.effects if one.suggested else one.total for one in self.signatures)
+        return tuple(text for effects in left for effect in effects for text in effect.missed)
+
+    @property
+    def better_method(self) -> str:
+        """The calibration method that gives at least PROMISE_DB more than the one in force, and more than the suggested nodes would; or
+        ""."""
+        known = [{one.method: _level(one.effects) for one in signature.methods} for signature in self.signatures]
+        shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
+        levels = {method: min(one[method] for one in known) for method in shared}
+        best = max(levels, key=levels.get, default="")
+        if not best or levels[best] < min(_level(one.total) for one in self.signatures) + PROMISE_DB:
+            return ""
+        nodes = min(_level(one.suggested.effects if one.suggested else one.total) for one in self.signatures)
+        return best if levels[best] > nodes else ""
+
+    @property
     def flag(self):
-        """The flag of `tftrt convert` that keeps the suggested nodes in a higher precision, or ""."""
+        """The flags of `tftrt convert` that are suggested: of a better calibration method, else of the nodes to keep in a higher precision;
+        or ""."""
+        if self.better_method:
+            name, _, percentile = self.better_method.partition(" ")
+            given = percentile and float(percentile) != methods.PERCENTILE
+            return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
         names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
         return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 
     def to_dict(self):
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"kind": "sensitivity", **passport.stamp(), **plain, "signatures": [one.to_dict() for one in self.signatures],
-                "flag": self.flag, "seconds": round(self.seconds, 2)}
+                "flag": self.flag, "better_method": self.better_method, "missed": list(self.missed), "seconds": round(self.seconds, 2)}
 
     @classmethod
     def from_dict(cls, data):
         known = {field.name: data[field.name] for field in dataclasses.fields(cls)}
         return cls(**{**known, "signatures": tuple(map(SignatureHarm.from_dict, data["signatures"]))})
+
+
+def _level(effects):
+    """dB of the worst output, within _LIMIT_DB."""
+    return _limited(worst(effects).snr_db)
 
 
 def _limited(snr_db):

@@ -20,11 +20,11 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 _JOB = "tftrt_tools.accuracy.measurement:job"
 
 
-def measured(model, settings, tables, calls, saved, found, count, folder):
+def measured(model, settings, given, calls, saved, found, count, folder):
     """Measure the `count` worst nodes of all signatures.
 
-    Args: model: SavedModel directory; settings: Settings with signature_keys; tables: EngineTables for INT8, () for FP16; calls:
-      {signature: [run.Call]}, saved: {signature: [.npz path of each]}; found: [SignatureHarm]; folder: for temporary files.
+    Args: model: SavedModel directory; settings: Settings with signature_keys; given: file.Calibration with the tables for INT8, None for
+      FP16; calls: {signature: [run.Call]}, saved: {signature: [.npz path of each]}; found: [SignatureHarm]; folder: for temporary files.
 
     Returns: [SignatureHarm] with what was measured. Raises: TftrtError where the model with everything rounded does not build or run.
     """
@@ -32,8 +32,7 @@ def measured(model, settings, tables, calls, saved, found, count, folder):
     reference = run.run(model, flat, f"{folder}/reference", "the original", tf32=False)
     scored = [{"signature": signature, "inputs": path, "reference": answer} for (signature, path), answer in
               zip(flat, reference.answers, strict=True)]
-    given = calibration(tables, settings.calibration_method).to_dict() if tables else None
-    request = {"source": str(model), "int8": {"options": None, "given": given}, "calls": scored}
+    request = {"source": str(model), "int8": {"options": None, "given": given.to_dict() if given else None}, "calls": scored}
     settings = dataclasses.replace(settings, shapes=shapes_flag(calls, settings.dynamic), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]

@@ -63,10 +63,11 @@ def study(model, settings, options):
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:
             tables = [calibration_file.EngineTable.from_dict(one) for one in answer["tables"]]
-            found = measurement.measured(model, settings, tables, calls, saved, found, options.measure_nodes, folder)
+            made = measurement.calibration(tables, answer["method"]) if tables else None
+            found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
     path = pathlib.Path(source).absolute()
     return harm.Sensitivity(str(path), files.digest(path), settings.precision_mode, settings.to_dict(), options.data,
-                            _ranges(settings, options), tuple(found), answer["gpu"], time.monotonic() - start, problem)
+                            _ranges(settings, options, answer["method"]), tuple(found), answer["gpu"], time.monotonic() - start, problem)
 
 
 
@@ -109,11 +110,11 @@ def _why_not_measured(gpu, options):
     return "simulated only: no GPU is visible here"
 
 
-def _ranges(settings, options):
+def _ranges(settings, options, method):
     if settings.precision_mode != "INT8":
         return ""
     if settings.calibration_table:
         return f"of {settings.calibration_table}"
     if not options.calibration:
-        return f"by {settings.table_method} of the scored data itself, for want of --calibration_data"
-    return f"by {settings.table_method} of " + ("random data" if options.calibration.random else options.calibration.source)
+        return f"by {method} of the scored data itself, for want of --calibration_data"
+    return f"by {method} of " + ("random data" if options.calibration.random else options.calibration.source)

@@ -1,52 +1,69 @@
-"""The child's side of `sensitivity`: a converted model's engines run natively, with INT8's or FP16's rounding switched on node by node.
+"""The child's side of `sensitivity`: a converted model's engines run natively, with INT8's or FP16's rounding switched on node by node
+(calibration.rounded says what is simulated)."""
 
-What is simulated is the rounding of values: of what enters a kernel, and for FP16 of what leaves it. How TensorRT sums inside a kernel, and
-whether it finds INT8 faster for a node at all, only a GPU shows.
-"""
-
+import dataclasses
 import pathlib
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools import errors, progress, scratch, tf_private
-from tftrt_tools.accuracy import harm, measurement, metrics
-from tftrt_tools.calibration import file, toolkit
+from tftrt_tools import errors, progress, scratch
+from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.calibration import rounded, toolkit
 from tftrt_tools.conversion import int8, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import npz
-from tftrt_tools.savedmodel import graph, inline, loading, rounding, rounding_sites, segments
+from tftrt_tools.savedmodel import inline, loading, rounding, rounding_sites
 
 # Below, the simulation is not of this model: it draws random numbers, or keeps state.
 _LEAST_FIDELITY_DB = 40.0
 
 
 def job(request):
-    """Round each node of a model alone, all together, and all but the worst.
+    """Round each node of a model alone, all together, and all but the worst; INT8 by each calibration method.
 
     Args:
       request: {"model": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict(), "calls": {signature: .npz
         paths of the inputs to score}, "nodes": regular expression of the nodes to look at alone, "" for all, None for none}.
 
-    Returns: {"signatures": [SignatureHarm dicts], "tables": [EngineTable dicts], "gpu": {…} or None}.
+    Returns: {"signatures": [SignatureHarm dicts], "tables": [EngineTable dicts], "method": of int8.Decision, "gpu": {…} or None}.
     """
-    settings = Settings.from_dict(request["settings"])
+    settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
     # The reference should be the best float32 answer.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     progress.say("loading the model")
     model = loading.load(pathlib.Path(request["model"]), settings.tags)
-    tables_from, found, tables = int8.Source.from_dict(request["int8"]), [], []
-    for name, paths in request["calls"].items():
-        one, made = _signature(name, model.root.signatures[name], settings, tables_from, paths, request["nodes"])
-        found.append(one)
-        tables += made
-    return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "gpu": gpu_module.seen()}
+    found, tables = [], []
+    with scratch.folder("engines") as folder:
+        passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder) for name, paths in request["calls"].items())
+        for one, measured, decision in int8.each_decided(passed, settings, source):
+            simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
+            alone = _chosen(one.name, simulated.sites, request["nodes"], settings)
+            found.append(_studied(simulated, alone, settings))
+            tables += simulated.tables
+    return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "method": decision.said,
+            "gpu": gpu_module.seen()}
 
 
-def _signature(name, function, settings, tables_from, paths, nodes):
-    """One signature. Returns: (SignatureHarm, [EngineTable])."""
+@dataclasses.dataclass(frozen=True)
+class _Passed:
+    """A signature after the pass. inlined: its graph with native segments inlined; inner: {engine: tensors} of inline_segments, of the
+    engines in the precision to study; paths: of its inputs."""
+
+    name: str
+    frozen: object
+    graph_def: object
+    inlined: object
+    inner: Mapping[str, Mapping[str, str]]
+    paths: tuple[str, ...]
+
+
+def _passed(name, function, settings, source, paths, folder):
+    """Returns: (_Passed, int8.Measured)."""
     progress.say(f"converting signature {name}")
     frozen, passed = prepare.passed(name, function, settings)
     if not passed.engines:
@@ -55,48 +72,37 @@ def _signature(name, function, settings, tables_from, paths, nodes):
     if passed.quantization.aware:
         raise errors.UsageError(f"signature {name!r} is quantization-aware: its own nodes say what is rounded and how",
                                 "study the model as it was before they were put in")
-    inlined, inner = inline.inline_segments(passed.graph_def)
-    rounded = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
-    inner = {engine: tensors for engine, tensors in inner.items() if engine in rounded}
+    graph_def, measured = passed.graph_def, int8.NOTHING
     if settings.precision_mode == "INT8":
-        tables = _tables(name, frozen, passed.graph_def, settings, tables_from, paths)
-        sites, unrounded, gated, gates = _int8(passed.graph_def, inlined, inner, tables, settings)
-    else:
-        tables, unrounded = (), ()
-        sites = rounding_sites.fp16_sites(inlined, inner)
-        gated, gates = rounding.add_fp16(inlined, sites)
-    alone = _chosen(name, sites, nodes, settings)
-    simulated = _Simulation(name, frozen, gated, gates, paths)
-    return _studied(simulated, sites, alone, unrounded, settings), tables
+        if source.options or source.given:
+            measured = int8.measured(name, frozen, graph_def, loading.input_specs(frozen.original), settings, source, folder)
+        else:  # for want of other data
+            measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
+    inlined, inner = inline.inline_segments(graph_def)
+    of_precision = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
+    return _Passed(name, frozen, graph_def, inlined, {engine: tensors for engine, tensors in inner.items() if engine in of_precision},
+                   tuple(paths)), measured
 
 
-def _tables(name, frozen, graph_def, settings, tables_from, paths):
-    """The EngineTables that `convert` would make; without another source of ranges, from the inputs to score."""
-    if not (tables_from.options or tables_from.given):
-        engines = [engine.name for engine in graph.engine_ops(graph_def) if engine.precision == "INT8"]
-        digests = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items() if engine in engines}
-        made = toolkit.tables(frozen, graph_def, list(digests), map(npz.load, paths), settings, tf_private.tensorrt_versions()[1])
-        own = [file.EngineTable(digest, name, engine, *made[engine]) for engine, digest in digests.items()]
-        tables_from = int8.Source(None, measurement.calibration(own, settings.calibration_method))
-    with scratch.folder("engines") as folder:
-        return int8.tables(name, frozen, graph_def, loading.input_specs(frozen.original), settings, tables_from, folder)[0]
+def _fp16(one):
+    sites = rounding_sites.fp16_sites(one.inlined, one.inner)
+    return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "")
 
 
-def _int8(graph_def, inlined, inner, tables, settings):
-    """(sites that have ranges, names of those that have none, the gated graph, its gates)."""
-    scales = toolkit.by_tensor(graph_def, inner, {one.engine: one.table for one in tables}, settings.dynamic)
-    aliases = rounding_sites.Aliases(inlined)
-    scales = {**{aliases.source(tensor): scale for tensor, scale in scales.items()}, **scales}
-    sites, unrounded, ranges = [], [], {}
-    for site in rounding_sites.int8_sites(inlined, inner):
-        found = {tensor: scales.get(tensor, scales.get(aliases.source(tensor))) for tensor in site.tensors}
-        if None in found.values():
-            unrounded.append(site.name)
-            continue
-        sites.append(site)
-        ranges.update(found)
-    gated, gates = rounding.add_int8(inlined, sites, ranges)
-    return tuple(sites), tuple(unrounded), gated, gates
+def _int8(one, measured, decision, settings, source):
+    """The _Simulation, by the method that is decided on and, where it is the toolkit's choice, by the others."""
+    tables = measured.tables(decision.method)
+    named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
+
+    def of(made):
+        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, {made.engine: made.table for made in made}))
+
+    sites, unrounded, ranges = of(tables)
+    scales = {decision.said: ranges}
+    if settings.calibrator == "toolkit" and not source.given:
+        for method in (other for other in settings.candidates if other.text != decision.said):
+            scales[method.text] = {**ranges, **of(measured.tables(method, settled=False))[2]}
+    return _Simulation(one, sites, rounding.add_int8(one.inlined, sites), scales, decision.said, tables, unrounded)
 
 
 def _chosen(name, sites, nodes, settings):
@@ -114,86 +120,97 @@ def _chosen(name, sites, nodes, settings):
 
 
 class _Simulation:
-    """A signature whose nodes can be rounded by gates, over the inputs to score."""
+    """A signature whose nodes can be rounded, over the inputs to score.
 
-    def __init__(self, name, frozen, graph_def, gates, paths):
-        self.name, self._paths = name, paths
-        self._original = frozen.original
-        self._inputs = frozen.input_names
-        self.outputs = sorted(frozen.original.structured_outputs)
-        self._function = _function(frozen, graph_def, gates)
-        dtypes = [frozen.original.structured_outputs[output].dtype for output in self.outputs]
-        self.floats = [output for output, dtype in zip(self.outputs, dtypes, strict=True) if dtype.is_floating]
-        if not self.floats:
-            raise errors.TftrtError(f"signature {name!r} has no float output, and noise is measured on floats",
+    sites: rounding_sites.Sites; method: the one in force, "" for FP16; methods: all that can be simulated; tables: EngineTables; unrounded:
+    names of nodes without ranges.
+    """
+
+    def __init__(self, one, sites, put_in, scales, method, tables=(), unrounded=()):
+        """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
+        self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
+        self._paths = one.paths
+        self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
+        self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
+        if not self._simulated.floats:
+            raise errors.TftrtError(f"signature {one.name!r} has no float output, and noise is measured on floats",
                                     "study a signature that gives scores or features, not only classes or strings")
 
-    def sweep(self, runs_wanted, text):
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self._scales)
+
+    def sweep(self, runs_wanted, text, methods: Mapping = MappingProxyType({})):
         """Run all of the data once for each of `runs_wanted`, {key: bool vector}, batch by batch.
 
-        Returns: ({key: Effects against nothing rounded}, SNR in dB of nothing rounded against the model, rows).
+        Args: methods: {key: one of `methods`} where it is not the one in force.
+
+        Returns: ({key: metrics.Comparisons of the float outputs against nothing rounded}, SNR in dB of nothing rounded against the model,
+          rows).
         """
         compared = {key: self._accumulators() for key in runs_wanted}
         own, rows, done = self._accumulators(), 0, 0
+        off = np.zeros_like(next(iter(runs_wanted.values())))
         for path in self._paths:
             feed = {name: tf.constant(value) for name, value in npz.load(path).items()}
-            original, plain = self._called(self._original, feed), None
-            for key, gates in {None: np.zeros_like(next(iter(runs_wanted.values()))), **runs_wanted}.items():
+            original, plain = self._simulated.original(feed), None
+            for key, gates in {None: off, **runs_wanted}.items():
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
-                answer = self._run(gates, feed)
+                answer = self._simulated.answers(gates, self._scales[methods.get(key, self.method)], feed)
                 plain = answer if key is None else plain
                 into = own if key is None else compared[key]
-                for output in self.floats:
+                for output in self._simulated.floats:
                     into[output].add(original[output] if key is None else plain[output], answer[output])
                 done += 1
             rows += max((value.shape[0] for value in feed.values() if value.shape.rank), default=1)
         fidelity = min(one.result().snr_db for one in own.values())
-        return {key: tuple(harm.Effect.of(one.result()) for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
+        return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 
     def _accumulators(self):
-        return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self.floats}
-
-    def _called(self, function, feed):
-        try:
-            return loading.answers(function, feed)
-        except tf.errors.OpError as error:
-            raise self._failed(error) from None
-
-    def _run(self, gates, feed):
-        try:
-            answers = self._function(tf.constant(gates), *[feed[name] for name in self._inputs])
-        except tf.errors.OpError as error:
-            raise self._failed(error) from None
-        return {output: tensor.numpy() for output, tensor in zip(self.outputs, answers, strict=True)}
-
-    def _failed(self, error):
-        return errors.TftrtError(f"signature {self.name!r} fails on the data: {loading.first_line(error)}", "check the data")
+        return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats}
 
 
-def _function(frozen, graph_def, gates):
-    """A function of (gates, the signature's inputs by name) that returns the signature's outputs as a list."""
-    def run(switches, *inputs):
-        fed = {gates: switches, f"^{gates.removesuffix(':0')}": switches, **frozen.input_map(inputs)}
-        return tf.graph_util.import_graph_def(graph_def, input_map=fed, return_elements=frozen.outputs, name="")
-
-    return tf.compat.v1.wrap_function(run, [tf.TensorSpec((None,), tf.bool), *frozen.input_specs()])
-
-
-def _studied(simulated, sites, alone, unrounded, settings):
+def _studied(simulated, alone, settings):
     """The SignatureHarm. alone: indices of the sites to round alone."""
-    count, precision = len(sites), settings.precision_mode
-    wanted = {"all": np.ones(count, bool), **{number: np.arange(count) == number for number in alone}}
-    effects, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time")
+    count, precision, sites = len(simulated.sites), settings.precision_mode, simulated.sites
+    all_of = np.ones(count, bool)
+    others = {("method", method): method for method in simulated.methods if method != simulated.method}
+    wanted = {"all": all_of, **dict.fromkeys(others, all_of), **{number: np.arange(count) == number for number in alone}}
+    found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
     if fidelity < _LEAST_FIDELITY_DB:
         raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, answers otherwise than the model "
                                 f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
+    effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
     nodes = harm.ranked([harm.Node(sites[number].name, sites[number].op, sites[number].engine, effects[number]) for number in alone])
     order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
+    methods = tuple(harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
+                    for method in simulated.methods if method)
+    return harm.SignatureHarm(simulated.name, rows, nodes, effects["all"], _kept(simulated, order, nodes, effects["all"], precision),
+                              simulated.unrounded, count - len(alone), fidelity, method=simulated.method, methods=methods)
+
+
+def _kept(simulated, order, nodes, total, precision):
+    """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
+    kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
     # A model that keeps more than half of them is no longer one of that precision.
-    keeps = {kept: _without(sites, order[:kept], precision) for kept in range(1, min(harm.tried(nodes), count // 2, len(order)) + 1)}
-    accumulated, _, _ = simulated.sweep(keeps, f"keeping the worst nodes of {simulated.name} high") if keeps else ({}, 0, 0)
-    kept = tuple(harm.Kept(number, accumulated[number]) for number in keeps)
-    return harm.SignatureHarm(simulated.name, rows, nodes, effects["all"], kept, unrounded, count - len(alone), fidelity)
+    most, known = min(len(simulated.sites) // 2, len(order)), {}
+
+    def tried(numbers):
+        gates = {kept: _without(simulated.sites, order[:kept], precision) for kept in numbers}
+        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} high")[0] if gates else {}
+        known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
+        return any(known[kept].holds for kept in gates)
+
+    count = min(harm.tried(nodes), most)
+    holds = tried(range(1, count + 1)) or harm.holds(total)
+    misses = count
+    while not holds and count < most:
+        misses, count = count, min(2 * count, most)
+        holds = tried([count])
+    while holds and count - misses > 1:
+        middle = (count + misses) // 2
+        misses, count = (misses, middle) if tried([middle]) else (middle, count)
+    return tuple(known[kept] for kept in sorted(known))
 
 
 def _without(sites, kept, precision):

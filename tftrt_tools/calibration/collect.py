@@ -1,5 +1,6 @@
 """The distribution of every wanted tensor of a converted model over calibration data: no GPU, no TensorRT, one pass."""
 
+import contextlib
 import operator
 import threading
 
@@ -17,30 +18,54 @@ _FLOATS = (tf.float32, tf.float16)
 def collect(frozen, graph_def, wanted, batches):
     """Run the signature over calibration data and count |x| of each wanted tensor.
 
+    Args: frozen, graph_def, wanted: as of Collector. batches: iterable of {input: np.ndarray}.
+    Returns: {tensor: Histogram}. Raises: as Collector.add.
+    """
+    collector = Collector(frozen, graph_def, wanted)
+    total = operator.length_hint(batches) or None
+    for number, batch in enumerate(batches, 1):
+        collector.add(batch, number, total)
+    return collector.histograms
+
+
+class Collector:
+    """Counts |x| of each wanted tensor of a signature.
+
     A tensor is counted inside the run, when it has been computed, and not kept: memory does not grow with the number of tensors or
     batches. In a loop each iteration counts; what lies in a branch that no batch takes stays empty.
 
-    Args:
-      frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
-      wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out.
-      batches: iterable of {input: np.ndarray}.
-
-    Returns: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
-
-    Raises: TftrtError for NaN or infinity in a wanted tensor, and where the model fails.
+    histograms: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
     """
-    histograms = {}
-    function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), histograms)
-    total = operator.length_hint(batches) or None
-    for number, batch in enumerate(batches, 1):
+
+    def __init__(self, frozen, graph_def, wanted):
+        """Args: frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
+        wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out."""
+        self.histograms = {}
+        self._inputs = frozen.input_names
+        self._function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), self.histograms)
+
+    def add(self, batch, number: int, total: int | None = None):
+        """Run one batch, {input: np.ndarray}. Args: number: from 1; total: of all batches, None where not known; both for what is said.
+
+        Raises: TftrtError for NaN or infinity in a wanted tensor, and where the model fails.
+        """
         progress.say(f"collecting ranges, batch {number}", number - 1, total)
         try:
-            function(*[tf.constant(batch[name]) for name in frozen.input_names])
+            self._function(*[tf.constant(batch[name]) for name in self._inputs])
         except tf.errors.OpError as error:
             raise errors.TftrtError(f"the model fails on calibration batch {number}: {loading.first_line(error)}",
                                     "check the data") from None
-        _check_finite(histograms, number)
-    return histograms
+        _check_finite(self.histograms, number)
+
+    @contextlib.contextmanager
+    def set_aside(self):
+        """While it lasts, the histograms are as at the beginning; then they are as before."""
+        known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
+        for one, _ in known:
+            one.__init__()
+        yield
+        for one, state in known:
+            vars(one).update(state)
 
 
 def _counting(frozen, graph_def, wanted, histograms):

@@ -104,7 +104,7 @@ def edit(calibration, edits, source, engine=None):
         changes += changed
     step = {"step": "edited", **passport.stamp(), "source": source, "created_source": calibration.created, "method": calibration.method,
             "changes": [change.to_dict() for change in changes]}
-    edited = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines),
+    edited = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines), comparison=None,
                                  provenance=(*calibration.provenance, step))
     return Edited(source, edited, tuple(changes), tuple(warnings))
 

@@ -7,6 +7,7 @@ import statistics
 
 from tftrt_tools import errors, whole_file
 from tftrt_tools.calibration import table as tables
+from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.table import Table
 from tftrt_tools.savedmodel import passport
 
@@ -66,7 +67,7 @@ class Calibration:
     "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     tensorrt, tensorflow: versions. model, model_digest: a path and files.digest of it, "" where not known.
     data: the dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
-    engines: EngineTables. provenance: a dict for each edit or merge, oldest first.
+    engines: EngineTables. provenance: a dict for each edit or merge, oldest first. comparison: of the methods, or None.
     """
 
     tool: str
@@ -80,17 +81,19 @@ class Calibration:
     data: dict
     engines: tuple
     provenance: tuple = ()
+    comparison: Comparison | None = None
 
     def to_dict(self):
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"kind": KIND, "schema_version": passport.SCHEMA_VERSION, **plain, "engines": [one.to_dict() for one in self.engines],
-                "provenance": list(self.provenance)}
+                "provenance": list(self.provenance), "comparison": self.comparison.to_dict() if self.comparison else None}
 
     @classmethod
     def from_dict(cls, data):
         texts = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
         return cls(**texts, data=_checked_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
-                   provenance=tuple(dict(one) for one in data.get("provenance", ())))
+                   provenance=tuple(dict(one) for one in data.get("provenance", ())),
+                   comparison=Comparison.from_dict(data["comparison"]) if data.get("comparison") else None)
 
     def write(self, path):
         """Write it to `path`, whole or not at all. Raises: OSError."""

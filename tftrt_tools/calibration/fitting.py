@@ -24,7 +24,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
     cases a tensor that is left out takes its numbered names with it.
 
     Args: made: file.EngineTable. function: FunctionDef of the segment; dynamic, shapes: of the build, as tensor_names.names takes them.
-      method: how constants get a scale (one of scales.METHODS).
+      method: how constants get a scale (one of methods.METHODS).
 
     Returns: file.EngineTable, in the order of TensorRT's layers.
     """

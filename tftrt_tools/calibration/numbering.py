@@ -46,7 +46,7 @@ def settled(made, function, dynamic, shapes, method="entropy"):
     A name that stands for one of several tensors gets the largest of their scales; where these are further apart than a factor of 4, or
     one is not known, it gets none, and keeps its layers out of INT8.
 
-    Args: made: file.EngineTable; method: how constants get a scale (one of scales.METHODS); the others as in `varying`.
+    Args: made: file.EngineTable; method: how constants get a scale (one of methods.METHODS); the others as in `varying`.
     Returns: file.EngineTable.
     """
     named = tensor_names.names(function, dynamic, shapes)

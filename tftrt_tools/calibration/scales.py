@@ -12,8 +12,8 @@ import functools
 
 import numpy as np
 
-METHODS = ("entropy", "percentile", "mse", "max")
-PERCENTILE = 99.99
+from tftrt_tools.calibration.methods import PERCENTILE
+
 # Signed symmetric 8 bits: -127 to 127.
 LEVELS = 127
 
@@ -21,7 +21,7 @@ LEVELS = 127
 def scale(histogram, method="entropy", percentile=PERCENTILE):
     """The scale of a tensor: a real value is scale * integer.
 
-    Args: histogram: histogram.Histogram; method: one of METHODS; percentile: of all |x|, for that method, in (0, 100].
+    Args: histogram: histogram.Histogram; method: one of methods.METHODS; percentile: of all |x|, for that method, in (0, 100].
 
     Returns: float > 0, or None for a tensor without range (empty or all zero). Never above absmax / 127 but with entropy.
     """

@@ -1,61 +1,149 @@
 """INT8 tables without a GPU: the native segments run here, and each tensor that TensorRT will ask for gets a scale from its values."""
 
+import dataclasses
+import itertools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+
 from tftrt_tools import progress
 from tftrt_tools.calibration import collect, pooling, scales, tensor_names
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
+from tftrt_tools.calibration.histogram import Histogram
+from tftrt_tools.calibration.kept_back import Batch, KeptBack
+from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.table import Table, header
 from tftrt_tools.savedmodel import graph, inline
 
+# What `Ranges.tables` gives for an engine: (table, ((tensor, reason), …) left out, {tensor: {"min", "max"}}).
+Made = tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]]]
 
-def tables(frozen, graph_def, engines, batches, settings, tensorrt):
-    """Make the tables of a signature's INT8 engines.
+
+@dataclasses.dataclass(frozen=True)
+class Judging:
+    """What the methods are judged by. batches: of the calibration data; apart: whether the scales to judge come from other batches
+    alone; scales: {Method: {id of a Histogram: its scale, or None}}."""
+
+    batches: Sequence[Batch]
+    apart: bool
+    scales: Mapping[Method, Mapping[int, float | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """What one pass over calibration data found of a signature's INT8 engines.
+
+    inlined, inner: of inline.inline_segments. named: {engine: [tensor_names.NamedTensor]}; measured: the same with outputs of max poolings
+    as what they pool. histograms: {tensor of the inlined graph: Histogram}. tensorrt: version that will read the tables. judging:
+    Judgings, () where nothing is to be compared.
+    """
+
+    inlined: object
+    inner: Mapping[str, Mapping[str, str]]
+    named: Mapping[str, list]
+    measured: Mapping[str, list]
+    histograms: Mapping[str, Histogram]
+    tensorrt: str
+    judging: tuple[Judging, ...]
+
+    def tables(self, method: Method) -> dict[str, Made]:
+        """{engine: its table and what is said of it} by one method."""
+        return self._tables(_scales(self.histograms, method))
+
+    def tables_to_judge(self, judging: Judging) -> dict[Method, dict[str, Made]]:
+        """The same by each method, to be judged by those batches."""
+        return {method: self._tables(found) for method, found in judging.scales.items()}
+
+    def by_tensor(self, tables: Mapping[str, Table]) -> dict[str, float]:
+        """As toolkit.by_tensor."""
+        return by_tensor(self.inner, self.named, tables)
+
+    def _tables(self, found):
+        return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
+
+
+def measure(frozen, graph_def, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
+            methods: Sequence[Method] = ()) -> Ranges:
+    """Measure the ranges of a signature's INT8 engines, in one pass over the data.
 
     Args:
       frozen: graph_pass.Frozen; graph_def: its converted graph. engines: names of the engine ops.
-      batches: iterable of {input: np.ndarray}. settings: Settings (calibration_method, calibration_percentile, dynamic).
-      tensorrt: version that will read the tables, such as "8.5.3".
+      batches: {input: np.ndarray} each. dynamic: explicit batch mode. tensorrt: version that will read the tables, such as "8.5.3".
+      methods: those to judge; batches are kept back for that (kept_back), counted last, and so are in the ranges too. Of little data
+        each half is judged with ranges of the other.
 
-    Returns: {engine: (table.Table, ((tensor, reason), …) left out, {tensor: {"min", "max"}})}. Raises: TftrtError.
+    Raises: TftrtError.
     """
     inlined, inner = inline.inline_segments(graph_def)
-    native, named = graph.native_segments(graph_def), {}
+    named, native = names(graph_def, engines, dynamic), graph.native_segments(graph_def)
+    measured = {engine: pooling.measured(listed, native[engine].function) for engine, listed in named.items()}
+    collector = collect.Collector(frozen, inlined, [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed
+                                                    if one.tensor])
+    kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
+    for number, batch in enumerate(batches, 1):
+        for one in kept.sorted_out(number, batch) if methods else [batch]:
+            collector.add(one, next(count), total)
+            last = one
+    progress.say("computing scales")
+    judging = _judging(collector, kept, methods) if kept.batches else ()
+    for batch in kept.batches:
+        collector.add(batch, next(count), total)
+    if methods and not kept.batches:
+        judging = (Judging([last], False, _by_method(collector, methods)),)
+    return Ranges(inlined, inner, named, measured, collector.histograms, tensorrt, judging)
+
+
+def _judging(collector, kept, methods):
+    """Judgings by what is kept back, with scales of what is counted already; and the other way round where the other half is there too."""
+    first = Judging(kept.batches, True, _by_method(collector, methods))
+    if not kept.others:
+        return (first,)
+    with collector.set_aside():
+        for number, batch in enumerate(kept.batches, 1):
+            collector.add(batch, number, len(kept.batches))
+        return first, Judging(kept.others, True, _by_method(collector, methods))
+
+
+def _by_method(collector, methods):
+    return {method: _scales(collector.histograms, method) for method in methods}
+
+
+def names(graph_def, engines: Iterable[str], dynamic: bool) -> dict[str, list]:
+    """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
+    native, found = graph.native_segments(graph_def), {}
     for engine in engines:
         progress.say(f"naming the tensors of {engine}")
-        one = native[engine]
-        named[engine] = pooling.measured(tensor_names.names(one.function, settings.dynamic, one.shapes), one.function)
-    wanted = [inner[engine][one.tensor] for engine in engines for one in named[engine] if one.tensor]
-    histograms = collect.collect(frozen, inlined, wanted, batches)
-    progress.say("computing scales")
-    found = {}
-    return {engine: _table(named[engine], inner[engine], histograms, settings, tensorrt, found) for engine in engines}
+        found[engine] = tensor_names.names(native[engine].function, dynamic, native[engine].shapes)
+    return found
 
 
-def by_tensor(graph_def, inner, tables, dynamic):
+def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, list], tables: Mapping[str, Table]) -> dict[str, float]:
     """The scales of tables as those of tensors of the graph: of what the tables' names stand for.
 
-    Args: graph_def: converted graph. inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments.
-      tables: {engine: table.Table}. dynamic: explicit batch mode.
+    Args: inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments. named: of `names`. tables: by engine.
 
     Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
     """
-    native, found = graph.native_segments(graph_def), {}
+    found = {}
     for engine, table in tables.items():
-        for one in tensor_names.names(native[engine].function, dynamic, native[engine].shapes):
+        for one in named[engine]:
             if one.tensor and one.name in table.scales:
                 found.setdefault(inner[engine][one.tensor], table.scales[one.name])
     return found
 
 
-def _table(named, inner, histograms, settings, tensorrt, found):
-    """found: {id of a histogram: its scale}, shared by the tensors that share a histogram."""
+def _scales(histograms, method):
+    """{id of a histogram: its scale}: tensors may share a histogram."""
+    return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
+
+
+def _table(named, inner, histograms, found, tensorrt):
+    """found: {id of a histogram: its scale}."""
     made, left_out, ranges = {}, [], {}
     for one in named:
         histogram = histograms.get(inner[one.tensor]) if one.tensor else None
         if histogram is None:
             left_out.append((one.name, NOT_MEASURED))
             continue
-        if id(histogram) not in found:
-            found[id(histogram)] = scales.scale(histogram, settings.calibration_method, settings.calibration_percentile)
         if found[id(histogram)] is None:
             left_out.append((one.name, NO_RANGE))
             continue

@@ -29,7 +29,7 @@ def parse(name, command, argv):
     for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
         values[old] = values["signature_keys"]  # --help and files of flags pass over a name that is not the flag's own
     try:
-        positional = values([name, *argv])[1:]
+        positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
     except flags.UnrecognizedFlagError as error:
         meant = _MEANT.get(error.flagname)
         hint = f"--{meant} names inputs here; " if meant in values else ""

@@ -1,4 +1,5 @@
 """usage: tftrt calibrate MODEL --calibration_data=DATA --output_table=FILE [--flags]
+       tftrt calibrate MODEL --calibration_data=DATA --compare [--output_table=FILE] [--flags]
 
 Finds the range of every tensor inside the INT8 engines that `tftrt convert` would make of MODEL, by running it on representative data,
 and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
@@ -7,8 +8,12 @@ edits such files.
 MODEL is a SavedModel or a Keras file (.keras, .h5); the flags that decide its engines are those of the conversion. Or it is a converted
 model: its engines are then what is calibrated, whatever their precision.
 
+--compare prints what INT8 leaves of each output by every calibration method, simulated on batches of DATA that the ranges to compare do
+not come from.
+
 examples:
   tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output_table=resnet.calibration.json
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --compare
   tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output_table=encoder.calibration.json
   tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output_table=resnet.calibration.json --overwrite
   tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_int8 --precision_mode=INT8 \\
@@ -18,7 +23,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _comparison, _flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 
 OUTPUTS = ("output_table",)
@@ -35,6 +40,8 @@ def define(values):
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
     _source_flags.define(values)
+    flags.DEFINE_boolean("compare", False, "print what INT8 leaves of each output by every method; --output_table may be left out",
+                         **text)
     flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
@@ -42,18 +49,23 @@ def define(values):
 def run(values, positional):
     """Calibrate. Returns: the exit code."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
-    if not values.output_table:
-        raise errors.UsageError("--output_table is missing", "name the file to write")
+    if not values.output_table and not values.compare:
+        raise errors.UsageError("--output_table is missing", "name the file to write, or give --compare to see the methods alone")
     settings = convert_command.read_settings(values)
     if settings.precision_mode != "INT8":
         raise errors.UsageError(f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8")
+    if values.compare and settings.calibrator != "toolkit":
+        raise errors.UsageError("--compare is for the toolkit's methods: TensorRT calibrates by entropy only",
+                                "leave out --calibrator, or --compare")
     data = _calibration_flags.read(values)
     from tftrt_tools.conversion import pipeline
 
     with progress.on_terminal():
-        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, values.overwrite, values.log_file)
+        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, values.overwrite, values.log_file,
+                                  values.compare)
     console = _output.console(values.json)
-    convert_command.print_calibration(console, done.calibration)
-    console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
+    convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
+    where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
+    console.print(f"{where} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE

@@ -13,12 +13,15 @@ examples:
       --shapes='image:1x224x224x3,8x224x224x3'
 """
 
+import pathlib
+
 from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
-from tftrt_tools.commands import _calibration_flags, _engine_cache, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _comparison, _engine_cache, _output, _source_flags
 from tftrt_tools.conversion import settings as settings_module
+from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 # Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
@@ -85,9 +88,10 @@ def define_calibrator(values):
     default = settings_module.Settings()
     text = dict(flag_values=values)
     flags.DEFINE_string("calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text)
-    flags.DEFINE_string("calibration_method", default.calibration_method, "of the toolkit: entropy (as TensorRT), percentile, mse or max",
+    flags.DEFINE_string("calibration_method", default.calibration_method, "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
+                        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
                         **text)
-    flags.DEFINE_float("calibration_percentile", default.calibration_percentile, "of |x|, for --calibration_method=percentile", **text)
+    flags.DEFINE_float("calibration_percentile", default.calibration_percentile, "of |x|, for the method percentile", **text)
     flags.DEFINE_string("high_precision_nodes", default.high_precision_nodes, "INT8: regular expression; nodes whose whole name matches "
                         "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
 
@@ -173,6 +177,24 @@ def read_data(values, settings):
     return _calibration_flags.read(values) if given else None
 
 
+def _calibrates(values):
+    """Whether the toolkit's calibration method has an effect. Its default was another once, so convert.flags always says it."""
+    return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
+
+
+def older_flags(argv: list[str]) -> list[str]:
+    """`argv` for a convert.flags that was written when `entropy` was the default calibration method, so that it repeats its conversion."""
+    for number, flag in enumerate(argv):
+        name, _, path = flag.lstrip("-").partition("=")
+        path = pathlib.Path(path or (argv[number + 1] if name == "flagfile" and number + 1 < len(argv) else ""))
+        if name != "flagfile" or path.name != passport.FLAGS or not path.is_file():
+            continue
+        known = dict(line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines())
+        if known.get("precision_mode", "").upper() == "INT8" and not {"calibration_method", "calibrator", "calibration_table"} & set(known):
+            return ["--calibration_method=entropy", *argv]
+    return argv
+
+
 def _flag_file(values):
     """The flags that differ from their defaults, one a line."""
     import os
@@ -180,7 +202,8 @@ def _flag_file(values):
     lines = []
     for name in sorted(values):
         flag = values[name]
-        if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or flag.value == flag.default:
+        default = flag.value == flag.default and not (name == "calibration_method" and _calibrates(values))
+        if name != flag.name or name in _NOT_REPEATED or name in ("help", "json") or default:
             continue
         value = flag.value
         if isinstance(flag, flags.MultiFlag):
@@ -236,8 +259,8 @@ def _print(done, json_path):
         console.print("dry run: nothing was written", markup=False)
 
 
-def print_calibration(console, calibration):
-    """A line on a file.Calibration, and its warnings; nothing for None."""
+def print_calibration(console, calibration, most=_comparison.FEW):
+    """A line on a file.Calibration, its warnings, and how its method compares; nothing for None. Args: most: outputs to list there."""
     if calibration is None:
         return
     data = calibration.data
@@ -252,3 +275,4 @@ def print_calibration(console, calibration):
                       + (f", and {len(zero) - 3} more" if len(zero) > 3 else ""), markup=False, soft_wrap=True)
     for warning in data.get("warnings") or ():
         console.print(f"  warning: calibration data: {warning}", markup=False, soft_wrap=True)
+    _comparison.show(console, calibration.comparison, most)

@@ -1,8 +1,9 @@
 """usage: tftrt sensitivity MODEL --data=INPUTS [--flags]
 
 Which nodes hurt when an original SavedModel goes to INT8 (the default) or FP16: each is rounded alone, then all together, then all but
-the worst, and the answers are compared with those of nothing rounded. The last line names the flag of `tftrt convert` that keeps the
-nodes in a higher precision whose rounding costs most.
+the worst, and the answers are compared with those of nothing rounded; INT8 by every calibration method too. The last line is a suggestion:
+another method where that gives more, else the flag of `tftrt convert` that keeps the nodes in a higher precision whose rounding costs
+most, so many that `tftrt verify` accepts the answers; or it says that no such nodes were found.
 
 Without a GPU, and on one as the first step, rounding is simulated in float: for INT8 what enters convolutions, matrix products,
 element-wise ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data, and weights by
@@ -20,7 +21,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _comparison, _data_flags, _flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 
 _ROWS = 20
@@ -84,6 +85,8 @@ def _print(done, values):
         console.print(text, markup=False, soft_wrap=True)
 
     for one in done.signatures:
+        if len(one.methods) > 1:
+            _comparison.table(console, f"{one.name}: everything rounded to INT8, SNR dB by calibration method", _levels(one), one.method)
         shown = one.nodes if values.all else one.nodes[:_ROWS]
         columns = [">rank", "node", "op", "engine", ">SNR dB", ">share", ">top-1", *([">measured gain dB"] if one.measured else [])]
         rows = [_row(rank, node, bool(one.measured)) for rank, node in enumerate(shown, 1)]
@@ -111,7 +114,38 @@ def _print(done, values):
             f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
     say(f"evidence: simulated; the worst nodes measured on {done.gpu['name']}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")
-    say(f"suggestion: {done.flag}" if done.flag else "suggestion: none; no few nodes stand out")
+    say("suggestion: " + _suggestion(done))
+
+
+def _levels(signature):
+    """{output: {method: dB}} of everything rounded."""
+    found = {}
+    for one in signature.methods:
+        for effect in one.effects:
+            found.setdefault(effect.output, {})[one.method] = effect.snr_db
+    return found
+
+
+def _suggestion(done):
+    """What to do, and what it leaves to be missed of verify's bounds."""
+    from tftrt_tools.accuracy import harm
+
+    if done.better_method:
+        level = min(harm.worst(one.effects).snr_db for signature in done.signatures for one in signature.methods
+                    if one.method == done.better_method)
+        nodes = "; it gives more than the nodes that stand out would" if any(one.suggested for one in done.signatures) else ""
+        more = f"; {done.missed[0]}: study again with it, for the nodes" if done.missed else ""
+        return f"{done.flag} ({_decibels(level)} dB{nodes}{more})"
+    if done.flag:
+        return done.flag + (f" ({done.missed[0]} in another signature)" if done.missed else "")
+    if not done.missed:
+        return "none; verify's bounds are kept as it is, and no few nodes stand out"
+    tried = [one.nearest for one in done.signatures if one.nearest and not harm.holds(one.total)]
+    if not tried:
+        return f"none found: {done.missed[0]}"
+    nearest = min(tried, key=lambda one: harm.worst(one.effects).snr_db)
+    missed = next(iter(text for effect in nearest.effects for text in effect.missed), done.missed[0])
+    return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} kept high {missed}"
 
 
 def _row(rank, node, measured):

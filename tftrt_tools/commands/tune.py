@@ -24,6 +24,7 @@ import pathlib
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
+from tftrt_tools.calibration.methods import AUTO
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
@@ -59,8 +60,9 @@ def define(values):
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
     flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
                          "precision, asks", **text)
-    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges; where the first misses the "
-                      "goal, those that promise less noise in simulation are tried", **text)
+    flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges; auto takes the method that "
+                      "harms the outputs least in simulation; where the first misses the goal, those that promise less noise on --data "
+                      "are tried", **text)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
     flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)
@@ -119,9 +121,9 @@ def _settings(values):
     # How INT8 is calibrated may be said where INT8 is among what is tried.
     highest = "INT8" if "INT8" in _precisions(values) else "FP16"
     percentile, methods = given.pop("calibration_percentile"), _methods(values)
-    if values["calibration_percentile"].present and "percentile" not in methods:
+    if values["calibration_percentile"].present and (highest != "INT8" or not {AUTO, "percentile"} & set(methods)):
         raise errors.UsageError("--calibration_percentile has no effect where the method percentile is not tried",
-                                "add percentile to --calibration_methods, or leave it out")
+                                "add percentile or auto to --calibration_methods, or leave it out")
     settings = Settings(precision_mode=highest, **given)
     first = [checked(space.with_method(settings, method, percentile)) for method in methods][0]
     return dataclasses.replace(first, precision_mode=Settings().precision_mode)
@@ -131,7 +133,7 @@ def _methods(values):
     """Calibration methods to try, in order: those given, or all that the calibrator has. One, that of the defaults, without INT8."""
     int8, toolkit = "INT8" in _precisions(values), values.calibrator == "toolkit"
     if not values["calibration_methods"].present:
-        return CALIBRATION_METHODS if int8 and toolkit else ("entropy",)
+        return CALIBRATION_METHODS if int8 and toolkit else (AUTO,)
     methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_methods if one.strip()))
     unknown = [one for one in methods if one not in CALIBRATION_METHODS]
     if unknown or not methods:
@@ -140,7 +142,7 @@ def _methods(values):
     if values.calibration_table:
         raise errors.UsageError("--calibration_table and --calibration_methods exclude each other: a table has its scales",
                                 "give one of them")
-    if not toolkit and methods != ("entropy",):
+    if not toolkit and not set(methods) <= {AUTO, "entropy"}:
         raise errors.UsageError("--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
                                 "leave them out, or use --calibrator=toolkit")
     if not int8:

@@ -14,7 +14,8 @@ def job(request):
 
     Args: request: {"source": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict()}.
 
-    Returns: {"versions": {…}, "tables": [EngineTable dicts], "data": [DataRecord dicts, one a calibrated signature]}.
+    Returns: {"versions": {…}, "tables": [EngineTable dicts], "data": [DataRecord dicts, one a calibrated signature], "method",
+      "comparison": of int8.Decision}.
     Raises: UsageError, TftrtError.
     """
     settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
@@ -23,17 +24,16 @@ def job(request):
         progress.say("loading the model")
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
-        tables, records = [], []
         walked = signatures.Once.of(names, model.same).names
-        for index, name in enumerate(walked):
-            progress.say(f"calibrating signature {name}", index, len(walked))
-            prefix = f"TRTEngineOp_calibrated_{index}"
-            made, record = _signature(name, model.root.signatures[name], converted, prefix, settings, source, folder)
-            tables += made
-            records += [record] if record else []
+        measured = ((name, _signature(model, walked, index, converted, settings, source, folder)) for index, name in enumerate(walked))
+        tables, records = [], []
+        for _, one, decision in int8.each_decided(measured, settings, source):
+            tables += one.tables(decision.method)
+            records += [one.record] if one.record else []
     if not tables:
         raise _nothing(request["source"], converted)
-    return {"versions": finishing.versions(), "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records]}
+    return {"versions": finishing.versions(), "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
+            **decision.to_dict()}
 
 
 def _load(path, settings, folder):
@@ -55,13 +55,16 @@ def _refuse_pass_settings(settings):
                                     "leave it out, or calibrate the original model")
 
 
-def _signature(name, function, converted, prefix, settings, source, folder):
-    """(EngineTables, DataRecord or None) of one signature."""
+def _signature(model, names, index, converted, settings, source, folder):
+    """The int8.Measured of one of the signatures `names`."""
+    name, prefix = names[index], f"TRTEngineOp_calibrated_{index}"
+    progress.say(f"calibrating signature {name}", index, len(names))
+    function = model.root.signatures[name]
     if not converted:
         frozen, passed = prepare.passed(name, function, settings)
         graph_def = passed.graph_def
         finishing.unique_names(graph_def, prefix)
-        return int8.tables(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+        return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
     frozen = graph_pass.freeze(name, function)
     graph_def = inline.inline_calls(frozen.graph_def)
     functions = {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
@@ -69,7 +72,7 @@ def _signature(name, function, converted, prefix, settings, source, folder):
     engines = _to_calibrate(name, graph_def)
     if engines:
         settings = dataclasses.replace(settings, use_dynamic_shape=not engines[0].implicit_batch)
-    return int8.tables(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
+    return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
 
 
 def _to_calibrate(name, graph_def):

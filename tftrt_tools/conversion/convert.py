@@ -5,6 +5,7 @@ Runs in a child process (`job`); `pipeline` calls it.
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.conversion import finishing, int8, prepare, saving
@@ -13,6 +14,7 @@ from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.savedmodel import flop_count, frozen_inputs, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 def job(request):
@@ -24,7 +26,7 @@ def job(request):
 
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], "data": [DataRecord
       dicts, one a calibrated signature], "cache_problem": why the engine cache did not work, or "", "other_tags": of MetaGraphs
-      that are not converted}.
+      that are not converted, "method", "comparison": of int8.Decision}.
     """
     settings = Settings.from_dict(request["settings"])
     gpu = gpu_module.seen()
@@ -46,12 +48,14 @@ def job(request):
     prefix = finishing.prefix(source, settings)
     results, functions, resources, tables, records = [], {}, {}, [], []
     with scratch.folder("engines") as folder:
-        for index, (name, twins) in enumerate(walked.twins.items()):
-            progress.say(f"converting signature {name}", index, len(walked.twins))
-            made = _signature(name, model.root.signatures[name], work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
+        decision, names = None, list(walked.twins)
+        ready = (_ready(model, names, index, work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
+                 for index, name in enumerate(names))
+        for one, measured, decision in int8.each_decided(ready, settings, tables_from):
+            made, twins = _signature(one, measured, work, decision, folder), walked.twins[one.name]
             results.append(dataclasses.replace(made.result, twins=twins))
             if made.function:
-                functions.update(dict.fromkeys((name, *twins), made.function))
+                functions.update(dict.fromkeys((one.name, *twins), made.function))
                 resources.update(made.resources)
             tables += made.tables
             records += [made.record] if made.record else []
@@ -62,25 +66,50 @@ def job(request):
             saving.save(model, functions, resources, source, pathlib.Path(request["output"]))
     return {"signatures": [result.to_dict() for result in results], "versions": work.versions, "gpu": gpu,
             "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
-            "cache_problem": work.store.problem if work.store else "", "other_tags": model.other_tags}
+            "cache_problem": work.store.problem if work.store else "", "other_tags": model.other_tags,
+            **(decision.to_dict() if decision else {})}
 
 
-def _signature(name, function, work, tables_from, prefix, calls, folder):
-    """Convert one signature. Returns: finishing.Made."""
-    settings, specs = work.settings, loading.input_specs(function)
+@dataclasses.dataclass(frozen=True)
+class _Ready:
+    """A signature after the pass. graph_def: None where it has no engine; calls: that it gets engines for."""
+
+    name: str
+    result: SignatureResult
+    calls: Sequence[Mapping[str, tuple[int, ...]]] = ()
+    frozen: object = None
+    graph_def: object = None
+    specs: Sequence[InputSpec] = ()
+
+
+def _ready(model, names, index, work, tables_from, prefix, calls, folder):
+    """Run the pass on one of the signatures `names`, and measure its ranges. Returns: (_Ready, int8.Measured)."""
+    name, settings = names[index], work.settings
+    progress.say(f"converting signature {name}", index, len(names))
+    function = model.root.signatures[name]
+    specs = loading.input_specs(function)
     frozen, passed = prepare.passed(name, function, settings)
     flops = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
     result = SignatureResult.of(name, specs, passed, flops)
     _check_quantization(name, passed.quantization, settings)
     if not passed.engines:
-        return finishing.Made(result)
+        return _Ready(name, result), int8.NOTHING
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
     result = dataclasses.replace(result, findings=open_channels.find(graph_def))
-    tables, record = int8.tables(name, frozen, graph_def, specs, settings, tables_from, folder)
-    tables = int8.for_build(frozen, graph_def, specs, settings, calls, tables, tables_from.method(settings))
+    measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
+    return _Ready(name, result, calls, frozen, graph_def, specs), measured
+
+
+def _signature(ready, measured, work, decision, folder):
+    """Finish the conversion of one signature. Returns: finishing.Made."""
+    settings, frozen, graph_def = work.settings, ready.frozen, ready.graph_def
+    if graph_def is None:
+        return finishing.Made(ready.result)
+    tables = measured.tables(decision.method)
+    tables = int8.for_build(frozen, graph_def, ready.specs, settings, ready.calls, tables, decision.method.name)
     int8.write(graph_def, tables)
-    return finishing.finished(frozen, graph_def, result, work, calls, folder, tables, record)
+    return finishing.finished(frozen, graph_def, ready.result, work, ready.calls, folder, tables, measured.record)
 
 
 def _check_quantization(name, quantization, settings):

@@ -2,10 +2,17 @@
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.calibration import data, file, fitting, numbering, scales, table, tensor_names, toolkit
+from tftrt_tools.calibration import choosing, comparison, data, file, fitting, methods, numbering, table, tensor_names, toolkit
+from tftrt_tools.calibration.comparison import Compared, Comparison
+from tftrt_tools.calibration.record import DataRecord
 from tftrt_tools.conversion import engine_inputs
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import graph, segment, segments
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 
@@ -15,51 +22,150 @@ _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where tables come from. options: data.DataOptions, or None; given: file.Calibration to reuse, or None."""
+    """Where tables come from. options: data.DataOptions, or None; given: file.Calibration to reuse, or None; compare: compare the
+    toolkit's methods even where one is asked for."""
 
-    options: object
-    given: object
+    options: data.DataOptions | None
+    given: file.Calibration | None
+    compare: bool = False
 
     def to_dict(self):
-        return {"options": self.options.to_dict() if self.options else None, "given": self.given.to_dict() if self.given else None}
+        return {"options": self.options.to_dict() if self.options else None, "given": self.given.to_dict() if self.given else None,
+                "compare": self.compare}
 
     @classmethod
     def from_dict(cls, plain):
         options, given = plain["options"], plain["given"]
-        return cls(data.DataOptions.from_dict(options) if options else None, file.Calibration.from_dict(given) if given else None)
-
-    def method(self, settings):
-        """With which method constants get a scale."""
-        return method_of(self.given) if self.given else settings.calibration_method
+        return cls(data.DataOptions.from_dict(options) if options else None, file.Calibration.from_dict(given) if given else None,
+                   plain.get("compare", False))
 
 
-def tables(name, frozen, graph_def, specs, settings, source, folder):
-    """Tables for every INT8 engine of a signature that wants one.
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """The method of a model's tables. method: methods.Method, of constants too; said: what a calibration file says of it; comparison:
+    Comparison, or None where nothing was compared."""
+
+    method: methods.Method
+    said: str
+    comparison: Comparison | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """What a child tells of it."""
+        return {"method": self.said, "comparison": self.comparison.to_dict() if self.comparison else None}
+
+
+class Measured:
+    """A signature whose INT8 tables can be written down as soon as the method is decided on.
+
+    record: record.DataRecord, or None where no data was read. compared: Compared, or None where nothing was to be compared.
+    """
+
+    def __init__(self, graph_def, settings: Settings, made: Callable[[methods.Method], dict[str, file.EngineTable]],
+                 record: DataRecord | None = None, compared: Compared | None = None):
+        """Args: made: gives {engine: its table} by a method."""
+        self._graph_def, self._settings, self._made = graph_def, settings, made
+        self.record, self.compared = record, compared
+
+    def tables(self, method: methods.Method, settled: bool = True) -> tuple[file.EngineTable, ...]:
+        """The tables of every INT8 engine that wants one, by that method. Args: settled: by numbering.settled, which takes its time, and
+        which a simulation can do without. Raises: UsageError for a pattern that matches no node."""
+        graph_def, settings, made = self._graph_def, self._settings, self._made(method)
+        for engine, one in graph.native_segments(graph_def).items() if settled else ():
+            if engine in made and made[engine].segment:
+                made[engine] = numbering.settled(made[engine], one.function, settings.dynamic, one.shapes, method.name)
+        excluded = _excluded(graph_def, made, settings)
+        return tuple(_without(one, excluded.get(engine, ())) for engine, one in made.items())
+
+
+# Of a signature without an engine.
+NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
+
+
+def measured(name, frozen, graph_def, specs, settings, source, folder) -> Measured:
+    """Find the ranges of every INT8 engine of a signature that wants a table.
 
     Args: name: of the signature; frozen, graph_def: as conversion.engines takes them; specs: [InputSpec]; source: Source; folder: for
       temporary files.
 
     Engines without a float tensor between their inputs and outputs have nothing that INT8 could compute: they become FP16, in place.
 
-    Returns: ((file.EngineTable, …), record.DataRecord or None where the tables are reused). Raises: UsageError, TftrtError.
+    Raises: UsageError, TftrtError.
     """
     digests = segments.engine_digests(graph_def, names=True)
     _without_floats_to_fp16(graph_def, settings)
     wanted = {engine: digests[engine] for engine in wanting_tables(graph_def)}
     if not wanted:
-        return (), None
+        return NOTHING
     if source.given:
-        made, record = _reused(name, graph_def, settings, source.given, wanted), None
-    elif source.options:
-        made, record = _calibrated(name, frozen, graph_def, specs, settings, source.options, wanted, folder)
-    else:
+        reused = _reused(name, graph_def, settings, source.given, wanted)
+        return Measured(graph_def, settings, lambda method: dict(reused))
+    if not source.options:
         raise errors.UsageError(*_NO_DATA)
-    method = source.method(settings)
-    for engine, one in graph.native_segments(graph_def).items():
-        if engine in made and made[engine].segment:
-            made[engine] = numbering.settled(made[engine], one.function, settings.dynamic, one.shapes, method)
-    excluded = _excluded(graph_def, made, settings)
-    return tuple(_without(made[engine], excluded.get(engine, ())) for engine in wanted), record
+    batches = data.open(source.options, name, specs)
+    if settings.calibrator == "tensorrt":
+        from tftrt_tools.calibration import tensorrt
+
+        texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
+        found = _named({engine: _of_tensorrt(engine, text) for engine, text in texts.items()}, name, wanted)
+        return Measured(graph_def, settings, lambda method: dict(found), batches.record)
+    found = of_batches(name, frozen, graph_def, settings, batches, source.compare)
+    found.record = batches.record
+    return found
+
+
+def of_batches(name, frozen, graph_def, settings, batches, compare=False) -> Measured:
+    """The same by the toolkit from {input: np.ndarray} batches. Args: compare: the methods even where the settings name one."""
+    wanted = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items()
+              if engine in wanting_tables(graph_def)}
+    judged = settings.candidates if compare or settings.calibration_method == methods.AUTO else ()
+    ranges = toolkit.measure(frozen, graph_def, wanted, batches, settings.dynamic, tf_private.tensorrt_versions()[1], judged)
+    compared = None
+    if judged:
+        compared = _compared(name, frozen, graph_def, settings, ranges, wanted)
+    return Measured(graph_def, settings, lambda method: _named(ranges.tables(method), name, wanted), None, compared)
+
+
+def _compared(name, frozen, graph_def, settings, ranges, wanted):
+    excluded = _excluded(graph_def, wanted, settings)
+
+    def tables(made):
+        return {engine: _without(one, excluded.get(engine, ())).table for engine, one in _named(made, name, wanted).items()}
+
+    judged = [{method: tables(made) for method, made in ranges.tables_to_judge(one).items()} for one in ranges.judging]
+    return choosing.compared(name, frozen, ranges, judged)
+
+
+def _named(made, signature, wanted):
+    """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
+    return {engine: file.EngineTable(digest, signature, engine, *made[engine]) for engine, digest in wanted.items()}
+
+
+def each_decided(signatures: Iterable[tuple[Any, Measured]], settings, source) -> Iterator[tuple[Any, Measured, Decision]]:
+    """Decide on the method of a model's tables. Where methods are compared, all signatures are measured first: the model gets one of them.
+
+    Args: signatures: (anything, Measured of a signature), made one by one. settings: Settings; source: Source.
+    Yields: each of them, with the Decision.
+    """
+    compares = not source.given and settings.calibrator == "toolkit" and settings.precision_mode == "INT8" and (
+        source.compare or settings.calibration_method == methods.AUTO)
+    if compares:
+        signatures = list(signatures)
+    decision = decided([found for _, found in signatures] if compares else [], settings, source)
+    for one, found in signatures:
+        yield one, found, decision
+
+
+def decided(found: Sequence[Measured], settings, source) -> Decision:
+    """The same of Measured alone."""
+    if source.given:
+        return Decision(methods.Method(method_of(source.given)), source.given.method)
+    if settings.calibrator == "tensorrt":
+        return Decision(methods.Method("entropy"), settings.table_method)
+    compared = [one.compared for one in found if one.compared]
+    asked = "" if settings.calibration_method == methods.AUTO else settings.table_method
+    made = comparison.of(compared, asked) if compared else None
+    said = asked or (made.taken if made else comparison.FALLBACK)
+    return Decision(next(one for one in settings.candidates if one.text == said), said, made)
 
 
 def for_build(frozen, graph_def, specs, settings, calls, made, method, earlier=False):
@@ -138,24 +244,11 @@ def method_of(given):
     """With which method constants get a scale: that of the calibration, as far as it is known."""
     said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
     names = (one.split()[0] for one in said if one)
-    return next((one for one in names if one in scales.METHODS), "entropy")
-
-
-def _calibrated(name, frozen, graph_def, specs, settings, options, wanted, folder):
-    batches = data.open(options, name, specs)
-    if settings.calibrator == "tensorrt":
-        from tftrt_tools.calibration import tensorrt
-
-        texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
-        found = {engine: _of_tensorrt(engine, text) for engine, text in texts.items()}
-    else:
-        found = toolkit.tables(frozen, graph_def, list(wanted), batches, settings, tf_private.tensorrt_versions()[1])
-    made = {engine: file.EngineTable(wanted[engine], name, engine, *found[engine]) for engine in wanted}
-    return made, batches.record
+    return next((one for one in names if one in methods.METHODS), "entropy")
 
 
 def _of_tensorrt(engine, text):
-    """What toolkit.tables returns for an engine, of TensorRT's own table."""
+    """What toolkit.Ranges.tables gives for an engine, of TensorRT's own table."""
     read, zeros = table.read(text, f"the table of {engine}")
     return read, file.without_range(zeros), None
 

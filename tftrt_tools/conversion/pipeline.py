@@ -12,6 +12,7 @@ from tftrt_tools import child, errors, op_libraries
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
+from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
@@ -79,7 +80,8 @@ def _summary(calibration):
     data = {name: value for name, value in calibration.data.items() if name != "rows"}
     return {"calibrator": calibration.calibrator, "method": calibration.method, "tensors": sum(len(one.table.scales) for one in
             calibration.engines), "left_out": sum(len(one.left_out) for one in calibration.engines), "data": data,
-            "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused"}
+            "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused",
+            "comparison": calibration.comparison.to_dict() if calibration.comparison else None}
 
 
 def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False):
@@ -149,17 +151,18 @@ def _calibration(answer, done, given):
 
 def _new_calibration(answer, tables, settings, model, digest):
     """The Calibration of a child's answer {"versions", "data", …} and its EngineTables."""
-    records = answer["data"]
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
+    records, compared = answer["data"], answer["comparison"]
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=answer["method"],
                        tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=model,
-                       model_digest=digest, data=records[0] if len(records) == 1 else merge.combined(records), engines=tables)
+                       model_digest=digest, data=records[0] if len(records) == 1 else merge.combined(records), engines=tables,
+                       comparison=Comparison.from_dict(compared) if compared else None)
 
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationRun:
-    """A finished calibration. output: the file that holds it; calibration: file.Calibration; seconds: wall time."""
+    """A finished calibration. output: the file that holds it, or None; calibration: file.Calibration; seconds: wall time."""
 
-    output: str
+    output: str | None
     calibration: Calibration
     seconds: float
 
@@ -167,25 +170,28 @@ class CalibrationRun:
         return {**self.calibration.to_dict(), "output": self.output, "seconds": round(self.seconds, 2)}
 
 
-def calibrate(source, output, settings, data, overwrite=False, log_file=None):
+def calibrate(source, output, settings, data, overwrite=False, log_file=None, compare=False):
     """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
 
-    Args: source: as in `convert`. output: file to write, whole or not at all. settings: Settings of the conversion that the tables are for.
-      data: inputs.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
+    Args: source: as in `convert`. output: file to write, whole or not at all; None to write none. settings: Settings of the conversion
+      that the tables are for. data: inputs.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
+      compare: compare the methods even where the settings name one.
 
     Returns: CalibrationRun. Raises: UsageError, TftrtError, OSError; CheckFailed where no engine takes a table.
     """
     start = time.monotonic()
-    target = _check_file(output, overwrite)
+    target = _check_file(output, overwrite) if output else None
     source = _checked(source)
     with opened(source, log_file) as model:
         digest = _Digest(source.path)
-        request = {"source": model, "settings": settings.to_dict(), "int8": {"options": data.to_dict(), "given": None}}
+        tables_from = {"options": data.to_dict(), "given": None, "compare": compare}
+        request = {"source": model, "settings": settings.to_dict(), "int8": tables_from}
         answer = _ask("tftrt_tools.conversion.calibrate:job", request, log_file)
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
     calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
-    calibration.write(target)
-    return CalibrationRun(str(target), calibration, time.monotonic() - start)
+    if target:
+        calibration.write(target)
+    return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
 
 
 def _check_file(output, overwrite):

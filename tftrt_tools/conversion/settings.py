@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.calibration import methods
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -11,7 +12,7 @@ PRECISIONS = ("FP32", "FP16", "INT8")
 # The setting that keeps nodes in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines.
 KEEPS_HIGH = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
 CALIBRATORS = ("toolkit", "tensorrt")
-CALIBRATION_METHODS = ("entropy", "percentile", "mse", "max")
+CALIBRATION_METHODS = (methods.AUTO, *methods.METHODS)
 STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
@@ -39,8 +40,9 @@ class Settings:
     keep_native_nodes: regular expression on node names of the frozen graph; full matches stay in TensorFlow.
     fp32_nodes: regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
     calibrator: who makes INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
-    calibration_method: of the toolkit calibrator: "entropy", "percentile", "mse" or "max".
-    calibration_percentile: of |x|, for "percentile", in (50, 100].
+    calibration_method: of the toolkit calibrator: "entropy", "percentile", "mse", "max", or "auto" for the one of them that harms the
+      outputs least where INT8 is simulated. TensorRT's calibrator knows entropy alone.
+    calibration_percentile: of |x|, for "percentile" and "auto", in (50, 100].
     calibration_table: calibration file to reuse; "" to calibrate.
     high_precision_nodes: regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
     allow_quantization_changes: accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
@@ -64,8 +66,8 @@ class Settings:
     keep_native_nodes: str = ""
     fp32_nodes: str = ""
     calibrator: str = "toolkit"
-    calibration_method: str = "entropy"
-    calibration_percentile: float = 99.99
+    calibration_method: str = methods.AUTO
+    calibration_percentile: float = methods.PERCENTILE
     calibration_table: str = ""
     high_precision_nodes: str = ""
     allow_quantization_changes: bool = False
@@ -90,10 +92,16 @@ class Settings:
 
     @property
     def table_method(self):
-        """What a calibration file says of how its scales were made."""
+        """What a calibration file says of how its scales were made; "auto" where that is not decided yet."""
         if self.calibrator == "tensorrt":
             return "entropy2"
-        return self.calibration_method + (f" {self.calibration_percentile:g}" if self.calibration_method == "percentile" else "")
+        return next((one.text for one in self.candidates if one.name == self.calibration_method), methods.AUTO)
+
+    @property
+    def candidates(self) -> tuple[methods.Method, ...]:
+        """The toolkit's methods, which "auto" compares."""
+        return tuple(methods.Method(name, self.calibration_percentile if name == "percentile" else methods.PERCENTILE)
+                     for name in methods.METHODS)
 
     @property
     def strategy(self):
@@ -142,16 +150,20 @@ def _check_calibration(settings):
     if settings.calibration_method not in CALIBRATION_METHODS:
         raise errors.UsageError(f"--calibration_method={settings.calibration_method} is unknown",
                                 "use one of " + ", ".join(CALIBRATION_METHODS))
-    if settings.calibrator == "tensorrt" and settings.calibration_method != "entropy":
+    if settings.calibrator == "tensorrt" and settings.calibration_method not in (methods.AUTO, "entropy"):
         raise errors.UsageError(f"--calibration_method={settings.calibration_method} is the toolkit's: TensorRT calibrates by entropy only",
                                 "leave it out, or use --calibrator=toolkit")
     if not 50 < settings.calibration_percentile <= 100:
         raise errors.UsageError(f"--calibration_percentile={settings.calibration_percentile:g} is not between 50 and 100",
                                 "e.g. 99.99")
     default = Settings()
-    if settings.calibration_percentile != default.calibration_percentile and settings.calibration_method != "percentile":
-        raise errors.UsageError(f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
-                                "add --calibration_method=percentile, or leave it out")
+    if settings.calibration_percentile != default.calibration_percentile:
+        if settings.calibrator == "tensorrt":
+            raise errors.UsageError("--calibration_percentile is the toolkit's: TensorRT calibrates by entropy only",
+                                    "leave it out, or use --calibrator=toolkit")
+        if settings.calibration_method not in (methods.AUTO, "percentile"):
+            raise errors.UsageError(f"--calibration_percentile has no effect with --calibration_method={settings.calibration_method}",
+                                    "add --calibration_method=percentile, or leave it out")
     if settings.precision_mode == "INT8":
         return
     for name in (*CALIBRATION, "high_precision_nodes"):

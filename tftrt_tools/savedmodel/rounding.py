@@ -4,8 +4,11 @@
   INT8, weights      q(w) = round(w / s) s, s = max |w| / 127 of the output channel, so that nothing is clipped
   FP16               q(x) = float(half(x))
 
-Each node has a gate, a bool: q(x) where it is true, x itself, bit for bit, where it is false.
+Each node has a gate, a bool: q(x) where it is true, x itself, bit for bit, where it is false. INT8's scales of activations are fed with the
+gates, so that one graph serves many tables.
 """
+
+import dataclasses
 
 import numpy as np
 import tensorflow as tf
@@ -15,23 +18,33 @@ LEVELS = 127
 GATES = "rounding_gates"
 
 
-def add_int8(graph_def, sites, scales):
-    """Put INT8 rounding at `sites`.
+@dataclasses.dataclass(frozen=True)
+class Rounded:
+    """A graph with rounding put in. gates: its tensor of a bool for each site; scales: its tensor of a float32 scale, above 0, for each of
+    `tensors` (INT8's activations); "" where there are none."""
 
-    Args: graph_def: left as it is; sites: (rounding_sites.Site, …), each of whose activations has a scale; scales: {tensor: float > 0}.
-    Returns: (GraphDef, name of its gates' tensor: a bool vector, one for each site). Raises: KeyError for a tensor without scale.
-    """
-    graph = _Gated(graph_def, len(sites))
+    graph_def: graph_pb2.GraphDef
+    gates: str
+    scales: str
+    tensors: tuple[str, ...]
+
+
+def add_int8(graph_def, sites):
+    """Put INT8 rounding at `sites`. Args: graph_def: left as it is; sites: (rounding_sites.Site, …). Returns: Rounded."""
+    tensors = {tensor: number for number, tensor in enumerate(dict.fromkeys(tensor for site in sites for tensor in site.tensors))}
+    graph = _Gated(graph_def, len(sites), len(tensors))
     for number, site in enumerate(sites):
         gate = graph.gate(number, site.node)
         for index, tensor in site.activations:
-            rounded = graph.once(("int8", tensor), lambda name, tensor=tensor: graph.add_int8_rounding(name, tensor, scales[tensor]))
+            low, high = graph.bounds(tensors[tensor], site.node)
+            rounded = graph.once(("int8", tensor), lambda name, tensor=tensor, low=low, high=high:
+                                 graph.add_int8_rounding(name, tensor, low, high))
             graph.switch_input(site.node, index, gate, rounded)
         for weight in site.weights:
             rounded = graph.once(("weight", weight.constant, weight.channels),
                                  lambda name, weight=weight: graph.add_weight_rounding(name, weight))
             graph.switch_input(site.node, weight.index, gate, rounded)
-    return graph.result, graph.gates
+    return Rounded(graph.result, graph.gates, graph.scales, tuple(tensors))
 
 
 def add_fp16(graph_def, sites):
@@ -50,13 +63,13 @@ def add_fp16(graph_def, sites):
     for site, tensor, gate in outputs:
         rounded = graph.once(("fp16", tensor), lambda name, tensor=tensor: graph.add_fp16_rounding(name, tensor))
         graph.switch_output(site.node, tensor, gate, rounded, readers)
-    return graph.result, graph.gates
+    return Rounded(graph.result, graph.gates, graph.scales, ())
 
 
 class _Gated:
     """A copy of a graph that rounding is put into."""
 
-    def __init__(self, graph_def, count):
+    def __init__(self, graph_def, count, scales=0):
         self.result = graph_pb2.GraphDef()
         self.result.CopyFrom(graph_def)
         self._nodes = {node.name: node for node in self.result.node}
@@ -65,12 +78,24 @@ class _Gated:
         while any(name == self._scope or name.startswith(f"{self._scope}/") for name in self._nodes):
             self._scope += "_"
         self._made, self._number = {}, 0
-        placeholder = self._add(self._scope, "Placeholder", [], dtype=types_pb2.DT_BOOL)
+        self.gates = self._fed(self._scope, types_pb2.DT_BOOL, count)
+        self._unpack("each", self.gates, types_pb2.DT_BOOL, count)
+        self.scales = self._fed(f"{self._scope}/scales", types_pb2.DT_FLOAT, scales) if scales else ""
+        for part, levels in (("low", -LEVELS - 1), ("high", LEVELS)) if scales else ():
+            constant = self._add(f"{self._scope}/{part}/levels", "Const", [], dtype=types_pb2.DT_FLOAT)
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.float32(levels)))
+            bound = self._add(f"{self._scope}/{part}", "Mul", [self.scales, constant.name], T=types_pb2.DT_FLOAT)
+            self._unpack(f"{part}/each", bound.name, types_pb2.DT_FLOAT, scales)
+
+    def _fed(self, name, kind, count):
+        """A vector that is fed."""
+        placeholder = self._add(name, "Placeholder", [], dtype=kind)
         placeholder.attr["shape"].shape.dim.add(size=count)
+        return f"{name}:0"
+
+    def _unpack(self, part, vector, kind, count):
         if count:
-            unpack = self._add(f"{self._scope}/each", "Unpack", [placeholder.name], T=types_pb2.DT_BOOL)
-            unpack.attr["num"].i = count
-        self.gates = f"{self._scope}:0"
+            self._add(f"{self._scope}/{part}", "Unpack", [vector], T=kind).attr["num"].i = count
 
     def _add(self, name, op, inputs, **types):
         node = self.result.node.add(name=name, op=op, input=inputs)
@@ -90,23 +115,31 @@ class _Gated:
         return self._made[key]
 
     def gate(self, number, node):
-        """The gate's tensor, where `node` can read it: inside loops a value has to enter each of them."""
-        tensor, entered = f"{self._scope}/each:{number}", ()
+        """The gate's tensor, where `node` can read it."""
+        return self._entered(f"{self._scope}/each:{number}", types_pb2.DT_BOOL, node)
+
+    def bounds(self, number, node):
+        """The least and the largest value of a tensor, where `node` can read them."""
+        return tuple(self._entered(f"{self._scope}/{part}/each:{number}", types_pb2.DT_FLOAT, node) for part in ("low", "high"))
+
+    def _entered(self, tensor, kind, node):
+        """Inside loops a value has to enter each of them."""
+        source, entered = tensor, ()
         for enter in self._frames.get(node, ()):
             entered = (*entered, enter.attr["frame_name"].s)
-            tensor = self.once(("enter", number, entered), lambda name, enter=enter, tensor=tensor: self._enter(name, enter, tensor))
+            tensor = self.once(("enter", source, entered),
+                               lambda name, enter=enter, tensor=tensor: self._enter(name, enter, tensor, kind))
         return tensor
 
-    def _enter(self, name, enter, tensor):
-        node = self._add(name, "Enter", [tensor], T=types_pb2.DT_BOOL)
+    def _enter(self, name, enter, tensor, kind):
+        node = self._add(name, "Enter", [tensor], T=kind)
         node.attr["frame_name"].s = enter.attr["frame_name"].s
         node.attr["is_constant"].b = True
         node.attr["parallel_iterations"].i = enter.attr["parallel_iterations"].i or 10
         return f"{name}:0"
 
-    def add_int8_rounding(self, name, tensor, scale):
-        node = self._add(name, "FakeQuantWithMinMaxArgs", [tensor])
-        node.attr["min"].f, node.attr["max"].f, node.attr["num_bits"].i = -128.0 * scale, 127.0 * scale, 8
+    def add_int8_rounding(self, name, tensor, low, high):
+        self._add(name, "FakeQuantWithMinMaxVars", [tensor, low, high]).attr["num_bits"].i = 8
         return f"{name}:0"
 
     def add_weight_rounding(self, name, weight):

@@ -51,10 +51,10 @@ def native(request):
 def calibrate(request):
     """Args: request: {"convert": a request of conversion.convert:job without output and shapes}.
 
-    Returns: {"tables": EngineTable dicts, "data": DataRecord dicts, "versions"}.
+    Returns: {"tables": EngineTable dicts, "data": DataRecord dicts, "versions", "method", "comparison"}.
     """
     answer = convert.job(request["convert"])
-    return {name: answer[name] for name in ("tables", "data", "versions")}
+    return {name: answer[name] for name in ("tables", "data", "versions", "method", "comparison")}
 
 
 def trial(request):

@@ -17,6 +17,7 @@ import dataclasses
 import math
 
 from tftrt_tools import errors
+from tftrt_tools.accuracy import harm
 from tftrt_tools.execution import kernels
 from tftrt_tools.tuning import space as space_module
 from tftrt_tools.tuning.result import Trial
@@ -24,8 +25,6 @@ from tftrt_tools.tuning.result import Trial
 # Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
 DRIFT = 0.02
 _ERRORS = 3
-# What another calibration method has to promise: a fifth less noise.
-_PROMISE_DB = 1.0
 # In what nodes run that are kept high.
 _ABOVE = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
@@ -208,7 +207,7 @@ class _Search:
         except errors.TftrtError as error:
             self._notes.append(f"what the calibration methods promise could not be simulated: {error.cause}")
             return others
-        better = [one for one in others if levels[one] >= levels[settings] + _PROMISE_DB]
+        better = [one for one in others if levels[one] >= levels[settings] + harm.PROMISE_DB]
         if others and not better:
             self._notes.append("no other calibration method promises a fifth less noise: " + ", ".join(
                 f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+from tftrt_tools.calibration.methods import AUTO
 from tftrt_tools.conversion.settings import CALIBRATION, KEEPS_HIGH, Settings
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -31,9 +32,9 @@ def with_precision(base, precision):
 
 
 def with_method(settings, method, percentile):
-    """INT8 settings with another calibration method. Args: percentile: of the method "percentile"; the others have none."""
+    """INT8 settings with another calibration method. Args: percentile: of the methods "percentile" and "auto"; the others have none."""
     return dataclasses.replace(settings, calibration_method=method,
-                               calibration_percentile=percentile if method == "percentile" else Settings().calibration_percentile)
+                               calibration_percentile=percentile if method in (AUTO, "percentile") else Settings().calibration_percentile)
 
 
 def with_high(settings, nodes):

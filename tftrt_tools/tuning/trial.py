@@ -9,6 +9,7 @@ import time
 from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
+from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import journal as journal_module
@@ -192,9 +193,11 @@ def _calibration(answer, settings, task):
     records = answer["data"]
     # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=settings.table_method,
+    compared = answer["comparison"]
+    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=answer["method"],
                        tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.named,
-                       model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])))
+                       model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])),
+                       comparison=Comparison.from_dict(compared) if compared else None)
 
 
 def _told(bug):

@@ -1,0 +1,106 @@
+"""What calibration methods leave of a model's answers where INT8 is simulated, as data, and which method that speaks for. No TensorFlow.
+
+The level of an output is 10 log10(sum r^2 / sum (a - r)^2) dB over all elements and rows, a with everything in INT8 rounded and r with
+nothing rounded; a method's level is that of its worst output.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+# Beyond, one level is as good as another: no noise at all, or nothing but noise.
+LIMIT_DB = 200.0
+# Methods whose worst outputs are no further apart than this are told apart by the mean over the outputs.
+TIE_DB = 0.5
+# What is taken where nothing can be compared: of the methods it has the least squared error in the tensors themselves.
+FALLBACK = "mse"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """One signature. levels: {method: {float output: dB}}, methods as methods.Method.text gives them; rows: compared; apart: whether the
+    ranges came from other rows; problem: why nothing could be compared, or ""."""
+
+    signature: str
+    rows: int
+    apart: bool
+    levels: Mapping[str, Mapping[str, float]]
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        levels = {method: {output: round(level, 2) for output, level in found.items()} for method, found in self.levels.items()}
+        return {"signature": self.signature, "rows": self.rows, "apart": self.apart, "levels": levels, "problem": self.problem}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> "Compared":
+        levels = {str(method): {str(output): float(level) for output, level in found.items()} for method, found in data["levels"].items()}
+        return cls(str(data["signature"]), int(data["rows"]), bool(data["apart"]), levels, str(data["problem"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """All signatures. taken: the method; reason: why, in words; signatures: Compared of each that has a table."""
+
+    taken: str
+    reason: str
+    signatures: tuple[Compared, ...]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What was compared, () where nothing was."""
+        return tuple(dict.fromkeys(method for one in self.signatures for method in one.levels))
+
+    @property
+    def outputs(self) -> tuple[tuple[str, str], ...]:
+        """(signature, output) of every output that was compared."""
+        return tuple((one.signature, output) for one in self.signatures for output in next(iter(one.levels.values()), ()))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why signatures are not compared."""
+        return tuple(f"{one.signature}: {one.problem}" for one in self.signatures if one.problem)
+
+    def level(self, method: str, signature: str, output: str) -> float:
+        """dB of one output by one method."""
+        return next(one for one in self.signatures if one.signature == signature).levels[method][output]
+
+    def worst(self, method: str) -> float:
+        """dB of the worst output of all signatures."""
+        return min(self.level(method, *output) for output in self.outputs)
+
+    def rows_text(self) -> str:
+        """Which rows were compared."""
+        compared = [one for one in self.signatures if one.levels]
+        rows = max((one.rows for one in compared), default=0)
+        return f"{rows} rows of the calibration data " + ("(each with the ranges of other rows)" if all(one.apart for one in compared) else
+                                                          "(the ranges come from them too: there is one batch)")
+
+    def to_dict(self) -> dict[str, object]:
+        worst = {method: round(self.worst(method), 2) for method in self.methods}
+        return {"taken": self.taken, "reason": self.reason, "worst_db": worst, "signatures": [one.to_dict() for one in self.signatures]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> "Comparison":
+        return cls(str(data["taken"]), str(data["reason"]), tuple(map(Compared.from_dict, data["signatures"])))
+
+
+def limited(noise: float) -> float:
+    """The level in dB of a noise (a ratio of powers, 0 to inf), within LIMIT_DB."""
+    if math.isnan(noise) or math.isinf(noise):
+        return -LIMIT_DB
+    return LIMIT_DB if noise <= 0 else max(min(-10 * math.log10(noise), LIMIT_DB), -LIMIT_DB)
+
+
+def of(signatures: Sequence[Compared], asked: str = "") -> Comparison:
+    """The Comparison, with the method that harms the outputs least: that with the best worst output, and among those within TIE_DB of it
+    that with the best mean. Args: asked: the method that the user asks for, which is then taken in any case."""
+    found = Comparison("", "", tuple(signatures))
+    if asked:
+        return dataclasses.replace(found, taken=asked, reason="as asked")
+    if not found.outputs:
+        return dataclasses.replace(found, taken=FALLBACK, reason="nothing could be compared; of all methods it has the least squared error "
+                                                                 "in the tensors")
+    best = max(map(found.worst, found.methods))
+    tied = [method for method in found.methods if found.worst(method) >= best - TIE_DB]
+    taken = max(tied, key=lambda method: sum(found.level(method, *output) for output in found.outputs))
+    return dataclasses.replace(found, taken=taken, reason="harms the outputs least")

@@ -1,0 +1,49 @@
+"""Batches of calibration data that are kept back while ranges are measured, to judge those ranges on rows that they were not made from."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+Batch = Mapping[str, np.ndarray]
+
+# So many batches, rows and bytes at most; one batch is kept back in any case.
+BATCHES, ROWS, BYTES = 16, 128, 128 << 20
+
+
+class KeptBack:
+    """Every k-th batch, spread evenly over data of unknown length: k is 2 at first, and doubles where that would be too many."""
+
+    def __init__(self):
+        self._every, self._kept, self._others = 2, {}, []
+
+    @property
+    def batches(self) -> list[Batch]:
+        """What is kept back, in order."""
+        return list(self._kept.values())
+
+    @property
+    def others(self) -> list[Batch]:
+        """The other half, of data of which no more is there than can be kept; else []."""
+        return list(self._others)
+
+    def sorted_out(self, number: int, batch: Batch) -> list[Batch]:
+        """Take the batch of that number, from 1. Returns: the batches to be counted now; each comes out once or stays in `batches`."""
+        if number % self._every:
+            if self._every == 2 and (number == 1 or self._others):
+                self._others = [] if number > 1 and _too_many([*self._others, batch]) else [*self._others, batch]
+            return [batch]
+        self._kept[number], released = batch, []
+        while len(self._kept) > 1 and _too_many(self._kept.values()):
+            self._every, self._others = 2 * self._every, []
+            released += [self._kept.pop(one) for one in list(self._kept) if one % self._every]
+        return released
+
+
+def rows(batches: Iterable[Batch]) -> int:
+    """How many rows batches have."""
+    return sum(max((len(array) for array in batch.values() if array.ndim), default=1) for batch in batches)
+
+
+def _too_many(batches):
+    batches = list(batches)
+    return len(batches) > BATCHES or rows(batches) > ROWS or sum(array.nbytes for one in batches for array in one.values()) > BYTES

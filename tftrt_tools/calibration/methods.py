@@ -1,0 +1,21 @@
+"""The toolkit's calibration methods by name; `scales` computes them. No NumPy, for commands that only read flags."""
+
+import dataclasses
+
+METHODS = ("entropy", "percentile", "mse", "max")
+# The one of them that harms the outputs least where INT8 is simulated.
+AUTO = "auto"
+PERCENTILE = 99.99
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One of METHODS. percentile: of |x|, for that method."""
+
+    name: str
+    percentile: float = PERCENTILE
+
+    @property
+    def text(self) -> str:
+        """As calibration files say it: "mse", "percentile 99.9"."""
+        return f"{self.name} {self.percentile:g}" if self.name == "percentile" else self.name

@@ -1,0 +1,47 @@
+"""The table of what INT8 leaves by each calibration method; `convert`, `calibrate` and `sensitivity` print it."""
+
+from collections.abc import Mapping
+
+from tftrt_tools.calibration.comparison import LIMIT_DB, Comparison
+from tftrt_tools.commands import _output
+
+# Rows of outputs that a table has at most where it is not what was asked for.
+FEW = 6
+
+
+def show(console, comparison: Comparison | None, most: int | None = None) -> None:
+    """Print it. Args: comparison: None prints nothing. most: outputs to list, None for all."""
+    if comparison is None:
+        return
+
+    def say(text):
+        console.print(text, markup=False, soft_wrap=True)
+
+    if comparison.outputs:
+        levels = {f"{signature}/{output}": {method: comparison.level(method, signature, output) for method in comparison.methods}
+                  for signature, output in comparison.outputs}
+        say(f"INT8 simulated on {comparison.rows_text()}, dB against float32:")
+        table(console, None, levels, comparison.taken, most)
+    for problem in comparison.problems:
+        say(f"  not simulated: {problem}")
+    if comparison.outputs:
+        reason = f"{comparison.reason}; the worst output keeps {text(comparison.worst(comparison.taken))} dB"
+    else:
+        reason = comparison.reason
+    say(f"calibration method {comparison.taken}: {reason}")
+
+
+def table(console, title: str | None, levels: Mapping[str, Mapping[str, float]], taken: str, most: int | None = None) -> None:
+    """Print {output: {method: dB}}, the worst of several first. Args: taken: the method to mark."""
+    methods = list(next(iter(levels.values())))
+    rows = [(output, *(text(found[method]) for method in methods)) for output, found in list(levels.items())[:most]]
+    if len(levels) > 1:
+        rows.insert(0, ("the worst output", *(text(min(found[method] for found in levels.values())) for method in methods)))
+    console.print(_output.table(title, ["output", *(f">{method}{' (taken)' if method == taken else ''}" for method in methods)], rows))
+    if most is not None and len(levels) > most:
+        console.print(f"  and {len(levels) - most} more outputs (--json)", markup=False)
+
+
+def text(level: float) -> str:
+    """dB for people."""
+    return f"{level:.1f}" if abs(level) < LIMIT_DB else "exact" if level > 0 else "nothing"
