@@ -3,18 +3,67 @@
 import pytest
 import tensorflow as tf
 
-from tftrt_tools import errors
+from tftrt_tools import errors, tf_private
 from tftrt_tools.conversion import engine_inputs, graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import loading
+from tftrt_tools.engine_cache.key import Fed
+from tftrt_tools.savedmodel import control_flow, inline, loading
 
 
-def of_calls(path, call):
+def of_calls(path, *calls, smallest=3):
     root = tf.saved_model.load(str(path))
     function = root.signatures["serving_default"]
     frozen = graph_pass.freeze("serving_default", function)
-    graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def
-    return engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), [call])
+    graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=True, minimum_segment_size=smallest)).graph_def
+    return engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), calls)
+
+
+def saved(module, path):
+    tf.saved_model.save(module, str(path), signatures=module.__call__)
+    return path
+
+
+class Branches(tf.Module):
+    """Which of two branches runs is an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.random.stateless_normal((8, 8), [1, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x"), tf.TensorSpec([], tf.int32, name="branch")])
+    def __call__(self, x, branch):
+        h = tf.matmul(x, self.w) + 1.
+        h = tf.cond(tf.equal(branch, 7), lambda: tf.nn.relu(tf.matmul(h, self.w) * 2. + 1.), lambda: tf.tanh(tf.matmul(h, self.w) * 3.))
+        return {"y": tf.cumsum(h)}
+
+
+class Growing(tf.Module):
+    """Each iteration of a loop gets a matrix product of another size; one loop in another."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.random.stateless_normal((8, 8), [1, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
+    def __call__(self, x):
+        for _ in tf.range(2):
+            tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, 8]))])
+            for _ in tf.range(2):
+                tf.autograph.experimental.set_loop_options(shape_invariants=[(x, tf.TensorShape([None, 8]))])
+                x = tf.concat([x, x[:1]], axis=0)
+                x = tf.nn.relu(1. - tf.matmul(x, self.w) * 2.)
+        return {"y": x}
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory):
+    """Keras' recurrent layers, whose loops TensorFlow lowers: the LSTM's engines lie inside, the GRU's with constants of their own."""
+    tf.keras.utils.set_random_seed(1)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)])
+    path = tmp_path_factory.mktemp("recurrent") / "model"
+    tf.saved_model.save(model, str(path))
+    return path
 
 
 def test_shapes_come_from_inference_or_from_running_the_graph(zoo_model):
@@ -29,3 +78,53 @@ def test_a_call_that_the_model_refuses_is_a_clear_error(zoo_model):
         of_calls(zoo_model("bert_encoder"), {"input_ids": (1, 16), "input_mask": (1, 8)})
     assert "fails at the declared shapes input_ids 1x16, input_mask 1x8: Dimensions must be equal" in raised.value.cause
     assert raised.value.mend == "check --shapes" and "\n" not in raised.value.cause
+
+
+def test_engine_ops_inside_loops_are_looked_at_in_every_iteration(recurrent):
+    found = of_calls(recurrent, {"x": (2, 12, 8)}, {"x": (4, 12, 8)})
+    shapes = {engine: [[fed.shape for fed in feed] for feed in feeds] for engine, feeds in found.items()}
+    assert [[(2, 12, 8)], [(4, 12, 8)]] in shapes.values()
+    # A matrix product or gate of the loops: all iterations have one size, once for each call.
+    inside = [feeds for feeds in shapes.values() if len(feeds[0]) > 1]
+    assert inside and all(len(feeds) == 2 for feeds in shapes.values())
+    assert all(sizes[0] in (2, 8, 16, 32, 64) for feeds in inside for sizes in feeds[0])
+
+
+def test_segments_inside_loops_answer_when_inlined(recurrent):
+    """A constant of a segment runs in its loop, too; calibration and simulation run such graphs."""
+    root = tf.saved_model.load(str(recurrent))
+    frozen = graph_pass.freeze("serving_default", root.signatures["serving_default"])
+    inlined, _ = inline.inline_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def)
+    x = tf.random.stateless_normal((2, 12, 8), [1, 2])
+    (expected,), (got,) = (function(x=x).values() for function in (frozen.original, tf_private.rebuild(inlined, frozen)))
+    tf.debugging.assert_near(expected, got)
+
+
+def test_a_loop_may_give_an_engine_op_other_sizes_each_time(tmp_path):
+    found = of_calls(saved(Growing(), tmp_path / "model"), {"x": (3, 8)}, smallest=1)
+    assert ((4, 8), (5, 8), (6, 8), (7, 8)) in {tuple(feed[0].shape for feed in feeds) for feeds in found.values()}
+
+
+def test_a_branch_that_no_call_takes_reaches_no_engine_op(tmp_path):
+    """Drawn integers are 0 or 1, so that the branch of 7 is not taken."""
+    found = of_calls(saved(Branches(), tmp_path / "model"), {"x": (2, 8), "branch": ()})
+    assert sorted(tuple(feed[0].shape for feed in feeds) for feeds in found.values()) == [(), ((2, 8),), ((2, 8),)]
+
+
+def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
+    """A TF1 export's placeholder with a default, and one of a function."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x, training = v1.placeholder(tf.float32, [None, 8], name="x"), v1.placeholder_with_default(False, [], name="training")
+        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((8, 8), [1, 2])) + 1.) * 2.
+        v1.saved_model.simple_save(session, str(tmp_path / "tf1"), {"x": x, "training": training}, {"y": y})
+    assert set(of_calls(tmp_path / "tf1", {"x": (2, 8), "training": ()}).values()) == {((Fed((2, 8)),),)}
+
+
+def test_what_lies_behind_an_inner_loop_is_still_inside_the_outer():
+    graph = tf.compat.v1.GraphDef()
+    for name, op, *sources in [("x", "Placeholder"), ("outer", "Enter", "x"), ("merge", "Merge", "outer", "next"), ("inner", "Enter", "merge"),
+                               ("left", "Exit", "inner:0"), ("behind", "Relu", "left"), ("next", "NextIteration", "behind"),
+                               ("out", "Exit", "behind"), ("y", "Relu", "out"), ("constant", "Const", "^merge")]:
+        graph.node.add(name=name, op=op, input=sources)
+    assert control_flow.in_loops(graph) == {"outer", "merge", "inner", "left", "behind", "next", "constant"}

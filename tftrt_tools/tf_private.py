@@ -227,14 +227,6 @@ def rebuild(graph_def, frozen):
     return function
 
 
-def fetching(graph_def, frozen, tensors):
-    """A function over `graph_def` that returns the values of `tensors` ("node:0") as a list.
-
-    It takes the signature's inputs as tensors in the order of graph_pass.Frozen `frozen`.input_names.
-    """
-    return wrap_function.function_from_graph_def(graph_def, frozen.inputs, list(tensors), frozen.captures)
-
-
 def serialize_engines(name, path):
     """Write the built engines of engine op `name` to `path` and drop them from memory. Returns: False where none was built."""
     try:

@@ -1,40 +1,48 @@
 """What reaches each engine op for given calls of the signature: the shapes that its engines are built for."""
 
-import tensorflow as tf
+import threading
+from collections.abc import Sequence
 
-from tftrt_tools import errors, tf_private
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tftrt_tools import errors, progress
+from tftrt_tools.conversion.graph_pass import Frozen
 from tftrt_tools.engine_cache.key import Fed
 from tftrt_tools.execution import inputs as random_inputs
-from tftrt_tools.savedmodel import graph, inline, loading
+from tftrt_tools.savedmodel import control_flow, graph, inline, loading
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+# What an engine op is fed in one of its runs: a Fed an input.
+Feed = tuple[Fed, ...]
+Call = dict[str, tuple[int, ...]]
 
 
-def of_calls(frozen, graph_def, specs, calls):
+def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], calls: Sequence[Call]) -> dict[str, tuple[Feed, ...]]:
     """Find the inputs of every engine op of the main graph.
 
-    Shapes come from TensorFlow's shape inference; where it does not know them, or an input may be a shape tensor, whose values count,
-    the graph is run natively on random inputs (seed 0).
+    Shapes come from TensorFlow's shape inference. Where it does not know them, where an input may be a shape tensor, whose values count,
+    and where a loop or a conditional decides what runs, the graph is run natively on random inputs (seed 0), and each engine op's inputs
+    are looked at where they are.
 
-    Args: frozen: graph_pass.Frozen. graph_def: its converted graph. specs: [InputSpec]. calls: [{input: shape}].
-    Returns: {engine: ((Fed, …) of each call)}; an engine op inside a function is missing: its shapes can differ from run to run.
+    Args: graph_def: the converted graph of `frozen`. specs: of the signature's inputs. calls: [{input: shape}].
+    Returns: {engine: the different Feeds, in the order in which they come over the calls and, in a loop, its iterations}. () where no
+      call reaches the engine op, in a branch that is not taken; an engine op inside a function is missing.
     Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
     sources = {graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
                for node in graph_def.node if node.op == graph.ENGINE_OP}
-    wanted = list(dict.fromkeys(name for names in sources.values() for name in names))
+    uncertain = control_flow.uncertain(graph_def)
+    certain = [graph.engine_name(node.name) for node in graph_def.node if node.op == graph.ENGINE_OP and node.name not in uncertain]
+    wanted = list(dict.fromkeys(name for engine in certain for name in sources[engine]))
     known = [_inferred(frozen, inlined, wanted, call) for call in calls]
-    unknown = [name for name in wanted if any(fed[name] is None for fed in known)]
-    if unknown:
-        function = tf_private.fetching(inlined, frozen, unknown)
-        for fed, call in zip(known, calls, strict=True):
-            arrays = random_inputs.random(specs, call, seed=0)
-            try:
-                values = function(*(tf.constant(arrays[name]) for name in frozen.input_names))
-            except tf.errors.OpError as error:
-                raise _refused(call, error) from None
-            fed.update({name: Fed.of(value.numpy()) for name, value in zip(unknown, values, strict=True)})
-    return {engine: tuple(tuple(fed[name] for name in names) for fed in known) for engine, names in sources.items()}
+    told = {engine for engine in certain if all(fed[name] is not None for fed in known for name in sources[engine])}
+    found = {engine: dict.fromkeys(tuple(fed[name] for name in sources[engine]) for fed in known) for engine in told}
+    if len(told) < len(sources):
+        found |= _observed(frozen, inlined, {engine: names for engine, names in sources.items() if engine not in told}, specs, calls)
+    return {engine: tuple(found[engine]) for engine in sources}
 
 
 def _with_port(source):
@@ -43,10 +51,9 @@ def _with_port(source):
 
 def _inferred(frozen, inlined, wanted, call):
     """{tensor: Fed, or None where only running the graph tells}."""
-    shapes = dict(zip(frozen.inputs, (call[name] for name in frozen.input_names), strict=True))
+    fed = zip(frozen.inputs, frozen.input_specs(), (call[name] for name in frozen.input_names), strict=True)
     with tf.Graph().as_default() as scratch:
-        dtypes = {node.name: node.attr["dtype"].type for node in inlined.node if node.op == "Placeholder"}
-        feeds = {name: tf.compat.v1.placeholder(dtypes[name.split(":")[0]], shape) for name, shape in shapes.items()}
+        feeds = {name: tf.compat.v1.placeholder(spec.dtype, shape) for name, spec, shape in fed}
         try:
             tf.graph_util.import_graph_def(inlined, input_map=feeds, name="")
         except ValueError as error:
@@ -66,3 +73,42 @@ def _fed(tensor):
     shape = tuple(tensor.shape.as_list())
     may_be_shape_tensor = tensor.dtype == tf.int32 and len(shape) <= 1
     return None if may_be_shape_tensor else Fed(shape)
+
+
+def _observed(frozen, inlined, sources, specs, calls) -> dict[str, dict[Feed, None]]:
+    """{engine: its different Feeds in order}, seen in native runs."""
+    seen = {engine: {} for engine in sources}
+    function = _watching(frozen, inlined, sources, seen)
+    for number, call in enumerate(calls):
+        progress.say("looking at what reaches the engine ops", number, len(calls))
+        arrays = random_inputs.random(specs, call, seed=0)
+        try:
+            function(*(tf.constant(arrays[name]) for name in frozen.input_names))
+        except tf.errors.OpError as error:
+            raise _refused(call, error) from None
+    return seen
+
+
+def _watching(frozen, inlined, sources, seen):
+    """A function of the signature's inputs that notes in `seen` what reaches each engine op, and runs nothing that does not lead there."""
+    def run(*inputs):
+        names = list(dict.fromkeys(name for own in sources.values() for name in own))
+        tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
+        found = dict(zip(names, tensors, strict=True))
+        for engine, own in sources.items():
+            # The note is taken inside the loop or branch: what is computed there cannot be fetched.
+            tf.numpy_function(_noting(seen[engine]), [found[name] for name in own], [])
+        # Nothing is returned: with outputs TensorFlow prunes all that they do not need, the notes included.
+        return []
+
+    return tf.compat.v1.wrap_function(run, frozen.input_specs())
+
+
+def _noting(feeds):
+    lock = threading.Lock()  # iterations of a loop may overlap
+
+    def note(*arrays):
+        with lock:
+            feeds[tuple(map(Fed.of, arrays))] = None
+
+    return note

@@ -148,13 +148,13 @@ class _Builder:
         return errors.TftrtError(f"{what}: {reason}", mend)
 
     def _cache_keys(self):
-        """{engine name: EngineKey}; engine ops inside functions have none."""
+        """{engine name: EngineKey}; engine ops inside functions have none, nor those that no call reaches."""
         inputs = engine_inputs.of_calls(self._frozen, self._graph_def, self._result.inputs, self._calls)
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
         tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}
         return {engine.name: self._key(engine, inputs[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
-                for engine in self._result.engines if engine.name in inputs and engine.name in plain}
+                for engine in self._result.engines if inputs.get(engine.name) and engine.name in plain}
 
     def _key(self, engine, calls, digest, named, table):
         versions, gpu = self._site.versions, self._site.gpu

@@ -4,7 +4,7 @@ Works on protos alone."""
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
-from tftrt_tools.savedmodel import graph
+from tftrt_tools.savedmodel import control_flow, graph
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -26,6 +26,7 @@ def inline_segments(graph_def):
     functions = graph.library(graph_def)
     result = graph_pb2.GraphDef(versions=graph_def.versions)
     taken = {node.name for node in graph_def.node}
+    looped = control_flow.in_loops(graph_def)
     tensors, inlined = {}, set()
     for node in graph_def.node:
         if node.op != ENGINE_OP:
@@ -36,7 +37,10 @@ def inline_segments(graph_def):
         if segment not in functions:
             raise KeyError(name)
         inlined.add(segment)
-        tensors[name] = _inline(node, functions, functions[segment], _prefix(node.name, taken), node.attr["OutT"], result)
+        prefix = _prefix(node.name, taken)
+        tensors[name] = _inline(node, functions, functions[segment], prefix, node.attr["OutT"], result)
+        if node.name in looped:
+            _into_the_loop(node, prefix, result)
     kept = [function for name, function in functions.items() if name not in inlined or _called_elsewhere(name, graph_def)]
     result.library.function.extend(kept)
     result.library.gradient.extend(graph_def.library.gradient)
@@ -139,6 +143,14 @@ def _inline(call, functions, segment, prefix, types, result):
     outputs.input.extend(source for source in call.input if source.startswith("^"))
     outputs.attr["T"].CopyFrom(types)
     return tensors
+
+
+def _into_the_loop(call, prefix, result):
+    """What has no input, a constant, belongs to no loop, and a node of a loop takes nothing from outside but by Enter."""
+    source = next(source for source in call.input if not source.startswith("^"))
+    for node in result.node:
+        if node.name.startswith(prefix) and not node.input:
+            node.input.append("^" + source.split(":")[0])
 
 
 def _control(name, arguments, prefix):

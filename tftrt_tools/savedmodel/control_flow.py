@@ -1,0 +1,46 @@
+"""Where in a GraphDef loops and conditionals are, that TensorFlow lowered to Switch, Merge, Enter and Exit. Works on protos alone."""
+
+import collections
+
+from tensorflow.core.framework import graph_pb2
+
+_ENTER, _EXIT = ("Enter", "RefEnter"), ("Exit", "RefExit")
+_SWITCH = ("Switch", "RefSwitch", "_SwitchN")
+
+
+def in_loops(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
+    """Names of the main graph's nodes that run once an iteration of a loop."""
+    readers, depths = _readers(graph_def), {node.name: 0 for node in graph_def.node}
+    change = {node.name: (node.op in _ENTER) - (node.op in _EXIT) for node in graph_def.node}
+    waiting = [name for name, by in change.items() if by > 0]
+    depths.update(dict.fromkeys(waiting, 1))
+    while waiting:
+        name = waiting.pop()
+        for reader in readers[name]:
+            # A loop goes round through nodes that change nothing, so that no depth grows for ever.
+            depth = depths[name] + change[reader]
+            if depth > depths[reader]:
+                depths[reader] = depth
+                waiting.append(reader)
+    return frozenset(name for name, depth in depths.items() if depth > 0)
+
+
+def uncertain(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
+    """Names of the main graph's nodes that may run not at all, or many times, or on sizes that a loop or a conditional decides."""
+    readers, found = _readers(graph_def), set()
+    waiting = [node.name for node in graph_def.node if node.op in (*_ENTER, *_SWITCH)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += readers[name]
+    return frozenset(found)
+
+
+def _readers(graph_def: graph_pb2.GraphDef) -> dict[str, list[str]]:
+    """{node: names of the nodes that read it or wait for it}."""
+    readers = collections.defaultdict(list)
+    for node in graph_def.node:
+        for source in node.input:
+            readers[source.removeprefix("^").split(":")[0]].append(node.name)
+    return readers
