@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
@@ -19,7 +20,8 @@ Feed = tuple[Fed, ...]
 Call = dict[str, tuple[int, ...]]
 
 
-def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], calls: Sequence[Call]) -> dict[str, tuple[Feed, ...]]:
+def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec],
+             calls: Sequence[Call]) -> dict[str, tuple[Feed, ...]]:
     """Find the inputs of every engine op of the main graph.
 
     Shapes come from TensorFlow's shape inference. Where it does not know them, where an input may be a shape tensor, whose values count,
@@ -76,24 +78,36 @@ def _fed(tensor):
 
 
 def _observed(frozen, inlined, sources, specs, calls) -> dict[str, dict[Feed, None]]:
-    """{engine: its different Feeds in order}, seen in native runs."""
-    seen = {engine: {} for engine in sources}
-    function = _watching(frozen, inlined, sources, seen)
-    for number, call in enumerate(calls):
-        progress.say("looking at what reaches the engine ops", number, len(calls))
-        arrays = random_inputs.random(specs, call, seed=0)
+    """{engine: its different Feeds in order}, seen in native runs: on the CPU, where no kernel is compiled for a new GPU first, else
+    wherever TensorFlow puts them (a CPU has no convolution of channels first)."""
+    for device in ("/CPU:0", None):
+        seen = {engine: {} for engine in sources}
+        function = _watching(frozen, inlined, sources, seen, device)
         try:
-            function(*(tf.constant(arrays[name]) for name in frozen.input_names))
+            for number, call in enumerate(calls):
+                progress.say("looking at what reaches the engine ops", number, len(calls))
+                arrays = random_inputs.random(specs, call, seed=0)
+                _run(function, [arrays[name] for name in frozen.input_names])
+            return seen
         except tf.errors.OpError as error:
-            raise _refused(call, error) from None
-    return seen
+            refused = _refused(call, error)
+    raise refused
 
 
-def _watching(frozen, inlined, sources, seen):
+def _run(function, arrays):
+    """Run it on `arrays`; where their values are refused, a float that is an index below 0 say, on zeros in their place."""
+    try:
+        function(*map(tf.constant, arrays))
+    except tf.errors.InvalidArgumentError:
+        function(*(tf.constant(np.zeros_like(array)) if array.dtype.kind in "fiu" else tf.constant(array) for array in arrays))
+
+
+def _watching(frozen, inlined, sources, seen, device):
     """A function of the signature's inputs that notes in `seen` what reaches each engine op, and runs nothing that does not lead there."""
     def run(*inputs):
         names = list(dict.fromkeys(name for own in sources.values() for name in own))
-        tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
+        with tf.device(device):
+            tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
         found = dict(zip(names, tensors, strict=True))
         for engine, own in sources.items():
             # The note is taken inside the loop or branch: what is computed there cannot be fetched.
