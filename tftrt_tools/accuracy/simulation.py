@@ -3,7 +3,6 @@
 
 import dataclasses
 import pathlib
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -13,7 +12,7 @@ import tensorflow as tf
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import harm, metrics
 from tftrt_tools.calibration import rounded, toolkit
-from tftrt_tools.conversion import int8, prepare
+from tftrt_tools.conversion import int8, patterns, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import npz
@@ -37,14 +36,16 @@ def job(request):
     tf.config.experimental.enable_tensor_float_32_execution(False)
     progress.say("loading the model")
     model = loading.load(pathlib.Path(request["model"]), settings.tags)
-    found, tables = [], []
+    found, tables, gathered = [], [], patterns.Patterns()
     with scratch.folder("engines") as folder:
-        passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder) for name, paths in request["calls"].items())
+        passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder, gathered)
+                  for name, paths in request["calls"].items())
         for one, measured, decision in int8.each_decided(passed, settings, source):
             simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
-            alone = _chosen(one.name, simulated.sites, request["nodes"], settings)
+            alone = _chosen(one.name, simulated.sites, request["nodes"], settings, gathered)
             found.append(_studied(simulated, alone, settings))
             tables += simulated.tables
+    gathered.check()
     return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "method": decision.said,
             "gpu": gpu_module.seen()}
 
@@ -62,10 +63,10 @@ class _Passed:
     paths: tuple[str, ...]
 
 
-def _passed(name, function, settings, source, paths, folder):
+def _passed(name, function, settings, source, paths, folder, gathered):
     """Returns: (_Passed, int8.Measured)."""
     progress.say(f"converting signature {name}")
-    frozen, passed = prepare.passed(name, function, settings)
+    frozen, passed = prepare.passed(name, function, settings, gathered)
     if not passed.engines:
         raise errors.TftrtError(f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
                                 "`tftrt inspect` names each op and the reason")
@@ -105,18 +106,15 @@ def _int8(one, measured, decision, settings, source):
     return _Simulation(one, sites, rounding.add_int8(one.inlined, sites), scales, decision.said, tables, unrounded)
 
 
-def _chosen(name, sites, nodes, settings):
+def _chosen(name, sites, nodes, settings, gathered):
     """Indices of the sites to round alone. Raises: UsageError, TftrtError."""
     if not sites:
         raise errors.TftrtError(f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
                                 "convolution, matrix product or other node with a range", "`tftrt inspect --all` lists the engines' ops")
     if nodes is None:
         return []
-    found = [number for number, site in enumerate(sites) if not nodes or re.fullmatch(nodes, site.name)]
-    if not found:
-        raise errors.UsageError(f"--nodes={nodes} matches no node that {settings.precision_mode} rounds (the whole name must match)",
-                                "names look like " + ", ".join(site.name for site in sites[:3]))
-    return found
+    matching = patterns.matching("nodes", nodes, [site.name for site in sites], gathered, f" that {settings.precision_mode} rounds")
+    return [number for number, site in enumerate(sites) if not nodes or site.name in matching]
 
 
 class _Simulation:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, graph_pass, int8, prepare
+from tftrt_tools.conversion import finishing, graph_pass, int8, patterns, prepare
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.savedmodel import detach, graph, inline, loading, protos, signatures
@@ -25,11 +25,14 @@ def job(request):
         model, converted = _load(request["source"], settings, folder)
         names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
         walked = signatures.Once.of(names, model.same).names
-        measured = ((name, _signature(model, walked, index, converted, settings, source, folder)) for index, name in enumerate(walked))
+        gathered = patterns.Patterns()
+        measured = ((name, _signature(model, walked, index, converted, settings, source, folder, gathered))
+                    for index, name in enumerate(walked))
         tables, records = [], []
         for _, one, decision in int8.each_decided(measured, settings, source):
             tables += one.tables(decision.method)
             records += [one.record] if one.record else []
+        gathered.check()
     if not tables:
         raise _nothing(request["source"], converted)
     return {"versions": finishing.versions(), "tables": [one.to_dict() for one in tables], "data": [one.to_dict() for one in records],
@@ -55,13 +58,13 @@ def _refuse_pass_settings(settings):
                                     "leave it out, or calibrate the original model")
 
 
-def _signature(model, names, index, converted, settings, source, folder):
+def _signature(model, names, index, converted, settings, source, folder, gathered):
     """The int8.Measured of one of the signatures `names`."""
     name, prefix = names[index], f"TRTEngineOp_calibrated_{index}"
     progress.say(f"calibrating signature {name}", index, len(names))
     function = model.root.signatures[name]
     if not converted:
-        frozen, passed = prepare.passed(name, function, settings)
+        frozen, passed = prepare.passed(name, function, settings, gathered)
         graph_def = passed.graph_def
         finishing.unique_names(graph_def, prefix)
         return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
@@ -72,6 +75,7 @@ def _signature(model, names, index, converted, settings, source, folder):
     engines = _to_calibrate(name, graph_def)
     if engines:
         settings = dataclasses.replace(settings, use_dynamic_shape=not engines[0].implicit_batch)
+    patterns.in_int8_engines(graph_def, settings.high_precision_nodes, gathered)
     return int8.measured(name, frozen, graph_def, loading.input_specs(function), settings, source, folder)
 
 

@@ -2,14 +2,13 @@
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from tftrt_tools import environment, errors, native_log, tf_private
-from tftrt_tools.conversion import pass_log, quantization_aware
+from tftrt_tools.conversion import pass_log, patterns, quantization_aware
 from tftrt_tools.savedmodel import engine_order, graph
 from tftrt_tools.savedmodel.preparation import Preparation
 
@@ -126,17 +125,22 @@ def _check_lookups(name, graph_def):
                                         "without jit_compile")
 
 
-def run(frozen, settings):
-    """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions. Returns: PassResult."""
+def run(frozen, settings, gathered=None):
+    """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions.
+
+    Args: gathered: patterns.Patterns over the model's signatures; None where a pattern that matches nothing here is an error.
+    Returns: PassResult. Raises: UsageError.
+    """
     _check_ops(settings.keep_native_ops)
-    native = _native(frozen, settings)
-    high = _matching(frozen.graph_def, settings.fp32_nodes, "fp32_nodes") - native
+    native = _native(frozen, settings, gathered)
+    high = _matching(frozen.graph_def, settings, "fp32_nodes", gathered) - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
         # What the second pass took is no longer left out; what it left has its newer reason.
         result, log = _once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
+    patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
     passed = _result(result, log, native, settings, frozen.preparation)
     said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=passed.left_out)
     return dataclasses.replace(passed, quantization=said)
@@ -144,15 +148,15 @@ def run(frozen, settings):
 
 def clusters(frozen, settings):
     """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
-    native = _native(frozen, settings)
+    native = _native(frozen, settings, patterns.Patterns())
     _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
                    native)
     return log
 
 
-def _native(frozen, settings):
+def _native(frozen, settings, gathered):
     """Names of nodes that TF-TRT is not to have."""
-    return _matching(frozen.graph_def, settings.keep_native_nodes, "keep_native_nodes") | frozen.preparation.left
+    return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.left
 
 
 def _check_ops(names):
@@ -164,15 +168,11 @@ def _check_ops(names):
                                     "`tftrt inspect` lists the model's ops")
 
 
-def _matching(graph_def, pattern, flag):
-    if not pattern:
-        return set()
-    found = {node.name for node in graph_def.node if re.fullmatch(pattern, node.name)}
-    if not found:
-        names = [node.name for node in graph_def.node if node.op not in graph.PASSIVE_OPS]
-        raise errors.UsageError(f"--{flag}={pattern} matches no node (the whole name must match)",
-                                "names look like " + ", ".join(names[:3]) + "; `tftrt inspect` lists them")
-    return found
+def _matching(graph_def, settings, flag, gathered):
+    """Names of the nodes that the pattern of a flag matches."""
+    # Those that compute first: they are the examples, where nothing matches.
+    nodes = sorted(graph_def.node, key=lambda node: node.op in graph.PASSIVE_OPS)
+    return patterns.matching(flag, getattr(settings, flag), [node.name for node in nodes], gathered)
 
 
 def _once(frozen, graph_def, settings, precision, preserved):

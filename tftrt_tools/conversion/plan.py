@@ -74,6 +74,11 @@ class Outcome:
     def to_dict(self):
         return dataclasses.asdict(self) | {"coverage": round(self.coverage, 4)}
 
+    @classmethod
+    def from_dict(cls, data: dict[str, object]) -> "Outcome":
+        """From `to_dict`."""
+        return cls(**data)
+
 
 @dataclasses.dataclass(frozen=True)
 class Advice:

@@ -6,7 +6,7 @@ import pathlib
 import tensorflow as tf
 
 from tftrt_tools import errors, progress
-from tftrt_tools.conversion import advice, graph_pass, prepare
+from tftrt_tools.conversion import advice, graph_pass, patterns, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
 from tftrt_tools.savedmodel import flop_count, frozen_inputs, graph, loading, open_channels, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -24,16 +24,18 @@ def plan(path, settings):
     walked = signatures.Once.of(names, model.same)
     calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), specs)) if settings.shapes else {}
     frozen_inputs.check(settings.freeze, specs, walked.twins)
-    planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ())), twins=twins)
+    gathered = patterns.Patterns()
+    planned = tuple(dataclasses.replace(_signature(name, model.root.signatures[name], settings, calls.get(name, ()), gathered), twins=twins)
                     for name, twins in walked.twins.items())
+    gathered.check()
     return Plan(str(pathlib.Path(path).absolute()), model.tags, settings, tf.__version__, planned)
 
 
-def _signature(name, function, settings, calls):
+def _signature(name, function, settings, calls, gathered):
     specs = tuple(loading.input_specs(function))
     progress.say(f"trying signature {name}")
     try:
-        frozen, passed = prepare.passed(name, function, settings)
+        frozen, passed = prepare.passed(name, function, settings, gathered)
     except errors.UsageError:
         raise
     except errors.TftrtError as error:
@@ -43,7 +45,7 @@ def _signature(name, function, settings, calls):
     numbers = {one.engine.name: one.number for one in segments}
     findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in open_channels.find(passed.graph_def))
     sizes = _sizes(name, frozen, settings, passed)
-    other = _other_mode(frozen, settings)
+    other = other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
     quantization = passed.quantization if passed.quantization.aware else None
     return SignaturePlan(name, specs, segments, passed.left_out, sizes, other, told, quantization=quantization, findings=findings,
@@ -81,7 +83,7 @@ def _sizes(signature, frozen, settings, passed):
     for index, (low, high) in enumerate(rows):
         progress.say(f"trying segment sizes of {signature}", index, len(rows))
         given = low <= settings.minimum_segment_size <= (high or settings.minimum_segment_size)
-        tried = passed if given else graph_pass.run(frozen, dataclasses.replace(settings, minimum_segment_size=low))
+        tried = passed if given else graph_pass.run(frozen, dataclasses.replace(settings, minimum_segment_size=low), patterns.Patterns())
         results.append(_result(low, high, tried))
     return tuple(results)
 
@@ -101,7 +103,8 @@ def _result(low, high, passed):
     return SizeResult(low, high, len(ops), sum(ops), passed.coverage, min(ops, default=None))
 
 
-def _other_mode(frozen, settings):
+def other_mode(frozen, settings):
+    """What the batch mode that `settings` do not ask for would take of a graph_pass.Frozen. Returns: plan.Outcome."""
     other = dataclasses.replace(settings, use_dynamic_shape=not settings.dynamic, dynamic_shape_profile_strategy=None)
-    passed = graph_pass.run(frozen, other)
+    passed = graph_pass.run(frozen, other, patterns.Patterns())
     return Outcome(other.dynamic, len(passed.engines), passed.coverage)

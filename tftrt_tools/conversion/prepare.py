@@ -11,13 +11,14 @@ from tftrt_tools.savedmodel import compiled, conditionals, dilated, fake_quant, 
 from tftrt_tools.savedmodel.preparation import Preparation
 
 
-def passed(name, function, settings):
+def passed(name, function, settings, gathered=None):
     """Freeze a signature, open the calls that XLA compiles, write grouped convolutions as TensorRT can build them and those with
     dilations as TF-TRT takes them, and run the pass.
 
     What is to stay in TensorFlow, or would, stays as it is.
 
-    Args: name, function: of the signature. settings: Settings. Returns: (graph_pass.Frozen, graph_pass.PassResult).
+    Args: name, function: of the signature. settings: Settings. gathered: as of graph_pass.run.
+    Returns: (graph_pass.Frozen, graph_pass.PassResult).
     Raises: as graph_pass.freeze and run; UsageError for a model that is converted already.
     """
     before = function.graph.as_graph_def()
@@ -40,7 +41,7 @@ def passed(name, function, settings):
         frozen = dataclasses.replace(frozen, preparation=done)
         closed = set(_unwritten(frozen.preparation))
         if not closed:
-            result = graph_pass.run(frozen, settings)
+            result = graph_pass.run(frozen, settings, gathered)
             closed = set(_in_vain(result)) - for_good
         if not closed:
             return frozen, result
