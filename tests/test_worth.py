@@ -1,0 +1,45 @@
+"""What convert says of a share that is little, of the other batch mode and of accepted changes."""
+
+import pytest
+
+from tftrt_tools.commands import _worth
+from tftrt_tools.conversion.plan import Outcome
+from tftrt_tools.conversion.quantization import Problem, Quantization
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.savedmodel.flops import Flops
+
+
+def signature(coverage=0.34, **fields):
+    return SignatureResult("serving_default", (), True, coverage, (1, 2, 3), (), {"Mul": 3}, **fields)
+
+
+@pytest.mark.parametrize(("flops", "coverage", "says"), [
+    (None, 0.05, "with 5% of the ops in TensorRT the model gets 1.05 times as fast at most, as far as time goes by ops: hardly worth"),
+    (Flops(5, 100), 0.9, "with 5% of the FLOPs in TensorRT the model gets 1.05 times"),
+    (Flops(40, 100), 0.1, "with 40% of the FLOPs in TensorRT the model gets 1.67 times as fast at most, as far as time goes by FLOPs"),
+    (Flops(90, 100), 0.1, ""), (Flops(0, 0), 0.9, ""), (Flops(0, 0, ("a",)), 0.0, "with 0% of the ops in TensorRT the model gets 1.00 times")])
+def test_a_share_bounds_what_can_be_gained(flops, coverage, says):
+    said = _worth.little((signature(coverage, flops=flops),), coverage)
+    assert said.startswith(says) and bool(said) == bool(says)
+    assert ("hardly worth" in said) == ("1.05" in said or "1.00" in said)
+
+
+def test_the_other_batch_mode_is_named_with_its_share():
+    assert _worth.other_mode(signature()) == ""
+    more = _worth.other_mode(signature(other_mode=Outcome(True, 1, 0.99)))
+    assert more == "--use_dynamic_shape (or --shapes, which implies it) would take 99% in 1 engine instead of 34% in 3"
+    assert _worth.other_mode(signature(other_mode=Outcome(False, 4, 0.36))) == "--nouse_dynamic_shape would not take more (36%)"
+
+
+def test_accepted_changes_are_named():
+    assert _worth.accepted(signature()) == []
+    problems = tuple(Problem(f"node{number}", "FakeQuant", "has no effect") for number in range(7))
+    said = _worth.accepted(signature(quantization=Quantization((), False, altered=problems)))
+    assert said[0] == "accepted: node0 (FakeQuant) has no effect" and said[-1] == "accepted: 2 more; `tftrt inspect` lists all" and len(said) == 6
+
+
+def test_convert_says_what_the_other_batch_mode_would_take(zoo_model, tftrt):
+    """The encoder's attention is of dynamic shapes."""
+    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('bert_encoder')}", "--dry_run")
+    assert done.returncode == 0, done.stderr
+    assert "serving_default: --use_dynamic_shape (or --shapes, which implies it) would take " in done.stdout
