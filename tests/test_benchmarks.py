@@ -282,3 +282,29 @@ def test_a_process_tree_is_measured_whole(tmp_path):
     assert done["largest_mb"] > 60 and done["tree_mb"] > 60 and done["wall_s"] > 0 and done["cpu_s"] > 0
     with pytest.raises(RuntimeError, match="ended with 3"):
         _process.run([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, None)
+
+
+def test_build_times_are_compared_with_the_baseline():
+    from benchmarks import build_time
+
+    rows = [{"model": "/a/net", "case": case, "side": side, "seconds": seconds} for case, side, seconds in
+            (("cold", "now", 60.0), ("cold", "baseline", 120.0), ("cached", "now", 9.0))] + [
+            {"model": "/a/net", "case": "beside", "side": "now", "problem": "not done after 300 s"}]
+    assert build_time._summary(rows) == "net: cold 60.0 s (0.50 of 120.0), cached 9.0 s"
+
+
+def test_build_times_refuse_what_is_no_model_or_case(tmp_path):
+    from benchmarks import build_time
+
+    for given in (["nothing=x:1x2"], [f"{tmp_path}"], ["--cases=cold,warm"]):
+        with pytest.raises(SystemExit):
+            build_time._options(given)
+    assert build_time._options([f"{tmp_path}=x:1x2;y:3"]).models == [(tmp_path, "x:1x2;y:3")]
+
+
+def test_tensorrt_alone_gets_the_profiles_of_the_shapes():
+    from benchmarks import _trt_profiles
+
+    assert _trt_profiles.profiles("x:1x2,8x2;s/y:1,8", ["x", "y"]) == [{"x": (1, 2), "y": (1,)}, {"x": (8, 2), "y": (8,)}]
+    with pytest.raises(RuntimeError, match="ONNX has the inputs z"):
+        _trt_profiles.profiles("x:1x2", ["z"])
