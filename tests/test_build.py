@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import types
 
 import pytest
 
 from tests.test_convert import FLAGS, assert_clear
 from tests.test_verify import saved_inputs
+from tftrt_tools import errors
+from tftrt_tools.commands import _building
 from tftrt_tools.conversion import settings
 from tftrt_tools.savedmodel import describe, engine_assets, passport
 
@@ -90,3 +93,21 @@ def test_an_original_model_has_nothing_to_build(zoo_model, tftrt):
                                                   ("x:min=1x2,opt=8x2,max=8x2", "Range"), ("x:min=1x2,opt=4x2,max=8x2", "Range+Optimal")])
 def test_the_strategy_follows_from_the_shapes(shapes, strategy):
     assert settings.Settings(shapes=shapes, use_dynamic_shape=True).strategy == strategy
+
+
+@pytest.mark.parametrize(("flags", "says"), [
+    (["--max_build_minutes=0", "--shapes=image:1x8x8x1"], "is no time"), (["--max_build_minutes=-1", "--shapes=image:1x8x8x1"], "is no time"),
+    (["--max_build_minutes=inf", "--shapes=image:1x8x8x1"], "is no time"), (["--max_build_minutes=soon", "--shapes=image:1x8x8x1"], "soon"),
+    (["--max_build_minutes=5", "--strip"], "none is built without --shapes")])
+def test_a_bound_that_makes_no_sense_is_refused(flags, says, converted, tftrt):
+    assert_clear(tftrt("build", converted("digits_cnn", "--precision_mode=FP16"), *flags), 2, says)
+
+
+def test_who_interrupts_a_build_hears_where_the_next_goes_on():
+    values = types.SimpleNamespace(shapes="x:1x8")
+    for given, cause in ((KeyboardInterrupt(), "interrupted"), (errors.Interrupted("ended by SIGTERM"), "ended by SIGTERM")):
+        with pytest.raises(errors.Interrupted) as raised, _building.resumable(values, {"folder": "cache", "max_bytes": 1}):
+            raise given
+        assert raised.value.cause == cause and "the same command goes on from there" in raised.value.mend
+    with pytest.raises(KeyboardInterrupt), _building.resumable(values, None):
+        raise KeyboardInterrupt

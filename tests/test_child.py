@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import pytest
@@ -14,6 +15,11 @@ from tftrt_tools import child, errors, progress
 
 TARGET = "tests.test_child:work"
 _calls = []
+
+
+def _tell(text):
+    for number in range(50):
+        progress.say(text, number, 50)
 
 
 def work(request):
@@ -38,6 +44,15 @@ def work(request):
         return sys.stdin.read() + os.read(0, 10).decode()
     if what == "not JSON":
         return object()
+    if what == "threads":
+        threads = [threading.Thread(target=_tell, args=(str(thread) * 5000,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return None
+    if what == "environment":
+        return os.environ.get(request["name"])
     print("said", request.get("text", ""))
     return {"calls": len(_calls), "pid": os.getpid(), "text": request.get("text", "")}
 
@@ -74,6 +89,21 @@ def test_an_error_ends_the_call_and_not_the_worker(what, kind):
             worker.call({"do": what})
         assert worker.alive
         assert worker.call({"do": "answer"}).result == {"calls": 3, "pid": before, "text": ""}
+
+
+def test_cuda_loads_kernels_when_they_are_called_unless_the_user_says_otherwise(monkeypatch):
+    request = {"do": "environment", "name": "CUDA_MODULE_LOADING"}
+    monkeypatch.delenv(request["name"], raising=False)
+    assert child.run(TARGET, request).result == "LAZY"
+    monkeypatch.setenv(request["name"], "EAGER")
+    assert child.run(TARGET, request).result == "EAGER"
+
+
+def test_progress_of_several_threads_comes_whole():
+    said = []
+    with progress.listening(lambda *what: said.append(what)):
+        child.run(TARGET, {"do": "threads"})
+    assert sorted(said) == sorted((str(thread) * 5000, number, 50) for thread in range(4) for number in range(50))
 
 
 def test_an_abort_ends_the_worker_and_says_its_last_words():

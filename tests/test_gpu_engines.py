@@ -8,10 +8,13 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import run_tftrt
 from tests.test_convert import assert_clear
+from tests.test_engine_inputs import saved
+from tests.test_engines import Steps
 from tests.test_gpu import EXACT, NO_GPU, convert, report, verify
 from tests.test_verify import saved_inputs
 from tftrt_tools.savedmodel import engine_assets, passport
@@ -183,6 +186,87 @@ def test_too_little_gpu_memory_is_a_clear_error_and_leaves_the_model_as_it_was(z
     report(test="bad input", model="too little GPU memory", code=done.returncode, says=done.stderr.strip().splitlines()[0][:200], passed=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("tftrt: error:"), done.stderr
     assert sorted((path.relative_to(tmp_path), path.stat().st_size) for path in (tmp_path / "model").rglob("*")) == before
+
+
+def steps(folder):
+    """A model of three engines, each with weights of its own, and rows for it."""
+    model = saved(Steps(), folder / "source")
+    np.savez(folder / "data.npz", x=np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
+    return model, f"--data={folder / 'data.npz'}"
+
+
+def entries(cache):
+    return sorted(path for path in cache.iterdir() if len(path.name) == 64)
+
+
+def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
+    model, data = steps(tmp_path)
+    cache, shapes = f"--engine_cache_dir={tmp_path / 'cache'}", "--shapes=x:8x8"
+    none = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={tmp_path / 'none'}", shapes, cache,
+                     "--max_build_minutes=0.0001", timeout=550)
+    assert_clear(none, 3, "no engine was ready when --max_build_minutes=0.0001 were over, of 3")
+    assert not (tmp_path / "none").exists()
+    convert(model, tmp_path / "whole", "--precision_mode=FP16", shapes, cache)
+    shutil.rmtree(entries(tmp_path / "cache")[0])
+    said = convert(model, tmp_path / "part", "--precision_mode=FP16", shapes, cache, "--max_build_minutes=0.0001")
+    (signature,) = said["signatures"]
+    (left,) = signature["unbuilt"]
+    assert [one["cached"] for one in signature["built"]] == [True, True]
+    code, result, error = verify(model, tmp_path / "part", data, "--batch_size=8")
+    report(test="bounded build", model="three engines", left=left, problems=result and result["problems"], passed=code == 0)
+    assert code == 0 and any(left["name"] in text for text in result["warnings"]), error
+    assert left["name"] not in result["engine_runs"] and not result["builds"]
+    again = build(tmp_path / "part", shapes, cache=tmp_path / "cache")
+    assert not again["signatures"][0]["unbuilt"] and sum(one["cached"] for one in engines_of(again)) == 2
+    assert verify(model, tmp_path / "part", data, "--batch_size=8")[0] == 0
+
+
+def test_the_second_process_knows_what_the_first_timed(portable, zoo_model, tmp_path):
+    """The engines are taken away, the timing cache stays. Its effect on the time is the benchmark's business."""
+    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    (timings,) = (tmp_path / "cache" / ".timings").iterdir()
+    before = timings.read_bytes()
+    for entry in entries(tmp_path / "cache"):
+        shutil.rmtree(entry)
+    start = time.monotonic()
+    again = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    report(test="timing cache", model="digits_cnn, two shapes", megabytes=len(before) / 1e6, seconds=time.monotonic() - start,
+           engine_seconds=engines_of(again)[0]["seconds"], passed=True)
+    assert not any(one["cached"] for one in engines_of(again)) and len(timings.read_bytes()) >= len(before) > 0
+    assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
+
+
+def test_two_processes_with_caches_of_their_own_take_turns_and_both_build(portable, zoo_model, tmp_path):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        said = list(pool.map(lambda name: build(portable, EXACT, f"--output_saved_model_dir={tmp_path / name}", cache=tmp_path / f"cache {name}"),
+                             ("one", "two")))
+    assert not any(one["cached"] for each in said for one in engines_of(each))
+    assert all(verify(zoo_model("digits_cnn"), tmp_path / name)[0] == 0 for name in ("one", "two"))
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_engines_inside_loops_are_built_and_found_again(dynamic, tmp_path):
+    tf.keras.utils.set_random_seed(1)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)])
+    tf.saved_model.save(model, str(tmp_path / "source"))
+    flags = ["--precision_mode=FP16", "--shapes=x:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}",
+             *([] if dynamic else ["--nouse_dynamic_shape"])]
+    first = convert(tmp_path / "source", tmp_path / "one", *flags)
+    assert engines_of(first) and not any(signature["unbuilt"] for signature in first["signatures"])
+    second = convert(tmp_path / "source", tmp_path / "two", *flags)
+    assert all(one["cached"] for one in engines_of(second))
+    assert verify(tmp_path / "source", tmp_path / "two")[0] == 0
+
+
+def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x, training = v1.placeholder(tf.float32, [None, 8], name="x"), v1.placeholder_with_default(False, [], name="training")
+        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((8, 8), [1, 2])) + 1.) * 2.
+        v1.saved_model.simple_save(session, str(tmp_path / "source"), {"x": x, "training": training}, {"y": y})
+    said = convert(tmp_path / "source", tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x8,4x8;training:scalar,scalar")
+    assert engines_of(said) and verify(tmp_path / "source", tmp_path / "out")[0] == 0
 
 
 class GpuMemoryTaken:

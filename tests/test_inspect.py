@@ -464,6 +464,15 @@ def test_engine_ops_that_can_never_work_are_found(digits, attributes, words):
     assert any(words in one.text for one in look(edit(digits, set_engine(**attributes))).findings)
 
 
+def test_an_engine_that_the_build_left_out_and_named_is_no_finding(digits):
+    said = passport.read(digits, passport.MANIFEST)
+    (engine,) = look(edit(digits, set_engine(_allow_build_at_runtime=False))).engines
+    said["signatures"][0]["engines"][0]["allow_build_at_runtime"] = False
+    said["signatures"][0]["unbuilt"] = [{"name": engine.name, "reason": "not ready when --max_build_minutes=1 were over"}]
+    passport.write(digits, passport.MANIFEST, said)
+    assert not look(digits).findings
+
+
 def test_a_calibrated_engine_is_not_complained_about(digits):
     edit(digits, set_engine(precision_mode="INT8", use_calibration=True, calibration_data="table"))
     assert not any("calibrate" in one.text for one in look(digits).findings)

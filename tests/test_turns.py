@@ -1,57 +1,84 @@
-"""Turns of tests that share a GPU."""
+"""Processes that build on one GPU take turns."""
 
+import os
+import subprocess
+import sys
+import tempfile
 import threading
 
 import pytest
 
-from tests.zoo import turn
+from tests.conftest import ROOT
+from tftrt_tools.engine_cache import turns
+
+_HOLDER = """
+import sys
+from tftrt_tools.engine_cache import turns
+with turns.turn(sys.argv[1], lambda text: print(text, flush=True)) as held:
+    print("held" if held else "free", flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.fixture
-def waiting(tmp_path):
-    """A function (alone) -> Event that is set while a thread has its turn; the thread gives it up at the end of the test, or when asked."""
-    threads, done = [], threading.Event()
-
-    def begin(alone, until=done):
-        entered = threading.Event()
-
-        def take():
-            with turn(tmp_path / "gpu.lock", alone):
-                entered.set()
-                until.wait(30)
-
-        threads.append(threading.Thread(target=take))
-        threads[-1].start()
-        return entered
-
-    yield begin
-    done.set()
-    for thread in threads:
-        thread.join(30)
+def folder(tmp_path, monkeypatch):
+    """The folder for temporary files of this process and of those that it starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield tmp_path
+    tempfile.tempdir = None
 
 
-def test_turns_are_shared(waiting):
-    assert all(one.wait(30) for one in [waiting(alone=False) for _ in range(3)])
+def holder(gpu):
+    return subprocess.Popen([sys.executable, "-c", _HOLDER, gpu], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize(("first", "second"), [(True, False), (True, True), (False, True)])
-def test_who_is_alone_has_no_one_beside_him(first, second, waiting):
-    leave = threading.Event()
-    assert waiting(first, leave).wait(30)
-    other = waiting(second)
-    assert not other.wait(0.3)
-    leave.set()
-    assert other.wait(30)
+def test_the_second_process_waits_and_says_so(folder):
+    with holder("ab12") as first, holder("cd34") as other:
+        assert first.stdout.readline() == "held\n" and other.stdout.readline() == "held\n"
+        with holder("ab12") as second:
+            assert second.stdout.readline() == turns.WAITS + "\n"
+            first.stdin.close()
+            assert second.stdout.readline() == "held\n"
+            second.stdin.close()
+        other.stdin.close()
 
 
-def test_who_waits_to_be_alone_comes_before_those_who_come_later(waiting):
-    leave, left = threading.Event(), threading.Event()
-    assert waiting(False, leave).wait(30)
-    alone = waiting(True, left)
-    assert not alone.wait(0.3)
-    later = waiting(False)
-    assert not later.wait(0.3)
-    leave.set()
-    assert alone.wait(30) and not later.wait(0.3)
-    left.set()
-    assert later.wait(30)
+def test_a_process_that_dies_gives_its_turn_back(folder):
+    with holder("ab12") as first:
+        assert first.stdout.readline() == "held\n"
+        first.kill()
+        first.wait()
+        with turns.turn("ab12", pytest.fail) as held:
+            assert held
+
+
+@pytest.mark.parametrize(("gpu", "switch"), [("", "1"), ("ab12", "0")])
+def test_without_a_gpu_and_where_it_is_switched_off_nobody_waits(gpu, switch, folder, monkeypatch):
+    monkeypatch.setenv(turns.SWITCH, switch)
+    with turns.turn(gpu, pytest.fail) as held, turns.turn(gpu, pytest.fail):
+        assert not held
+    assert not list(folder.iterdir())
+
+
+def test_the_lock_file_of_another_user_will_do(folder):
+    """Read-only, as another user's is to us."""
+    turns.place("ab12").touch(mode=0o444)
+    said, done = [], threading.Event()
+    with turns.turn("ab12", pytest.fail) as held:
+        thread = threading.Thread(target=lambda: _wait(said, done))
+        thread.start()
+        assert held and not done.wait(0.2)
+    thread.join(10)
+    assert said == [turns.WAITS] and done.is_set()
+
+
+def _wait(said, done):
+    with turns.turn("ab12", said.append):
+        done.set()
+
+
+def test_where_no_lock_can_be_had_the_work_is_done_all_the_same(folder, monkeypatch):
+    os.symlink("/nowhere", turns.place("ab12"))
+    with turns.turn("ab12", pytest.fail) as held:
+        assert not held

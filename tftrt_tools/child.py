@@ -18,6 +18,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 
 from tftrt_tools import collection, errors, progress, scratch
@@ -158,6 +159,8 @@ def _environment(changes):
     env = dict(os.environ, PYTHONUNBUFFERED="1")
     env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
+    # Kernels are loaded when they are first called, not all that a library has: TensorRT's alone hold hundreds of megabytes.
+    env.setdefault("CUDA_MODULE_LOADING", "LAZY")
     root = str(pathlib.Path(__file__).resolve().parents[1])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
     for name, value in (changes or {}).items():
@@ -218,8 +221,6 @@ def _killed_after(process, seconds):
     if seconds is None:
         yield
         return
-    import threading
-
     timer = threading.Timer(seconds, process.kill)
     timer.daemon = True
     timer.start()
@@ -251,8 +252,11 @@ def _serve(fd, target):
     os.close(nothing)
     with os.fdopen(fd, "w", buffering=1) as pipe:
 
+        lock = threading.Lock()  # a thread may tell of progress beside the one that works
+
         def send(message):
-            pipe.write(json.dumps(message) + "\n")
+            with lock:
+                pipe.write(json.dumps(message) + "\n")
 
         # A child that waits for its first call has loaded what it needs by then; what fails here fails again in the call, and is told.
         with contextlib.suppress(Exception), collection.paused():

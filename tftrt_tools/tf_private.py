@@ -6,6 +6,7 @@ these again: the names' existence says nothing about what they do.
 
 import contextlib
 import copy
+import ctypes
 import os
 import re
 
@@ -45,12 +46,6 @@ class GraphPass(trt_convert.TrtGraphConverterV2):
         rewrite.optimizers.extend(kept)
         config.graph_options.rewrite_options.CopyFrom(rewrite)
         return tf_optimizer.OptimizeGraph(config, meta_graph_def, graph_id=b"tf_graph")
-
-    def adopt(self, graph_def, function):
-        """Take a converted graph and its function as if `convert` had made them, so that `build` can run."""
-        self._converted_graph_def = graph_def
-        self._converted_func = function
-        self._converted = True
 
 
 def registered_converters():
@@ -227,6 +222,11 @@ def rebuild(graph_def, frozen):
     return function
 
 
+def running(graph_def, inputs, node):
+    """A function of tensors for `inputs` ("node:0") that runs the op `node` and returns none of its results."""
+    return wrap_function.function_from_graph_def(graph_def, list(inputs), [node])
+
+
 def serialize_engines(name, path):
     """Write the built engines of engine op `name` to `path` and drop them from memory. Returns: False where none was built."""
     try:
@@ -248,3 +248,95 @@ def calibration_table(name):
 def engine_resource(name, path, maximum_cached_engines):
     """The trackable object that makes a SavedModel carry the engines in `path`."""
     return trt_convert._TRTEngineResource(name, os.fspath(path), maximum_cached_engines)
+
+
+_REGISTRY = "_ZN10tensorflow8tensorrt7convert22GetTimingCacheRegistryEv"
+_STRING = "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+_LOOK_UP = f"_ZN10tensorflow8tensorrt7convert19TimingCacheRegistry6LookUpE{_STRING}PN8nvinfer114IBuilderConfigE"
+_UPSERT = f"_ZN10tensorflow8tensorrt7convert19TimingCacheRegistry6UpsertE{_STRING}PN8nvinfer112ITimingCacheE"
+# The calls through tables of functions in them, as machine code: of createTimingCache, and of serialize, size and data.
+_LOOK_UP_CALLS = (b"\xff\x90\x60\x01\x00\x00",)
+_UPSERT_CALLS = (b"\xff\x50\x10", b"\xff\x50\x18", b"\xff\x50\x08")
+_LOOK_UP_BYTES, _UPSERT_BYTES = 0x1c0, 0x270
+_CREATE_TIMING_CACHE, _SLOTS = 0x160 // 8, 64
+_DEFAULT_CACHE = b"default_cache"
+
+
+class TimingCache:
+    """The cache of kernel times that TF-TRT keeps in this process and hands to TensorRT in every build.
+
+    TF-TRT has no Python for it, but its library exports the registry in which it lies. The registry's functions take objects of
+    TensorRT's; they get objects made here, whose tables of functions have those few that are called. That is the form of the wheel of
+    CHECKED_VERSIONS alone, and so the machine code of both functions is looked at first.
+    """
+
+    def __init__(self):
+        """Raises: RuntimeError where this TensorFlow has no such registry, or one of another form."""
+        self._library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
+        if tf.__version__ not in CHECKED_VERSIONS or not all(hasattr(self._library, name) for name in (_REGISTRY, _LOOK_UP, _UPSERT)):
+            raise RuntimeError("this TensorFlow's timing cache is not known")
+        for name, size, calls in ((_LOOK_UP, _LOOK_UP_BYTES, _LOOK_UP_CALLS), (_UPSERT, _UPSERT_BYTES, _UPSERT_CALLS)):
+            address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+            if not all(call in ctypes.string_at(address, size) for call in calls):
+                raise RuntimeError("this TensorFlow's timing cache has another form")
+        self._registry = self._function(_REGISTRY, ctypes.c_void_p)()
+
+    def _function(self, name, result, *arguments):
+        function = getattr(self._library, name)
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    def read(self):
+        """The serialized cache (bytes); b"" where nothing was built yet."""
+        found = []
+
+        def create_timing_cache(_, data, size):
+            found.append(ctypes.string_at(data, size) if data else b"")
+            return None
+
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(create_timing_cache)
+        name, config, result = _String(_DEFAULT_CACHE), _Object({_CREATE_TIMING_CACHE: create}), (ctypes.c_void_p * 8)()
+        look_up = self._function(_LOOK_UP, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        look_up(ctypes.addressof(result), self._registry, name.address, config.address)
+        return found[0] if found else b""
+
+    def write(self, content):
+        """Put a serialized cache (bytes) in the place of the one that is there.
+
+        It must be one that this TensorRT wrote for this GPU: TF-TRT ends the process on one that TensorRT refuses.
+        """
+        held = ctypes.create_string_buffer(content, len(content))
+        pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        size = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(lambda _: len(content))
+        nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+        memory = _Object({2: pointer(lambda _: ctypes.addressof(held)), 3: size}, own={0: nothing, 1: nothing})
+        name, cache = _String(_DEFAULT_CACHE), _Object({2: pointer(lambda _: memory.address)})
+        upsert = self._function(_UPSERT, None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        upsert(self._registry, name.address, cache.address)
+
+
+class _Object:
+    """An object of TensorRT's interface: a table of its own functions (its destructors), and an implementation with a table, {slot:
+    function}."""
+
+    def __init__(self, implementation, own=None):
+        self._kept = [own, implementation, self._table(own or {}), self._table(implementation)]
+        self._implementation = (ctypes.c_void_p * 1)(ctypes.addressof(self._kept[3]))
+        self._object = (ctypes.c_void_p * 2)(ctypes.addressof(self._kept[2]), ctypes.addressof(self._implementation))
+        self.address = ctypes.addressof(self._object)
+
+    @staticmethod
+    def _table(functions):
+        table = (ctypes.c_void_p * _SLOTS)()
+        for slot, function in functions.items():
+            table[slot] = ctypes.cast(function, ctypes.c_void_p).value
+        return table
+
+
+class _String:
+    """A std::string of GNU's library, for reading."""
+
+    def __init__(self, text):
+        self._text = ctypes.create_string_buffer(text)
+        self._object = (ctypes.c_uint64 * 4)(ctypes.addressof(self._text), len(text), len(text), 0)
+        self.address = ctypes.addressof(self._object)

@@ -55,7 +55,7 @@ class Verification:
     None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
     engines were asked for, "" without engines; nothing_shown, constant_outputs: what judgement.Judgement says in `nothing_shown` and
     `warnings`; notes: what to know about the data; twins: {signature: further names of the same function}, for which its result holds
-    as well."""
+    as well; unbuilt: {engine op that was left without an engine: why}, as the converted model's manifest has it."""
 
     original: str
     converted: str
@@ -86,6 +86,7 @@ class Verification:
     constant_outputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    unbuilt: dict[str, str] = dataclasses.field(default_factory=dict)
     stamp: dict = dataclasses.field(default_factory=passport.stamp)
 
     @property
@@ -97,8 +98,9 @@ class Verification:
     def warnings(self):
         """What to know about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
+        left = [f"{name} was left without an engine and runs in TensorFlow: {reason}" for name, reason in self.unbuilt.items()]
         of_calibration = self.calibration.warnings() if self.calibration else ()
-        return (*self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs)
+        return (*left, *self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs)
 
     @property
     def passed(self):
@@ -143,6 +145,7 @@ def _compared(original, opened_original, converted, rules, options):
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
     manifest = passport.read(converted, passport.MANIFEST) or {}
+    unbuilt = {one["name"]: one["reason"] for signature in manifest.get("signatures", []) for one in signature.get("unbuilt", ())}
     walked = signatures.Once.of(names, first.same, second.same)
     options = dataclasses.replace(options, label_output=walked.path(options.label_output))
     rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
@@ -161,10 +164,10 @@ def _compared(original, opened_original, converted, rules, options):
     return Verification(
         str(pathlib.Path(original).absolute()), str(pathlib.Path(converted).absolute()), files.digest(original), files.digest(converted),
         answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
-        tuple(_engine_problems(calls.calls, answers, second, options)), (*structure, *judged.problems), _totals(answers, "engine"),
+        tuple(_engine_problems(calls.calls, answers, second, options, unbuilt)), (*structure, *judged.problems), _totals(answers, "engine"),
         _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
-        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings, given.notes if given else (),
-        {name: twins for name, twins in walked.twins.items() if twins})
+        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings,
+        given.notes if given else (), {name: twins for name, twins in walked.twins.items() if twins}, unbuilt)
 
 
 def _structure(first, second, names):
@@ -295,15 +298,15 @@ def _evidence(answers, second):
     return REWRITE_ONLY
 
 
-def _engine_problems(calls, answers, second, options):
+def _engine_problems(calls, answers, second, options, unbuilt):
     if answers.mode != "gpu" or not second.engines:
         return []
     problems = []
     for call, trace in zip(calls, answers.traces, strict=True):
-        problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace)
+        problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt)
     ran = {name for trace in answers.traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
     if not options.signature_keys:
-        problems += [f"{engine.name} ran in no call" for engine in second.engines if engine.name not in ran]
+        problems += [f"{engine.name} ran in no call" for engine in second.engines if engine.name not in {*ran, *unbuilt}]
     return problems
 
 

@@ -17,7 +17,7 @@ examples:
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, _source_flags, convert
+from tftrt_tools.commands import _building, _flags, _output, _source_flags, convert
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -36,6 +36,7 @@ def define(values):
     flags.DEFINE_boolean("allow_build_at_runtime", None, "let a request whose shape has no engine build one; by default what the "
                          "conversion chose", **text)
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    _building.define(values)
     convert.define_cache(values)
     convert.define_layers(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -50,18 +51,20 @@ def run(values, positional):
     if values.shapes:
         shape_grammar.parse(values.shapes)
     cache = None if convert.read_layers(values) else convert.read_cache(values)
+    minutes = _building.minutes(values)
     from tftrt_tools.conversion import build
 
     options = build.Options(values.shapes, values.dynamic_shape_profile_strategy, values.max_workspace_size_bytes,
                             values.allow_build_at_runtime, tuple(filter(None, values.tags)))
-    with progress.on_terminal():
-        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file, values.layers)
-    _print(done, values.json)
+    with _building.resumable(values, cache), progress.on_terminal():
+        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file, values.layers,
+                           minutes)
+    _print(done, values.json, cache)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
 
 
-def _print(done, json_path):
+def _print(done, json_path, cache):
     console = _output.console(json_path)
     if done.built:
         _print_engines(console, done)
@@ -69,6 +72,7 @@ def _print(done, json_path):
     else:
         ops = sum(len(one.engines) for one in done.signatures)
         console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own", markup=False)
+    _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
     console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)

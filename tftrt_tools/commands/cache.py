@@ -41,15 +41,17 @@ def run(values, positional):
     store = _engine_cache.store(values)
     if store.folder is None:
         raise errors.TftrtError(store.problem, "choose another --engine_cache_dir, or mend that folder")
+    from tftrt_tools.engine_cache import timings
     from tftrt_tools.engine_cache.listing import Listing
 
-    removed, kept = (), ""
+    removed, kept, forgotten = (), "", 0
     if action == "remove":
         removed, kept = _remove(store, ids)
     elif action == "clear":
-        removed = store.evict() if values["engine_cache_max_bytes"].present else store.clear()
+        sized = values["engine_cache_max_bytes"].present
+        removed, forgotten = (store.evict(), 0) if sized else (store.clear(), timings.clear(store.folder))
     listing = Listing.of(store, removed)
-    _print(action, listing, values.json)
+    _print(action, listing, values.json, forgotten)
     _output.write_json(listing, values.json)
     if kept or listing.problem:
         raise errors.TftrtError(kept or listing.problem, "run the command again when that is over" if kept else "mend that folder")
@@ -77,7 +79,7 @@ def _name(wanted, names):
     return found[0]
 
 
-def _print(action, listing, json_path):
+def _print(action, listing, json_path, forgotten):
     from tftrt_tools.savedmodel.inspection import bytes_text
 
     console = _output.console(json_path)
@@ -89,7 +91,8 @@ def _print(action, listing, json_path):
         say(listing.folder)
         return
     if action != "list":
-        say(f"removed: {_counted(listing.removed)}")
+        say(f"removed: {_counted(listing.removed)}"
+            + (f", and {bytes_text(forgotten)} of what TensorRT knew of the speed of kernels" if forgotten else ""))
     elif listing.entries:
         columns = ["ID", "built for", "precision", "shapes", "GPU", "TensorRT", ">bytes", "last used, UTC"]
         console.print(_output.table(None, columns, [_row(entry, bytes_text) for entry in listing.entries]))

@@ -19,15 +19,14 @@ from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
-from tftrt_tools.commands import _calibration_flags, _comparison, _engine_cache, _output, _source_flags
+from tftrt_tools.commands import _building, _calibration_flags, _comparison, _engine_cache, _output, _source_flags, _worth
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-# Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
-_LITTLE = 0.9
 # Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
-_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "engine_cache", "engine_cache_dir", "engine_cache_max_bytes")
+_NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "max_build_minutes", "engine_cache",
+                 "engine_cache_dir", "engine_cache_max_bytes")
 
 
 def define(values):
@@ -48,6 +47,7 @@ def define(values):
     flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
                         "table`, or a converted model) in place of data", **text)
     _source_flags.define(values)
+    _building.define(values)
     define_cache(values)
     define_layers(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
@@ -149,14 +149,15 @@ def run(values, positional):
     if settings.shapes:
         shape_grammar.parse(settings.shapes)
     cache = None if read_layers(values) else read_cache(values)
+    minutes = _building.minutes(values)
     data = read_data(values, settings)
     from tftrt_tools.conversion import pipeline
 
     source = _source_flags.read(values, values.input_saved_model_dir)
-    with progress.on_terminal():
+    with _building.resumable(values, cache), progress.on_terminal():
         done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
-                                values.log_file, data, cache, values.layers)
-    _print(done, values.json)
+                                values.log_file, data, cache, values.layers, minutes)
+    _print(done, values.json, cache)
     if done.calibration is None and (data or settings.calibration_table):
         console = _output.console(values.json)
         console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", markup=False, soft_wrap=True)
@@ -218,7 +219,7 @@ def _flag_file(values):
     return "\n".join(lines) + "\n"
 
 
-def _print(done, json_path):
+def _print(done, json_path, cache):
     console = _output.console(json_path)
     rows = [(one.label, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
              f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
@@ -232,9 +233,7 @@ def _print(done, json_path):
             console.print(f"  {one.name}: stays in TensorFlow: {top}", markup=False)
         for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", markup=False, soft_wrap=True)
-    if done.coverage < _LITTLE:
-        mode = "" if done.settings.dynamic else ", and what --use_dynamic_shape would take"
-        console.print(f"  `tftrt inspect` says why so much of it stays there{mode}", markup=False)
+    _print_worth(console, done)
     for finding in (finding for one in done.signatures for finding in one.findings):
         console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", markup=False, soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
@@ -247,6 +246,7 @@ def _print(done, json_path):
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
         console.print(f"{_output.counted(reused, 'engine')} came from the engine cache", markup=False)
+    _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
     print_layers(console, done)
@@ -257,6 +257,20 @@ def _print(done, json_path):
         console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     else:
         console.print("dry run: nothing was written", markup=False)
+
+
+def _print_worth(console, done):
+    """What to think of a share that is little, and what quantization changes were accepted."""
+    from tftrt_tools.conversion import pipeline
+
+    for one in done.signatures:
+        for text in (_worth.other_mode(one), *(_worth.accepted(one) if done.settings.allow_quantization_changes else ())):
+            if text:
+                console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
+    if done.coverage < pipeline.LITTLE:
+        if text := _worth.little(done.signatures, done.coverage):
+            console.print(f"  {text}", markup=False, soft_wrap=True)
+        console.print("  `tftrt inspect` says why so much of it stays there", markup=False)
 
 
 def print_calibration(console, calibration, most=_comparison.FEW):

@@ -11,7 +11,7 @@ from tftrt_tools import child, errors
 from tftrt_tools.calibration import file
 from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
-from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.result import SignatureResult, Unbuilt
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.savedmodel import describe, files, passport, staging
@@ -54,6 +54,11 @@ class Build:
         """All BuiltEngines."""
         return [engine for signature in self.signatures for engine in signature.built]
 
+    @property
+    def unbuilt(self) -> list[Unbuilt]:
+        """Engine ops that were left without an engine."""
+        return [one for signature in self.signatures for one in signature.unbuilt]
+
     def to_dict(self):
         return {"kind": "build", **self.stamp, "model": self.model, "output": self.output, "model_digest": self.model_digest,
                 "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
@@ -62,14 +67,14 @@ class Build:
                 **self.layers.to_dict()}
 
 
-def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False):
+def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False, build_minutes=None):
     """Build the engines of a converted model, or take them away.
 
     Args:
       model: converted SavedModel directory. output: directory to make; None replaces the model's by the result, in one step.
       options: Options. overwrite: replace a SavedModel at `output`.
-      cache: {"folder", "max_bytes"} of the engine cache, or None for none. log_file: where to keep the log. layers: as in
-        pipeline.convert.
+      cache: {"folder", "max_bytes"} of the engine cache, or None for none. log_file: where to keep the log. layers, build_minutes:
+        as in pipeline.convert.
 
     Returns: Build. Raises: UsageError, TftrtError; CheckFailed where a declared shape has no engine. The target is then as it was.
     """
@@ -85,7 +90,7 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None, la
         stage = stack.enter_context(staging.staged(target))
         checker = stack.enter_context(run.worker()) if options.shapes else None
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
-                   "signatures": (manifest or {}).get("signatures", []), "cache": cache,
+                   "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,
                    "calibration": calibration.to_dict() if calibration else None}
         env = layer_log.ENV if layers else pass_log.ENV
         outcome = child.run("tftrt_tools.conversion.completion:job", request, env=env, log_file=log_file)

@@ -5,7 +5,7 @@ import pathlib
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.calibration import file
-from tftrt_tools.conversion import finishing, graph_pass, int8, saving
+from tftrt_tools.conversion import finishing, graph_pass, int8, saving, watched
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
@@ -21,7 +21,7 @@ def job(request):
     Args:
       request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
         [SignatureResult dicts] of the manifest, "calibration": file.Calibration.to_dict() of the model or None, "cache": {"folder",
-        "max_bytes"} or None}.
+        "max_bytes"} or None, "build_minutes": for all engines, left out for no bound}.
 
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], where the model
       has a calibration, "cache_problem": text}.
@@ -41,8 +41,10 @@ def job(request):
             raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
         detach.write(proto, source, folder + "/model")
         model = loading.load(folder + "/model", settings.tags)
-        work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
+        work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source),
+                                  watched.Budget(request.get("build_minutes")))
         made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
+        finishing.check_built([one.result for one in made], work.budget)
         progress.say("saving")
         functions = {name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)}
         resources = {name: resource for one in made for name, resource in one.resources.items()}

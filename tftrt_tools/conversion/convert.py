@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, int8, prepare, saving
+from tftrt_tools.conversion import finishing, int8, patterns, planner, prepare, saving, watched
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import gpu as gpu_module
@@ -22,7 +22,8 @@ def job(request):
 
     Args:
       request: {"source": SavedModel directory, "output": empty directory or None for a dry run, "settings": Settings.to_dict(),
-        "int8": int8.Source.to_dict(), "cache": {"folder", "max_bytes"} of the engine cache, or None for none}.
+        "int8": int8.Source.to_dict(), "cache": {"folder", "max_bytes"} of the engine cache, or None for none, "build_minutes": for
+        all engines, left out for no bound, "compare_modes": coverage below which the other batch mode is tried, left out for never}.
 
     Returns: {"signatures": [SignatureResult dicts], "versions": {…}, "gpu": {…} or None, "tables": [EngineTable dicts], "data": [DataRecord
       dicts, one a calibrated signature], "cache_problem": why the engine cache did not work, or "", "other_tags": of MetaGraphs
@@ -39,7 +40,8 @@ def job(request):
     chosen = signatures.chosen(list(model.root.signatures), settings.signature_keys)
     tables_from = int8.Source.from_dict(request["int8"])
     int8.check_calibrator(settings, tables_from, gpu)
-    work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source))
+    work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source),
+                          watched.Budget(request.get("build_minutes")))
     specs = {name: loading.input_specs(model.root.signatures[name]) for name in model.root.signatures}
     walked = signatures.Once.of(chosen, model.same)
     calls = shape_grammar.calls(shape_grammar.parse(settings.shapes), {name: specs[name] for name in chosen}) if settings.shapes else {}
@@ -47,9 +49,11 @@ def job(request):
     frozen_inputs.check(settings.freeze, {name: specs[name] for name in chosen}, walked.twins)
     prefix = finishing.prefix(source, settings)
     results, functions, resources, tables, records = [], {}, {}, [], []
+    ahead = _ahead(model.root, walked.twins, settings)
     with scratch.folder("engines") as folder:
         decision, names = None, list(walked.twins)
-        ready = (_ready(model, names, index, work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder)
+        least = request.get("compare_modes", 0)
+        ready = (_ready(model, names, index, ahead.pop(name, None), work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder, least)
                  for index, name in enumerate(names))
         for one, measured, decision in int8.each_decided(ready, settings, tables_from):
             made, twins = _signature(one, measured, work, decision, folder), walked.twins[one.name]
@@ -59,6 +63,7 @@ def job(request):
                 resources.update(made.resources)
             tables += made.tables
             records += [made.record] if made.record else []
+        finishing.check_built(results, work.budget)
         for name, twins in signatures.Once.of([name for name in model.root.signatures if name not in chosen], model.same).twins.items():
             results.append(SignatureResult.untouched(name, specs[name], twins))
         if request["output"] and (functions or settings.allow_no_engines):
@@ -82,15 +87,34 @@ class _Ready:
     specs: Sequence[InputSpec] = ()
 
 
-def _ready(model, names, index, work, tables_from, prefix, calls, folder):
-    """Run the pass on one of the signatures `names`, and measure its ranges. Returns: (_Ready, int8.Measured)."""
+def _ahead(root, chosen, settings):
+    """What prepare.passed gives for the first signatures, until each pattern of node names has matched: a slip of the pen is found before
+    anything is calibrated or built. Returns: {signature: …}. Raises: UsageError."""
+    passed, gathered, given = {}, patterns.Patterns(), [flag for flag in patterns.FLAGS if getattr(settings, flag)]
+    for name in chosen:
+        if not gathered.unmatched(given):
+            break
+        progress.say(f"looking for the nodes that are named in {name}")
+        passed[name] = prepare.passed(name, root.signatures[name], settings, gathered)
+    gathered.check()
+    return passed
+
+
+def _ready(model, names, index, passed, work, tables_from, prefix, calls, folder, least):
+    """Run the pass on one of the signatures `names`, and measure its ranges.
+
+    Args: passed: what prepare.passed gave, None where it has not run. least: coverage below which the other batch mode is tried.
+    Returns: (_Ready, int8.Measured).
+    """
     name, settings = names[index], work.settings
     progress.say(f"converting signature {name}", index, len(names))
     function = model.root.signatures[name]
     specs = loading.input_specs(function)
-    frozen, passed = prepare.passed(name, function, settings)
+    frozen, passed = passed or prepare.passed(name, function, settings, patterns.Patterns())
     flops = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
     result = SignatureResult.of(name, specs, passed, flops)
+    if result.coverage < least:
+        result = dataclasses.replace(result, other_mode=planner.other_mode(frozen, settings))
     _check_quantization(name, passed.quantization, settings)
     if not passed.engines:
         return _Ready(name, result), int8.NOTHING

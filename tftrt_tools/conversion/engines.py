@@ -4,58 +4,77 @@ import dataclasses
 import pathlib
 import time
 
+import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress, tf_private
-from tftrt_tools.conversion import engine_inputs
-from tftrt_tools.conversion.result import BuiltEngine
+from tftrt_tools.conversion import build_progress, engine_inputs, watched
+from tftrt_tools.conversion.result import BuiltEngine, Unbuilt
+from tftrt_tools.conversion.timing_cache import TimingCache
 from tftrt_tools.engine_cache import key as keys
+from tftrt_tools.engine_cache import turns
 from tftrt_tools.execution import build_log
-from tftrt_tools.execution import inputs as random_inputs
+from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution.gpu_memory import PeakMemory
-from tftrt_tools.savedmodel import engine_assets, graph, loading, segments
+from tftrt_tools.savedmodel import engine_assets, graph, loading, lone_engine, segments
 from tftrt_tools.savedmodel import shapes as shape_grammar
+
+NOT_REACHED = "no declared shape reaches it: it is in a branch or loop that was not run"
+IN_A_FUNCTION = "it is inside a function, whose shapes nothing tells"
 
 
 @dataclasses.dataclass(frozen=True)
 class Site:
     """Where engines are built and kept. gpu: of execution.gpu.seen; versions: of finishing.versions; folder: for the engine files; store:
-    engine_cache.Store, or None for no cache; origin: the model, for the cache's record."""
+    engine_cache.Store, or None for no cache; origin: the model, for the cache's record; budget: the time that builds may take."""
 
     gpu: dict
     versions: dict
     folder: str
     store: object
     origin: str
+    budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
 def build(frozen, graph_def, result, settings, calls, site):
     """Build the engines of one signature for declared shapes.
 
-    Each engine op is built with the others running natively: so an engine has its own seconds, memory and error.
+    Each engine op is built alone, in a graph of its own that is fed what reaches it in the model: so an engine has its own seconds, memory
+    and error, and TensorFlow computes nothing else of the model for it.
 
     Args:
       frozen: graph_pass.Frozen of the signature; graph_def: its converted graph, with the final engine names.
       result: SignatureResult. calls: [{input: shape}]. site: Site.
 
-    Returns: (SignatureResult with what was built, {engine name: trackable resource}; {} where engines are not to be saved).
+    Returns: (SignatureResult with what was built and what was not, {engine name: trackable resource}; {} where engines are not to be
+      saved).
 
     Raises: TftrtError where an engine did not build.
     """
     wanted = _wanted(calls, settings)
-    cached = max(settings.maximum_cached_engines, len(wanted))
+    feeds = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
+    if not settings.dynamic:
+        # An engine serves all smaller batches: the smaller would find the larger's.
+        feeds = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in feeds.items()}
+    cached = max(settings.maximum_cached_engines, len(wanted), *map(len, feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
-    builder = _Builder(frozen, graph_def, result, settings, wanted, site)
+    builder = _Builder(graph_def, result, settings, feeds, site)
     start = time.monotonic()
-    built, resources = [], {}
+    built, unbuilt, resources = [], [], {}
     for number, engine in enumerate(result.engines):
         path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
-        built += builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
+        made = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
+        if isinstance(made, Unbuilt):
+            unbuilt.append(made)
+            continue
+        built += made
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
-    # All were built: a profile of one shape tells sizes that the graph leaves open.
-    result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), build_seconds=seconds, findings=())
+    # What was built is no longer in doubt: a profile of one shape tells sizes that the graph leaves open.
+    left = {one.name for one in unbuilt}
+    result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
+                                 findings=tuple(one for one in result.findings if one.about in left))
     return result, resources if settings.save_engines else {}
 
 
@@ -73,68 +92,83 @@ def _wanted(calls, settings):
 
 
 class _Builder:
-    """Builds the engines of one signature."""
+    """Builds the engines of one signature. feeds: {engine: Feeds} of engine_inputs.of_calls."""
 
-    def __init__(self, frozen, graph_def, result, settings, calls, site):
-        self._frozen, self._graph_def, self._result, self._settings = frozen, graph_def, result, settings
-        self._calls, self._site = calls, site
+    def __init__(self, graph_def, result, settings, feeds, site):
+        self._graph_def, self._result, self._settings = graph_def, result, settings
+        self._feeds, self._site = feeds, site
         self._keys = self._cache_keys() if site.store else {}
+        self._gpu = gpu_module.identity()
+        self._timings = TimingCache.of(site, self._gpu)
+        self._shown = build_progress.Shown()
 
     def engine(self, engine, path, position):
-        """The BuiltEngines of one engine op (several in implicit batch mode); its file is at `path` afterwards."""
-        key = self._keys.get(engine.name)
+        """The BuiltEngines of one engine op (several in implicit batch mode), whose file is at `path` afterwards, or Unbuilt."""
+        if not self._feeds.get(engine.name):
+            return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
+        budget, key = self._site.budget, self._keys.get(engine.name)
+        until = budget.until()
+        late = Unbuilt(engine.name, f"not ready when --max_build_minutes={budget.minutes or 0:g} were over")
+        if budget.over:
+            return (self._cached(key, path, position) if key else None) or late
+        self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
+        try:
+            return watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+        except watched.NotReady:
+            return late
+
+    def _what(self, engine):
+        feeds = self._feeds[engine.name]
+        if engine.implicit_batch:
+            return "for " + ", ".join("x".join(map(str, feed[0].shape)) or "a scalar" for feed in feeds)
+        return "with one profile" if len(feeds) == 1 or engine.profile_strategy == "Range" else f"with {len(feeds)} profiles"
+
+    def _made(self, engine, key, path, position):
         if key is None:
             return self._build(engine, path, position)
         store = self._site.store
-        with store.lock(key):
-            found = store.get(key, path)
-            if found.hit:
-                progress.say(f"engine {position} of {self._result.name} comes from the cache")
-                return _described(path, found.record.build_seconds, None, cached=True)
+        with store.lock(key, self._shown.waits):
+            found = self._cached(key, path, position)
+            if found:
+                return found
             built = self._build(engine, path, position)
             store.put(key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", ""))
             return built
 
+    def _cached(self, key, path, position):
+        """The BuiltEngines that the cache has, copied to `path`, or None."""
+        found = self._site.store.get(key, path)
+        if not found.hit:
+            return None
+        progress.say(f"engine {position} of {self._result.name} comes from the cache")
+        return _described(path, found.record.build_seconds, None, cached=True)
+
     def _build(self, engine, path, position):
-        graph_def = type(self._graph_def)()
-        graph_def.CopyFrom(self._graph_def)
-        graph.native(graph_def, keep={engine.name})
-        settings = self._settings
-        # The converter's precision is that of a graph pass, which does not run here; each engine op has its own.
-        converter = tf_private.GraphPass(
-            precision_mode="FP32", minimum_segment_size=settings.minimum_segment_size,
-            max_workspace_size_bytes=settings.max_workspace_size_bytes, use_calibration=False, use_dynamic_shape=settings.dynamic,
-            dynamic_shape_profile_strategy=settings.strategy)
-        converter.adopt(graph_def, tf_private.rebuild(graph_def, self._frozen))
-        start, logged = time.monotonic(), native_log.position()
-        with PeakMemory() as memory:
-            self._run(converter, position)
-            seconds = time.monotonic() - start
-            written = tf_private.serialize_engines(engine.name, path)
+        lone = lone_engine.alone(self._graph_def, engine.name)
+        dtypes = [one.dtype for one in engine.inputs]
+        feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
+        with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
+            start, logged = time.monotonic(), native_log.position()
+            self._shown.runs(logged)
+            with PeakMemory() as memory:
+                self._compile(lone, feeds, position)
+                seconds = time.monotonic() - start
+                written = tf_private.serialize_engines(engine.name, path)
         built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
         if not built:
             raise self._failed(engine, build_log.reason(native_log.since(logged)))
         return built
 
-    def _run(self, converter, position):
+    def _compile(self, lone, feeds, position):
         name = self._result.name
-
-        def feed():
-            for call in self._calls:
-                progress.say(f"building engine {position} of {name} for {shape_grammar.call_text(call)}")
-                arrays = random_inputs.random(self._result.inputs, call, seed=0)
-                # In order, not by name: for its profiles TF-TRT makes a function of its own, whose arguments are named after nodes.
-                yield [tf.constant(arrays[key]) for key in self._frozen.input_names]
-            progress.say(f"building engine {position} of {name}")
-
         try:
-            converter.build(feed)
+            compile_engines(lone, feeds, self._settings.dynamic)
         except tf.errors.OpError as error:
             if loading.is_out_of_gpu_memory(error):
                 mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
                 raise errors.TftrtError(f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}",
                                         mend) from None
-            raise errors.TftrtError(f"signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
+            raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
     def _failed(self, engine, reason):
@@ -149,12 +183,11 @@ class _Builder:
 
     def _cache_keys(self):
         """{engine name: EngineKey}; engine ops inside functions have none, nor those that no call reaches."""
-        inputs = engine_inputs.of_calls(self._frozen, self._graph_def, self._result.inputs, self._calls)
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
         tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}
-        return {engine.name: self._key(engine, inputs[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
-                for engine in self._result.engines if inputs.get(engine.name) and engine.name in plain}
+        return {engine.name: self._key(engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
+                for engine in self._result.engines if self._feeds.get(engine.name) and engine.name in plain}
 
     def _key(self, engine, calls, digest, named, table):
         versions, gpu = self._site.versions, self._site.gpu
@@ -171,3 +204,26 @@ class _Builder:
 
 def _described(path, seconds, memory, cached):
     return [BuiltEngine(asset.engine, asset.input_shapes, asset.bytes, seconds, memory, cached) for asset in engine_assets.read_file(path)]
+
+
+def _tensor(fed, dtype):
+    """What TensorRT does with a tensor while it builds depends on its shape, and on the values of a shape tensor alone."""
+    values = np.zeros(fed.shape, dtype) if fed.values is None else np.reshape(np.array(fed.values, dtype), fed.shape)
+    return tf.constant(values)
+
+
+def compile_engines(lone, feeds, dynamic):
+    """Have TF-TRT build the engines of an engine op, in this process.
+
+    As TrtGraphConverterV2.build does it: in explicit batch mode the shapes of all calls first, then one call, which builds for them.
+
+    Args: lone: lone_engine.LoneEngine; feeds: a list of tensors for each shape. Raises: tf.errors.OpError.
+    """
+    if dynamic:
+        collecting = lone_engine.collecting(lone)
+        collect = tf_private.running(collecting.graph_def, collecting.inputs, collecting.node)
+        for tensors in feeds:
+            collect(*tensors)
+    function = tf_private.running(lone.graph_def, lone.inputs, lone.node)
+    for tensors in feeds[:1] if dynamic else feeds:
+        function(*tensors)

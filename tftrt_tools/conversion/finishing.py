@@ -6,8 +6,8 @@ import json
 
 import tensorflow as tf
 
-from tftrt_tools import tf_private
-from tftrt_tools.conversion import engines
+from tftrt_tools import errors, tf_private
+from tftrt_tools.conversion import engines, watched
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.engine_cache.store import Store
@@ -16,13 +16,15 @@ from tftrt_tools.savedmodel import graph
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is the same for all signatures of a conversion. store: engine_cache.Store or None; origin: the model's path, for the cache."""
+    """What is the same for all signatures of a conversion. store: engine_cache.Store or None; origin: the model's path, for the cache;
+    budget: the time that builds may take."""
 
     settings: Settings
     gpu: dict | None
     versions: dict
     store: object
     origin: str
+    budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +64,13 @@ def finished(frozen, graph_def, result, work, calls, folder, tables=(), record=N
     """Build the engines of a signature whose graph is complete, where calls are given, and make its function. Returns: Made."""
     settings, built = work.settings, {}
     if calls:
-        site = engines.Site(work.gpu, work.versions, folder, work.store, work.origin)
+        site = engines.Site(work.gpu, work.versions, folder, work.store, work.origin, work.budget)
         result, built = engines.build(frozen, graph_def, result, settings, calls, site)
-    graph.set_on_engines(graph_def, _allow_build_at_runtime=settings.allow_build_at_runtime)
+    left = {one.name for one in result.unbuilt}
+    for node in graph.engine_nodes(graph_def):
+        # What had no time here is not to take it in a request.
+        allowed = settings.allow_build_at_runtime and graph.engine_name(node.name) not in left
+        graph.set_attributes(node, _allow_build_at_runtime=allowed)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
     return Made(result, tf_private.rebuild(graph_def, frozen), built, tables, record)
 
@@ -74,3 +80,11 @@ def versions():
     linked, loaded = tf_private.tensorrt_versions()
     return {"tensorflow": tf.__version__, "tensorrt_linked": linked, "tensorrt": loaded,
             **{key: value for key, value in tf.sysconfig.get_build_info().items() if key in ("cuda_version", "cudnn_version")}}
+
+
+def check_built(results, budget):
+    """Raise CheckFailed where engines were wanted and none was ready in time. Args: results: SignatureResults; budget: watched.Budget."""
+    unbuilt = [one for result in results for one in result.unbuilt]
+    if unbuilt and budget.over and not any(result.built for result in results):
+        raise errors.CheckFailed(f"no engine was ready when --max_build_minutes={budget.minutes:g} were over, of {len(unbuilt)}",
+                                 "give more minutes, or fewer --shapes: each is a profile to build")

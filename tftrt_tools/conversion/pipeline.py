@@ -16,11 +16,14 @@ from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
-from tftrt_tools.conversion.result import SignatureResult, coverage
+from tftrt_tools.conversion.result import SignatureResult, Unbuilt, coverage
 from tftrt_tools.execution import run
 from tftrt_tools.execution.coverage import check as check_shapes
 from tftrt_tools.savedmodel import files, flops, passport, staging
 from tftrt_tools.sources.opened import check, opened
+
+# Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
+LITTLE = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,11 @@ class Conversion:
     def engines(self):
         """All engine ops of all signatures."""
         return [engine for signature in self.signatures for engine in signature.engines]
+
+    @property
+    def unbuilt(self) -> list[Unbuilt]:
+        """Engine ops that were left without an engine though --shapes asked for them."""
+        return [one for signature in self.signatures for one in signature.unbuilt]
 
     @property
     def coverage(self):
@@ -84,7 +92,8 @@ def _summary(calibration):
             "comparison": calibration.comparison.to_dict() if calibration.comparison else None}
 
 
-def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False):
+def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False,
+            build_minutes=None):
     """Convert what the user named.
 
     Args:
@@ -98,6 +107,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       data: inputs.options.DataOptions for INT8, or None.
       cache: {"folder", "max_bytes"} of the engine cache, or None for none.
       layers: find out in what the engines' layers compute, from TensorRT's verbose log; engines of a cache were built without one.
+      build_minutes: bound of all builds together; None for none. What is not ready then stays native.
 
     Returns: Conversion.
 
@@ -114,7 +124,8 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
         checker = stack.enter_context(run.worker()) if stage and settings.shapes and settings.save_engines else None
         digest = _Digest(source.path)
         request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
-                   "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache}
+                   "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
+                   "build_minutes": build_minutes, "compare_modes": LITTLE}
         outcome = child.run("tftrt_tools.conversion.convert:job", request, env=layer_log.ENV if layers else pass_log.ENV, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 from tftrt_tools.conversion.pass_log import LeftOut
+from tftrt_tools.conversion.plan import Outcome
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
@@ -34,6 +35,17 @@ class BuiltEngine:
         return cls(**{**data, "shapes": tuple(data["shapes"])})
 
 
+@dataclasses.dataclass(frozen=True)
+class Unbuilt:
+    """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words."""
+
+    name: str
+    reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        return dataclasses.asdict(self)
+
+
 def coverage(results):
     """Share of the computing ops of SignatureResults that run in TensorRT, 0 to 1."""
     counts = [signature.compute_ops for signature in results]
@@ -44,10 +56,11 @@ def coverage(results):
 @dataclasses.dataclass(frozen=True)
 class SignatureResult:
     """One signature. converted: False for one that was kept as it was; coverage: share of computing ops in engines, 0 to 1;
-    calls: declared shapes, [{input: shape}]; built: engines that were built for them; build_seconds: of all of them; quantization: of a
+    calls: declared shapes, [{input: shape}]; built: engines that were built for them; unbuilt: engine ops for which there was none in time
+    or no call; build_seconds: of all of them; quantization: of a
     quantization-aware model, else None; findings: Findings on its engine ops that no GPU can build; preparation: what was done to
     its graph before TF-TRT saw it; flops: how much of the computation is in engines, None where that was not counted;
-    twins: further names of the same function."""
+    twins: further names of the same function; other_mode: what the other batch mode would take, None where that was not tried."""
 
     name: str
     inputs: tuple
@@ -64,6 +77,8 @@ class SignatureResult:
     preparation: Preparation = Preparation()
     flops: Flops | None = None
     twins: tuple[str, ...] = ()
+    unbuilt: tuple[Unbuilt, ...] = ()
+    other_mode: Outcome | None = None
 
     @classmethod
     def of(cls, name, inputs, passed, flops=None):
@@ -77,7 +92,7 @@ class SignatureResult:
         """Of a model that was converted earlier. Args: seen: inspection.SignatureGraph. engines: EngineOps. before: the manifest's
         SignatureResult, or None where the model has no manifest."""
         if before:
-            return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), build_seconds=None)
+            return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), unbuilt=(), build_seconds=None)
         ops = collections.Counter(node.op for node in seen.native)
         return cls(seen.name, tuple(seen.inputs), True, seen.coverage, tuple(engines), (), dict(sorted(ops.items())))
 
@@ -102,10 +117,12 @@ class SignatureResult:
                 "coverage": round(self.coverage, 4), "engines": [one.to_dict() for one in self.engines],
                 "left_out": [one.to_dict() for one in self.left_out], "native_ops": self.native_ops,
                 "calls": [{name: list(shape) for name, shape in call.items()} for call in self.calls],
-                "built": [one.to_dict() for one in self.built], "build_seconds": self.build_seconds,
+                "built": [one.to_dict() for one in self.built], "unbuilt": [one.to_dict() for one in self.unbuilt],
+                "build_seconds": self.build_seconds,
                 "quantization": self.quantization.to_dict() if self.quantization else None,
                 "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
-                "flops": self.flops.to_dict() if self.flops else None, "twins": list(self.twins)}
+                "flops": self.flops.to_dict() if self.flops else None, "twins": list(self.twins),
+                "other_mode": self.other_mode.to_dict() if self.other_mode else None}
 
     @classmethod
     def from_dict(cls, data):
@@ -115,4 +132,6 @@ class SignatureResult:
                    tuple(map(BuiltEngine.from_dict, data["built"])), data["build_seconds"],
                    Quantization.from_dict(data["quantization"]) if data.get("quantization") else None,
                    tuple(Finding(**one) for one in data.get("findings", ())), Preparation.from_dict(data.get("preparation")),
-                   Flops.from_dict(data.get("flops")), tuple(data.get("twins", ())))
+                   Flops.from_dict(data.get("flops")), tuple(data.get("twins", ())),
+                   tuple(Unbuilt(**one) for one in data.get("unbuilt", ())),
+                   Outcome.from_dict(data["other_mode"]) if data.get("other_mode") else None)

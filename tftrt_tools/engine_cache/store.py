@@ -23,6 +23,7 @@ from tftrt_tools.savedmodel import passport
 
 DEFAULT_MAX_BYTES = 10 << 30
 NOT_THERE = "not in the cache"
+WAITS = "waiting for another process that builds this engine"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -158,16 +159,17 @@ class Store:
         raise OSError(errno.EBUSY, "other processes write the same entry", str(path))
 
     @contextlib.contextmanager
-    def lock(self, key):
+    def lock(self, key, on_wait=None):
         """Hold the lock of `key`: for looking, building and putting, so that of several processes one builds and the others find.
 
-        Waits for another holder, and says so as progress. Yields: False where locking is not possible here; the block runs all the same.
+        Waits for another holder, after `on_wait` was called with the words for it; without it they are said as progress.
+        Yields: False where locking is not possible here; the block runs all the same.
         """
         fd, path = None, None
         if self.folder is not None:
             try:
                 path = self._lock_path(key.name)
-                fd = locks.acquire(path, wait=True, on_wait=lambda: progress.say("waiting for another process that builds this engine"))
+                fd = locks.acquire(path, wait=True, on_wait=lambda: (on_wait or progress.say)(WAITS))
             except OSError:
                 # Two processes may then build the same engine; what they put is whole all the same.
                 fd = None

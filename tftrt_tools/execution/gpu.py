@@ -1,5 +1,7 @@
 """The GPU that TensorFlow sees in this process."""
 
+import ctypes
+
 
 def seen():
     """{"name", "compute_capability", "driver"} of the first GPU that TensorFlow sees, or None. driver: "" where NVML does not say."""
@@ -14,3 +16,19 @@ def seen():
     return {"name": details.get("device_name", "unknown"),
             "compute_capability": ".".join(map(str, details.get("compute_capability", ()))),
             "driver": gpus.query().get("driver", "")}
+
+
+def identity() -> str:
+    """The UUID of the GPU (or its MIG slice) that CUDA calls 0 in this process, as hexadecimal digits; "" where the driver does not say.
+
+    It is asked of the driver itself: CUDA and nvidia-smi may number GPUs in different orders.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        uuid_of = driver.cuDeviceGetUuid_v2
+    except (OSError, AttributeError):
+        return ""
+    device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0) or uuid_of(raw, device):
+        return ""
+    return bytes(raw).hex()

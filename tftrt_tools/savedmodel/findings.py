@@ -67,6 +67,8 @@ def _of_engines(seen):
     """Engine ops that cannot work as they are."""
     for name in seen.ambiguous:
         yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
+    # What the build left out, --max_build_minutes say, and said so.
+    left = {one["name"] for signature in (seen.manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
     for engine in seen.engines:
         built = bool(seen.assets(engine.name))
         if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
@@ -75,7 +77,7 @@ def _of_engines(seen):
         if not engine.native_segment:
             lost = "a shape without an engine is an error, and no engine can be built" if built else "no engine can ever be built for it"
             yield Finding(engine.name, f"its native segment was removed: {lost}", AGAIN)
-        if not engine.allow_build_at_runtime and not built:
+        if not engine.allow_build_at_runtime and not built and engine.name not in left:
             yield Finding(engine.name, "it has no engine and must not build one: it runs natively, always", _BUILD)
         if not seen.signatures_of(engine.name):
             yield Finding(engine.name, "no signature reaches it", AGAIN)

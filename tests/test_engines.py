@@ -1,0 +1,153 @@
+"""How engines are built one after the other, bounded and resumed. TensorRT's part needs a GPU (tests/test_gpu_engines.py); here the native
+segment runs in its place, and a file in an engine file's form is written."""
+
+import dataclasses
+import itertools
+import threading
+
+import pytest
+import tensorflow as tf
+
+from tests.test_engine_inputs import Branches, saved
+from tests.test_inspect import engine_file
+from tftrt_tools import errors, progress, tf_private
+from tftrt_tools.conversion import engines, finishing, graph_pass, watched
+from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.engine_cache.store import Store
+from tftrt_tools.savedmodel import graph, loading
+
+VERSIONS = {"tensorflow": "2.14.1", "tensorrt": "8.5.3", "tensorrt_linked": "8.4.3"}
+_NUMBERS = itertools.count()
+GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
+
+
+class Steps(tf.Module):
+    """Three segments, for cumulative sums between them stay in TensorFlow."""
+
+    def __init__(self):
+        super().__init__()
+        # Equal segments would be one entry of the cache.
+        self.weights = [tf.Variable(tf.random.stateless_normal((8, 8), [1, step])) for step in range(3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
+    def __call__(self, x):
+        for weights in self.weights:
+            x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.) * 2.)
+        return {"y": x}
+
+
+@dataclasses.dataclass
+class Builds:
+    """What stands for TensorRT. compiled: (engine, shapes) in order; held: engine numbers that wait for `go_on`."""
+
+    compiled: list
+    held: set
+    go_on: threading.Event
+
+    def compile(self, lone, feeds, dynamic):
+        number = len(self.compiled)
+        self.compiled.append((lone.node, [tuple(tensor.shape.as_list() for tensor in feed) for feed in feeds]))
+        if number in self.held:
+            assert self.go_on.wait(30)
+
+    def serialize(self, name, path):
+        return bool(engine_file(path, (1, 8), engine=b"engine of " + name.encode()))
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    stand_in = Builds([], set(), threading.Event())
+    monkeypatch.setattr(engines, "compile_engines", stand_in.compile)
+    monkeypatch.setattr(tf_private, "serialize_engines", stand_in.serialize)
+    yield stand_in
+    stand_in.go_on.set()
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    return saved(Steps(), tmp_path_factory.mktemp("steps") / "model")
+
+
+def build(model, calls, folder, store=None, minutes=None, dynamic=True):
+    """Returns: (SignatureResult, resources, GraphDef) of the model's only signature."""
+    root = tf.saved_model.load(str(model))
+    function = root.signatures["serving_default"]
+    settings = Settings(use_dynamic_shape=dynamic)
+    frozen = graph_pass.freeze("serving_default", function)
+    passed = graph_pass.run(frozen, settings)
+    # TensorFlow knows functions by name, for as long as this process lives.
+    finishing.unique_names(passed.graph_def, f"TRTEngineOp_{next(_NUMBERS)}")
+    result = SignatureResult.of("serving_default", loading.input_specs(function), passed)
+    folder.mkdir(exist_ok=True)
+    work = finishing.Work(settings, GPU, VERSIONS, store, "model", watched.Budget(minutes))
+    made = finishing.finished(frozen, passed.graph_def, result, work, calls, folder)
+    return made.result, made.resources, passed.graph_def, work
+
+
+def test_each_engine_is_built_for_what_reaches_it(steps, builds, tmp_path):
+    result, resources, _, _ = build(steps, [{"x": (1, 8)}, {"x": (4, 8)}], tmp_path / "files")
+    assert [shapes for _, shapes in builds.compiled] == 3 * [[([1, 8],), ([4, 8],)]]
+    assert [one.name for one in result.built] == list(resources) == [name for name, _ in builds.compiled]
+    assert not result.unbuilt and result.calls == ({"x": (1, 8)}, {"x": (4, 8)})
+    assert SignatureResult.from_dict(result.to_dict()) == result
+
+
+def test_what_is_not_ready_in_time_stays_native_and_the_rest_is_kept(steps, builds, tmp_path):
+    builds.held = {1}
+    store = Store(tmp_path / "cache")
+    result, resources, graph_def, work = build(steps, [{"x": (4, 8)}], tmp_path / "one", store, minutes=0.03)
+    first, second, third = (engine.name for engine in result.engines)
+    assert [one.name for one in result.built] == list(resources) == [first]
+    assert [(one.name, one.reason) for one in result.unbuilt] == [
+        (name, "not ready when --max_build_minutes=0.03 were over") for name in (second, third)]
+    allowed = {engine.name: engine.allow_build_at_runtime for engine in graph.engine_ops(graph_def)}
+    assert allowed == {first: True, second: False, third: False}
+    finishing.check_built([result], work.budget)
+    # The next run goes on: what was ready comes from the cache, whatever the time.
+    builds.go_on.set()
+    again, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "two", store)
+    assert [one.cached for one in again.built][0] and not again.unbuilt
+    last, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "three", store, minutes=1e-9)
+    assert [one.cached for one in last.built] == [True] * 3
+
+
+def test_where_nothing_was_ready_the_check_fails(steps, builds, tmp_path):
+    builds.held = {0}
+    result, _, _, work = build(steps, [{"x": (4, 8)}], tmp_path / "files", minutes=0.01)
+    with pytest.raises(errors.CheckFailed) as raised:
+        finishing.check_built([result], work.budget)
+    assert "no engine was ready when --max_build_minutes=0.01 were over, of 3" in raised.value.cause
+
+
+def test_an_engine_op_that_no_call_reaches_is_named(builds, tmp_path):
+    result, resources, _, _ = build(saved(Branches(), tmp_path / "model"), [{"x": (2, 8), "branch": ()}], tmp_path / "files")
+    (left,) = result.unbuilt
+    assert left.reason == engines.NOT_REACHED and left.name not in resources and len(result.built) == 2
+
+
+def test_what_is_said_names_engine_profiles_and_time(steps, builds, tmp_path, monkeypatch):
+    said = []
+    builds.held = {0}
+    monkeypatch.setattr(engines.watched, "run", lambda work, tick, until: _ticked(work, tick, builds))
+    with progress.listening(lambda text, *_: said.append(text)):
+        build(steps, [{"x": (1, 8)}, {"x": (4, 8)}], tmp_path / "files")
+    assert "building engine 1 of 3 of serving_default with 2 profiles" in said
+    assert "building engine 1 of 3 of serving_default with 2 profiles, 2 min 5 s" in said
+
+
+def _ticked(work, tick, builds):
+    thread_result = []
+    thread = threading.Thread(target=lambda: thread_result.append(work()))
+    thread.start()
+    while not builds.compiled:
+        thread.join(0.01)
+    tick(125.0)
+    builds.go_on.set()
+    thread.join()
+    return thread_result[0]
+
+
+def test_in_implicit_batch_mode_the_smaller_batch_is_built_first(steps, builds, tmp_path):
+    build(steps, [{"x": (8, 8)}, {"x": (2, 8)}], tmp_path / "files", dynamic=False)
+    assert [shapes for _, shapes in builds.compiled] == 3 * [[([2, 8],), ([8, 8],)]]

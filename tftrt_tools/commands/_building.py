@@ -1,0 +1,48 @@
+"""What the commands that build engines have in common: the bound of their time, and what they say of what was left."""
+
+import contextlib
+from collections.abc import Iterator
+
+from absl import flags
+
+from tftrt_tools import errors
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define --max_build_minutes on `values`."""
+    flags.DEFINE_float("max_build_minutes", None, "time for building engines, all together, from the first on: what is not ready then "
+                       "stays in TensorFlow and is named, the rest is saved; by default no bound", flag_values=values)
+
+
+def minutes(values: flags.FlagValues) -> float | None:
+    """The bound, or None. Raises: UsageError for one that makes no sense."""
+    given = values.max_build_minutes
+    if given is None:
+        return None
+    if not 0 < given < float("inf"):
+        raise errors.UsageError(f"--max_build_minutes={given:g} is no time", "give minutes above 0, or leave the flag out for no bound")
+    if not values.shapes:
+        raise errors.UsageError("--max_build_minutes bounds the building of engines, and none is built without --shapes", "give --shapes")
+    return given
+
+
+@contextlib.contextmanager
+def resumable(values: flags.FlagValues, cache: dict | None) -> Iterator[None]:
+    """Ctrl-C and SIGTERM inside the block say where the next run goes on. Args: cache: as convert.read_cache gives it."""
+    try:
+        yield
+    except (KeyboardInterrupt, errors.Interrupted) as error:
+        if not (values.shapes and cache and cache["folder"] and cache["max_bytes"]):
+            raise
+        cause = error.cause if isinstance(error, errors.Interrupted) else "interrupted"
+        raise errors.Interrupted(cause, "nothing was written; the engines that were ready are in the engine cache, and the same command "
+                                        "goes on from there") from None
+
+
+def print_unbuilt(console, done, cache: dict | None) -> None:
+    """Name what a Conversion or Build left without an engine, and the way on; nothing where that is nothing."""
+    for one in done.unbuilt:
+        console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", markup=False, soft_wrap=True)
+    if any("--max_build_minutes" in one.reason for one in done.unbuilt):
+        ready = "; what is ready comes from the engine cache then" if cache else ""
+        console.print(f"    the same command with more --max_build_minutes builds the rest{ready}", markup=False, soft_wrap=True)

@@ -1,0 +1,71 @@
+"""TensorRT's timing cache on disk, beside the engines: how fast each kernel was for each layer, so that a later build times only what is
+new to it.
+
+    FOLDER/.timings/<digest of what the times depend on>    the cache as TensorRT serialized it, behind its SHA-256
+
+TF-TRT keeps it in the process's memory only (tf_private.timing_cache). What is damaged, or of another TensorRT, GPU or library, is never
+handed over: TF-TRT does not survive what TensorRT refuses.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+
+from tftrt_tools import whole_file
+from tftrt_tools.engine_cache import folders
+
+FOLDER = ".timings"
+# Beyond, what was learnt is forgotten and learnt anew.
+MAX_BYTES = 64 << 20
+_DIGEST_BYTES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """The timing cache in the engine cache `folder` (None where there is none) for `conditions`, all that kernels' times depend on:
+    GPU, driver, versions of the libraries."""
+
+    folder: pathlib.Path | None
+    conditions: dict[str, str]
+
+    @property
+    def path(self) -> pathlib.Path:
+        """Where it lies."""
+        name = hashlib.sha256(json.dumps(self.conditions, sort_keys=True).encode()).hexdigest()
+        return self.folder / FOLDER / name
+
+    def read(self) -> bytes:
+        """What was kept; b"" where there is nothing, or nothing whole."""
+        if self.folder is None:
+            return b""
+        try:
+            raw = self.path.read_bytes()
+        except OSError:
+            return b""
+        digest, content = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
+        return content if hashlib.sha256(content).digest() == digest else b""
+
+    def write(self, content: bytes) -> bool:
+        """Keep it in place of what was there. Returns: whether it is kept; a cache that does not work is no error."""
+        if self.folder is None or not 0 < len(content) <= MAX_BYTES:
+            return False
+        try:
+            folders.make(self.path.parent)
+            whole_file.write_bytes(self.path, hashlib.sha256(content).digest() + content)
+        except OSError:
+            return False
+        return True
+
+
+def clear(folder: pathlib.Path) -> int:
+    """Remove what is kept for all conditions. Returns: bytes that are free again."""
+    freed = 0
+    for path in (folder / FOLDER).glob("*"):
+        try:
+            size = path.stat().st_size
+            path.unlink()
+        except OSError:
+            continue
+        freed += size
+    return freed

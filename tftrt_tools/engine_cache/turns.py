@@ -1,0 +1,61 @@
+"""Processes of one machine build on a GPU one after the other: TensorRT chooses kernels by timing them, and what others do there meanwhile
+makes it slow and its choices poor.
+
+One lock file for each GPU lies in the folder for temporary files, where processes of all users see it; those in containers with such a
+folder of their own do not. An engine is a turn.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+
+SWITCH = "TFTRT_BUILD_TURNS"
+WAITS = "waiting for another process that builds on this GPU"
+
+
+@contextlib.contextmanager
+def turn(gpu: str, on_wait: Callable[[str], None]) -> Iterator[bool]:
+    """Hold the turn of a GPU; wait for it.
+
+    Args: gpu: execution.gpu.identity; "" takes no turns, as does the environment variable TFTRT_BUILD_TURNS=0. on_wait: is called
+      once before waiting, with what it waits for.
+    Yields: whether a turn is held; where no lock can be had the block runs all the same.
+    """
+    descriptor = _open(gpu) if gpu and os.environ.get(SWITCH, "1") != "0" else None
+    try:
+        if descriptor is not None:
+            _take(descriptor, on_wait)
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def place(gpu: str) -> pathlib.Path:
+    """The lock file of a GPU."""
+    return pathlib.Path(tempfile.gettempdir()) / f"tftrt-gpu-{gpu}.lock"
+
+
+def _open(gpu):
+    """Its descriptor, or None. The file stays: were it removed, who waits would hold another file than who comes."""
+    path = place(gpu)
+    with contextlib.suppress(OSError):
+        # Read-only, for it may be another user's.
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444))
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    return None
+
+
+def _take(descriptor, on_wait):
+    with contextlib.suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait(WAITS)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
