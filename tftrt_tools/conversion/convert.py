@@ -51,10 +51,9 @@ def job(request):
     results, functions, resources, tables, records = [], {}, {}, [], []
     ahead = _ahead(model.root, walked.twins, settings)
     with scratch.folder("engines") as folder:
-        decision, names = None, list(walked.twins)
-        least = request.get("compare_modes", 0)
-        ready = (_ready(model, names, index, ahead.pop(name, None), work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder, least)
-                 for index, name in enumerate(names))
+        decision, names, least = None, list(walked.twins), request.get("compare_modes", 0)
+        ready = (_ready(model, names, index, ahead.pop(name, None), work, tables_from, f"{prefix}_{index}", calls.get(name, []), folder,
+                        least) for index, name in enumerate(names))
         for one, measured, decision in int8.each_decided(ready, settings, tables_from):
             made, twins = _signature(one, measured, work, decision, folder), walked.twins[one.name]
             results.append(dataclasses.replace(made.result, twins=twins))
