@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 
 import pytest
@@ -22,11 +21,9 @@ with turns.turn(sys.argv[1], lambda text: print(text, flush=True)) as held:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder for temporary files of this process and of those that it starts."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    yield tmp_path
-    tempfile.tempdir = None
+    """Where the lock files of this process lie, and of those that it starts."""
+    monkeypatch.setenv(turns.SWITCH, str(tmp_path))
+    return tmp_path
 
 
 def holder(gpu):
@@ -53,9 +50,9 @@ def test_a_process_that_dies_gives_its_turn_back(folder):
             assert held
 
 
-@pytest.mark.parametrize(("gpu", "switch"), [("", "1"), ("ab12", "0")])
+@pytest.mark.parametrize(("gpu", "switch"), [("", ""), ("ab12", "0")])
 def test_without_a_gpu_and_where_it_is_switched_off_nobody_waits(gpu, switch, folder, monkeypatch):
-    monkeypatch.setenv(turns.SWITCH, switch)
+    monkeypatch.setenv(turns.SWITCH, switch or str(folder))
     with turns.turn(gpu, pytest.fail) as held, turns.turn(gpu, pytest.fail):
         assert not held
     assert not list(folder.iterdir())
@@ -82,3 +79,9 @@ def test_where_no_lock_can_be_had_the_work_is_done_all_the_same(folder, monkeypa
     os.symlink("/nowhere", turns.place("ab12"))
     with turns.turn("ab12", pytest.fail) as held:
         assert not held
+
+
+def test_the_folder_is_not_a_processs_own(monkeypatch):
+    monkeypatch.delenv(turns.SWITCH, raising=False)
+    monkeypatch.setenv("TMPDIR", "/own")
+    assert str(turns.place("ab12")) == "/tmp/tftrt-gpu-ab12.lock"

@@ -1,18 +1,18 @@
 """Processes of one machine build on a GPU one after the other: TensorRT chooses kernels by timing them, and what others do there meanwhile
 makes it slow and its choices poor.
 
-One lock file for each GPU lies in the folder for temporary files, where processes of all users see it; those in containers with such a
-folder of their own do not. An engine is a turn.
+One lock file for each GPU lies in /tmp, where processes of all users see it; not in $TMPDIR, which may be a process's own. Those in
+containers see each other where the environment variable TFTRT_BUILD_TURNS names a folder that they share. An engine is a turn.
 """
 
 import contextlib
 import fcntl
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Iterator
 
 SWITCH = "TFTRT_BUILD_TURNS"
+_FOLDER = "/tmp"
 WAITS = "waiting for another process that builds on this GPU"
 
 
@@ -20,7 +20,7 @@ WAITS = "waiting for another process that builds on this GPU"
 def turn(gpu: str, on_wait: Callable[[str], None]) -> Iterator[bool]:
     """Hold the turn of a GPU; wait for it.
 
-    Args: gpu: execution.gpu.identity; "" takes no turns, as does the environment variable TFTRT_BUILD_TURNS=0. on_wait: is called
+    Args: gpu: execution.gpu.identity; "" takes no turns, as does TFTRT_BUILD_TURNS=0 in the environment. on_wait: is called
       once before waiting, with what it waits for.
     Yields: whether a turn is held; where no lock can be had the block runs all the same.
     """
@@ -36,7 +36,8 @@ def turn(gpu: str, on_wait: Callable[[str], None]) -> Iterator[bool]:
 
 def place(gpu: str) -> pathlib.Path:
     """The lock file of a GPU."""
-    return pathlib.Path(tempfile.gettempdir()) / f"tftrt-gpu-{gpu}.lock"
+    folder = os.environ.get(SWITCH, "1")
+    return pathlib.Path(_FOLDER if folder == "1" else folder) / f"tftrt-gpu-{gpu}.lock"
 
 
 def _open(gpu):
