@@ -3,9 +3,11 @@
 import pytest
 
 from tftrt_tools.commands import _worth
+from tftrt_tools.conversion import advice
 from tftrt_tools.conversion.plan import Outcome
 from tftrt_tools.conversion.quantization import Problem, Quantization
 from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel.flops import Flops
 
 
@@ -38,8 +40,14 @@ def test_accepted_changes_are_named():
     assert said[0] == "accepted: node0 (FakeQuant) has no effect" and said[-1] == "accepted: 2 more; `tftrt inspect` lists all" and len(said) == 6
 
 
+def test_a_number_of_engines_that_is_reached_is_named():
+    assert advice.limited_by_number(19, Settings()) == advice.limited_by_number(99, Settings(max_engines=0)) == ""
+    assert advice.limited_by_number(20, Settings()).startswith("--max_engines=20 is reached")
+
+
 def test_convert_says_what_the_other_batch_mode_would_take(zoo_model, tftrt):
     """The encoder's attention is of dynamic shapes."""
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('bert_encoder')}", "--dry_run")
+    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('bert_encoder')}", "--dry_run", "--max_engines=1")
     assert done.returncode == 0, done.stderr
+    assert "serving_default: --max_engines=1 is reached: the smallest segments beyond it stay in TensorFlow." in done.stdout
     assert "serving_default: --use_dynamic_shape (or --shapes, which implies it) would take " in done.stdout

@@ -261,10 +261,11 @@ def _print(done, json_path, cache):
 
 def _print_worth(console, done):
     """What to think of a share that is little, and what quantization changes were accepted."""
-    from tftrt_tools.conversion import pipeline
+    from tftrt_tools.conversion import advice, pipeline
 
     for one in done.signatures:
-        for text in (_worth.other_mode(one), *(_worth.accepted(one) if done.settings.allow_quantization_changes else ())):
+        accepted = _worth.accepted(one) if done.settings.allow_quantization_changes else ()
+        for text in (_worth.other_mode(one), advice.limited_by_number(len(one.engines), done.settings), *accepted):
             if text:
                 console.print(f"  {one.name}: {text}", markup=False, soft_wrap=True)
     if done.coverage < pipeline.LITTLE:

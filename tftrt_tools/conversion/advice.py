@@ -26,9 +26,16 @@ def advise(sizes, settings, coverage, engines, other, left_out):
         flag = "--use_dynamic_shape (or --shapes, which implies it)" if other.dynamic else "--nouse_dynamic_shape"
         instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
         reasons.append(f"{flag} would cover {other.coverage:.0%} in {_engines(other.engines)}{instead}.")
-    if settings.max_engines and engines >= settings.max_engines:
-        reasons.append(f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow.")
+    if limited := limited_by_number(engines, settings):
+        reasons.append(limited)
     return Advice(_size_of(best), other.dynamic if better else None, tuple(reasons))
+
+
+def limited_by_number(engines: int, settings: Settings) -> str:
+    """A sentence where a signature has as many engines as it may have, else ""."""
+    if not settings.max_engines or engines < settings.max_engines:
+        return ""
+    return f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow."
 
 
 def recommended(sizes):

@@ -22,10 +22,10 @@ class TimingCache:
     def of(cls, site, gpu: str) -> "TimingCache":
         """For the builds of an engines.Site on the GPU with the identity `gpu`.
 
-        Nothing is carried without an engine cache, where this TensorFlow keeps times in another form, where nothing names the GPU, or with
-        TFTRT_TIMING_CACHE=0 in the environment.
+        Nothing is carried but with TFTRT_TIMING_CACHE=1 in the environment, for TensorRT has not yet been seen to take what comes from
+        another process; nor without an engine cache, where this TensorFlow keeps times in another form, or where nothing names the GPU.
         """
-        if site.store is None or not gpu or os.environ.get(SWITCH, "1") == "0":
+        if site.store is None or not gpu or os.environ.get(SWITCH) != "1":
             return cls(None, None)
         try:
             registry = tf_private.TimingCache()
