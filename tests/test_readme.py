@@ -134,6 +134,7 @@ class Reader:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a command for each example, one after the other
 def test_every_example_does_what_the_pages_say(zoo_model, tmp_path):
     for name in ("digits_cnn", "ranker", "bert_encoder"):
         shutil.copytree(zoo_model(name), tmp_path / name)
