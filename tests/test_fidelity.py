@@ -9,13 +9,12 @@ import tensorflow as tf
 
 from tests import signature_models as models
 from tftrt_tools import errors
-from tftrt_tools.accuracy import simulation
-from tftrt_tools.calibration import collect
+from tftrt_tools.calibration import collect, rounded
 from tftrt_tools.conversion import completion, convert, engine_inputs, graph_pass
 from tftrt_tools.conversion import inspect as inspect_job
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import native_copy
-from tftrt_tools.savedmodel import detach, fidelity, inline, loading, passport, protos
+from tftrt_tools.savedmodel import detach, fidelity, inline, loading, passport, protos, rounding
 
 ODD_NAMES = ("img-input", "2d", "input.1", "input/2", "class")
 
@@ -108,15 +107,10 @@ def test_what_calls_a_frozen_signature_pairs_names_with_tensors(make, names, tmp
         assert found[placeholders[name]].absmax == pytest.approx(np.abs(one[:1]).max())
     shapes = engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), [{name: (2, models.WIDTH) for name in names}])
     assert all(fed.shape[0] == 2 for calls in shapes.values() for call in calls for fed in call)
-    simulated = simulation._Simulation("serving_default", frozen, *_without_gates(inlined), [])
+    simulated = rounded.Simulated("serving_default", frozen, rounding.add_int8(inlined, ()))
     rows = {name: tf.constant(one[:1]) for name, one in feed.items()}
-    np.testing.assert_allclose(simulated._run(np.zeros(1, bool), rows)["scores"], loading.answers(function, rows)["scores"], rtol=1e-5)
-
-
-def _without_gates(graph_def):
-    node = graph_def.node.add(name="gates", op="Placeholder")
-    node.attr["dtype"].type = tf.bool.as_datatype_enum
-    return graph_def, "gates:0"
+    answers = simulated.answers(np.zeros(0, bool), np.zeros(0, np.float32), rows)
+    np.testing.assert_allclose(answers["scores"], loading.answers(function, rows)["scores"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["classify", "regress"])

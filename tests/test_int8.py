@@ -375,7 +375,7 @@ def test_a_quantization_aware_model_needs_no_data(weights, flags, explicit, tmp_
 
 
 def test_what_tf_trt_does_otherwise_than_the_model_asks_is_refused_unless_allowed(tmp_path):
-    quantized.build(tmp_path / "model", "FakeQuantWithMinMaxVars")
+    quantized.build(tmp_path / "model", "QuantizeAndDequantizeV3")
     refused(convert(tmp_path / "model", tmp_path / "out"), 3, "quantization-aware", "--allow_quantization_changes")
     assert not (tmp_path / "out").exists()
     ok(convert(tmp_path / "model", tmp_path / "out", "--allow_quantization_changes"))

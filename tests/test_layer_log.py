@@ -109,7 +109,7 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     made = file.EngineTable("sha256:x", "s", DIGITS_FP16, table.Table("TRT-8503-EntropyCalibration2", {"a": 1.0, "b": 1.0}))
     built = build.Build("model", "out", "sha256:x", "image:32x8x8x1", "Optimal", (signature,), manifest["versions"],
                         {"name": "a GPU", "compute_capability": "9.0"}, (), "", 2.0, layers=layer_log.Found.of(LOG, [signature], [made]))
-    command._print(built, None)
+    command._print(built, None, None)
     said = capsys.readouterr().out
     assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said
     assert f"warning: the table of {DIGITS_FP16} has 2 ranges of tensors that TensorRT does not have here, first a" in said

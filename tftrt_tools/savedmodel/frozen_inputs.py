@@ -4,12 +4,17 @@
     --freeze='score/training:false;steps:4'       of one signature; several inputs
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    # Flags are read before NumPy is loaded.
+    import numpy as np
 
 _EXAMPLE = "write --freeze='INPUT:VALUE;SIGNATURE/OTHER:VALUE', as in --freeze=training:false"
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
@@ -65,6 +70,8 @@ def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[
 
 def of_manifest(manifest: Mapping[str, object], specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, np.ndarray]]:
     """{signature: {input: array of rank 0}} that a conversion froze, by its manifest. Args: specs: of the original's signatures."""
+    import numpy as np
+
     found = {}
     for one in manifest.get("signatures", ()):
         types = {spec.name: spec.dtype for name in (one["name"], *one.get("twins", ())) for spec in specs.get(name, ())}
@@ -75,6 +82,8 @@ def of_manifest(manifest: Mapping[str, object], specs: Mapping[str, Sequence[Inp
 
 
 def _value(name, text, spec):
+    import numpy as np
+
     if spec.shape != () or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):
         raise errors.UsageError(f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen")
     try:
