@@ -1,11 +1,12 @@
 """Whether a conversion can be worth it, in words: the share in TensorRT bounds what it can gain."""
 
+from tftrt_tools.commands import _output
+from tftrt_tools.conversion import advice
 from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.savedmodel import flops
 
 # A share that allows less than this many times the speed is hardly worth a conversion.
 _WORTH = 1.25
-_NEARLY = 0.05
 
 
 def little(signatures: tuple[SignatureResult, ...], coverage: float) -> str:
@@ -30,10 +31,10 @@ def other_mode(one: SignatureResult) -> str:
     other = one.other_mode
     if other is None:
         return ""
-    flag = "--use_dynamic_shape (or --shapes, which implies it)" if other.dynamic else "--nouse_dynamic_shape"
-    if other.coverage < one.coverage + _NEARLY:
+    flag = advice.flag_of_mode(other.dynamic)
+    if other.coverage < one.coverage + advice.NEARLY:
         return f"{flag} would not take more ({other.coverage:.0%})"
-    engines = f"{other.engines} engine{'' if other.engines == 1 else 's'}"
+    engines = _output.counted(other.engines, "engine")
     return f"{flag} would take {other.coverage:.0%} in {engines} instead of {one.coverage:.0%} in {len(one.engines)}"
 
 

@@ -23,12 +23,16 @@ def advise(sizes, settings, coverage, engines, other, left_out):
     reasons = [_about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)]
     better = _clearly_better(other, coverage, engines)
     if better:
-        flag = "--use_dynamic_shape (or --shapes, which implies it)" if other.dynamic else "--nouse_dynamic_shape"
         instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
-        reasons.append(f"{flag} would cover {other.coverage:.0%} in {_engines(other.engines)}{instead}.")
+        reasons.append(f"{flag_of_mode(other.dynamic)} would cover {other.coverage:.0%} in {_engines(other.engines)}{instead}.")
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
     return Advice(_size_of(best), other.dynamic if better else None, tuple(reasons))
+
+
+def flag_of_mode(dynamic: bool) -> str:
+    """The flag that asks for a batch mode. Args: dynamic: explicit batch mode."""
+    return "--use_dynamic_shape (or --shapes, which implies it)" if dynamic else "--nouse_dynamic_shape"
 
 
 def limited_by_number(engines: int, settings: Settings) -> str:

@@ -42,7 +42,7 @@ def job(request):
         detach.write(proto, source, folder + "/model")
         model = loading.load(folder + "/model", settings.tags)
         work = finishing.Work(settings, gpu, finishing.versions(), finishing.store(request["cache"], settings), str(source),
-                                  watched.Budget(request.get("build_minutes")))
+                              watched.Budget(request.get("build_minutes")))
         made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
         finishing.check_built([one.result for one in made], work.budget)
         progress.say("saving")

@@ -79,16 +79,13 @@ def build(frozen, graph_def, result, settings, calls, site):
 
 
 def _wanted(calls, settings):
-    """The calls to build for. In implicit batch mode an engine serves all smaller batches: of a range only opt and max need one, and the
-    smaller comes first, since it would find the larger's otherwise."""
-    if settings.dynamic:
-        return calls
-    if shape_grammar.is_range(settings.shapes):
+    """The calls to build for. In implicit batch mode an engine serves all smaller batches: of a range only opt and max need one."""
+    if not settings.dynamic and shape_grammar.is_range(settings.shapes):
         if any(low[name][1:] != high[name][1:] for low, high in zip(calls, calls[1:], strict=False) for name in low):
             raise errors.UsageError("--shapes gives a range beyond the batch size, and the model is in implicit batch mode",
                                     "convert with --use_dynamic_shape")
-        calls = calls[1:]
-    return sorted(calls, key=lambda call: [call[name] for name in sorted(call)])
+        return calls[1:]
+    return calls
 
 
 class _Builder:
