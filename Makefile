@@ -9,16 +9,19 @@ GPU_PYTHON ?= $(PY)
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test demo zoo lint gpu-test corpus bench clean FORCE
+.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable bench clean FORCE
 
 help:
-	@echo "make test      ruff, then every test that needs no GPU"
+	@echo "make test      make lint, then every test that needs no GPU"
+	@echo "make quick     the tests that start no process and load no TensorFlow, in two minutes"
 	@echo "make demo      the whole way on a small model, without a GPU"
 	@echo "make zoo       write the sample SavedModels to $(ZOO)"
 	@echo "make gpu-test  the tests that need an NVIDIA GPU"
 	@echo "make corpus    convert and verify models that others have trained (downloads them once; no GPU)"
+	@echo "make portable  install without TensorFlow on Python 3.10 to 3.13, and run there what needs none (downloads packages)"
 	@echo "make bench     the benchmarks of benchmarks/"
-	@echo "make lint      ruff only"
+	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
+	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv"
 	@echo "make clean     remove build outputs and caches (.venv stays; remove it by hand)"
 
@@ -33,15 +36,25 @@ endif
 $(STAMP): setup.cfg constraints.txt pyproject.toml
 	@$(PY) -c 'import pip, sys; raise SystemExit(sys.version_info[:2] != (3, 10))' 2>/dev/null || { \
 	  python=$$(.ci/find_python) && rm -rf .venv && echo "creating .venv with $$python" && "$$python" -m venv .venv; }
-	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[test,bench]'
+	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[tftrt,test,bench,docs]'
 	@echo '$(CURDIR)' > $@
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
-	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus and not portable" $(PYTEST_FLAGS)
+
+quick: $(STAMP)
+	$(PY) -m pytest -n 2 --dist worksteal --quick -m "not gpu and not corpus and not portable" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(dir $(PY))lint-imports --no-logo --cache-dir=.mypy_cache/imports
+
+# Strict: a link or an anchor that leads nowhere ends it.
+docs: $(STAMP)
+	$(PY) -m docs.tools.flags
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 demo: $(STAMP)
 	$(PY) -m saved_models.demo
@@ -58,9 +71,13 @@ corpus: $(STAMP)
 	$(PY) -m pytest -m corpus $(PYTEST_FLAGS); result=$$?; \
 	  $(PY) -m benchmarks.real_models --table --output=build/real_models/tests; exit $$result
 
+# Without TensorFlow, on each of Python 3.10 to 3.13 that is found; -rs names those that are not.
+portable: $(STAMP)
+	$(PY) -m pytest -m portable -rs $(PYTEST_FLAGS)
+
 bench: $(STAMP)
 	$(PY) -m benchmarks
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

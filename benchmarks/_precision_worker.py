@@ -120,11 +120,12 @@ def _common(files):
 
 def _calibrated(model, column, data, request):
     """A Calibration of a column."""
-    from tftrt_tools.conversion import convert, int8
+    from tftrt_tools.conversion import convert_job, int8
 
     settings = cases.settings(column, "")
     source = int8.Source(DataOptions(source=data, batch_size=request["batch"]), None)
-    answer = convert.job({"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(), "cache": None})
+    answer = convert_job.job({"source": str(model), "output": None, "settings": settings.to_dict(), "int8": source.to_dict(),
+                              "cache": None})
     if not answer["tables"]:
         raise errors.TftrtError("no INT8 engine takes a table", "look at the model with `tftrt inspect`")
     records = answer["data"]
@@ -180,9 +181,8 @@ def convert(request):
       GPU above its use before, "peak_allocated_bytes": of TensorFlow's allocator, which TensorRT's memory comes from too}.
     """
     from tftrt_tools.calibration import file
-    from tftrt_tools.conversion import convert as conversion
-    from tftrt_tools.conversion import int8
-    from tftrt_tools.conversion.result import SignatureResult
+    from tftrt_tools.conversion import convert_job, int8
+    from tftrt_tools.conversion.signature_result import SignatureResult
 
     column = cases.Column(**request["column"])
     settings = cases.settings(column, request["shapes"])
@@ -190,8 +190,8 @@ def convert(request):
     pathlib.Path(request["output"]).mkdir(parents=True)
     before = _allocated(reset=True)
     start = time.monotonic()
-    answer = conversion.job({"source": request["model"], "output": request["output"], "settings": settings.to_dict(),
-                             "int8": source.to_dict(), "cache": None})
+    answer = convert_job.job({"source": request["model"], "output": request["output"], "settings": settings.to_dict(),
+                              "int8": source.to_dict(), "cache": None})
     seconds = time.monotonic() - start
     results = [SignatureResult.from_dict(one) for one in answer["signatures"]]
     built = [engine for one in results for engine in one.built]

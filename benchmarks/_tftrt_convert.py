@@ -33,7 +33,7 @@ def start_up():
 
 def child_job(_):
     """Imports what the command's child imports."""
-    import tftrt_tools.conversion.convert  # noqa: F401
+    import tftrt_tools.conversion.convert_job  # noqa: F401
 
 
 if __name__ == "__main__":

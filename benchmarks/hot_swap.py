@@ -158,7 +158,7 @@ class _Server:
     def __init__(self, command, base, log):
         import socket
 
-        from tftrt_tools.serving.launch import backend, process, readiness
+        from tftrt_tools.serving.launch import backend, readiness, watched_process
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -167,9 +167,9 @@ class _Server:
         watch = readiness.Watch(readiness.Probe("127.0.0.1", port, 0, (MODEL,)))
         argv = (*command, f"--port={port}", f"--model_name={MODEL}", f"--model_base_path={base}", "--file_system_poll_wait_seconds=1",
                 "--max_num_load_retries=0")
-        self._child = process.Child(backend.Command(argv, _models.environment(gpu=False), None), lambda line: None, log)
+        self._child = watched_process.Child(backend.Command(argv, _models.environment(gpu=False), None), lambda line: None, log)
         try:
-            if process.until(watch.ask, self._child) is None:
+            if watched_process.until(watch.ask, self._child) is None:
                 raise RuntimeError("the server ended before it was ready:\n" + "\n".join(self._child.tail))
         except BaseException:
             self.stop()

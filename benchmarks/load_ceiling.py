@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import _models, _perf_analyzer, _report
 from tests import mock_server
 from tftrt_tools import client
-from tftrt_tools.load import generator, payload
+from tftrt_tools.load import generator, load_plan, payload
 
 NEEDS_GPU = False
 # Floats of a request: 1 KB and 600 KB (an image of 224 x 224 x 3).
@@ -33,7 +33,7 @@ def main(argv=None):
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 8])
-    parser.add_argument("--channels", type=int, default=generator.Target.channels, help="connections of the generator at most")
+    parser.add_argument("--channels", type=int, default=load_plan.Target.channels, help="connections of the generator at most")
     parser.add_argument("--first", action="store_true", help="both clients and the server go before what else the machine does; needs root")
     parser.add_argument("--perf_analyzer", type=pathlib.Path, default=_models.ROOT / "build/perf_analyzer", help="fetched there once")
     parser.add_argument("--json", type=pathlib.Path, default=_models.ROOT / "build/bench/load_ceiling.json")
@@ -76,11 +76,11 @@ def _round(number, server, other, floats, concurrency, options):
 
 def _ours(server, floats, concurrency, options):
     load = payload.Payload(client.PREDICT, (_request(floats),))
-    rule = generator.WarmUpRule(at_most_s=2.0)
-    plan = generator.Plan("closed", concurrency=concurrency, seconds=options.seconds, warm_up=rule)
+    rule = load_plan.WarmUpRule(at_most_s=2.0)
+    plan = load_plan.Plan(kind="closed", concurrency=concurrency, seconds=options.seconds, warm_up=rule)
     before = _children_cpu()
     own = os.times()
-    found = generator.run(generator.Target(server.address, channels=options.channels), load, plan)
+    found = generator.run(load_plan.Target(address=server.address, channels=options.channels), load, plan)
     used = _children_cpu() - before + sum(os.times()[:2]) - sum(own[:2])
     assert found.ok.all(), found.errors
     return {"rate": found.rate(), "p50_ms": found.percentile(0.5).value / 1e6, "p99_ms": float(np.percentile(found.latency_ns, 99)) / 1e6,

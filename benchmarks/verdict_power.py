@@ -4,11 +4,12 @@ Simulated runs are put together from recorded rounds: the development server wit
 (verdict_rounds_*.npz; verdict_rounds.txt says where they were recorded). A run takes stretches of neighbouring rounds from random
 places, so that drift, bursts and outliers stay as they were, exchanges the two models by the toss of a coin, and multiplies the candidate's
 times. It is then judged as the command does it: three looks, p50, p99 and throughput. Beside it, runs of rounds that are drawn from a model
-of noise: a level that drifts, requests with a long tail, rounds that hang together, whole rounds that are off.
+of noise: a level that drifts, requests with a long tail, rounds that hang together, whole rounds that are off. The second table is of short
+runs: 12 rounds of 16 requests, one look, p50 alone; there the drawn candidate also becomes slower as the run goes on, or in a burst.
 
 Real runs start a server each and compare a model with itself by the command's own code.
 
-usage: python -m benchmarks.verdict_power [--runs=1000] [--injected_runs=300] [--real=0] [--record=ROUNDS --output=FILE]
+usage: python -m benchmarks.verdict_power [--runs=1000] [--injected_runs=300] [--short_runs=2000] [--real=0] [--record=ROUNDS --output=FILE]
 """
 
 import argparse
@@ -31,6 +32,8 @@ LOOKS = (30, 60, 90)
 # Share of runs of a model against itself that may be called worse or better.
 PROMISED = 0.01
 SLOWER = (0.05, 0.1, 0.2)
+# Of a short run: rounds, requests of each model in a round, and what the candidate's times are multiplied by, less one.
+SHORT_ROUNDS, SHORT_REQUESTS, SHORT_SLOWER = 12, 16, (0.2, 1.0, 10.0)
 _MODEL = "digits_cnn"
 _REQUESTS = 96
 # Seconds are kept as thousandths of the natural logarithm of microseconds: to 0.1 %.
@@ -81,6 +84,33 @@ def drawn_run(rng, slower, correlation=0.0, off=0.0, rounds=LOOKS[-1], requests=
     return tuple(sides), tuple(1 / one.mean(axis=1) for one in sides)
 
 
+def short_recorded_run(latencies, rng, slower):
+    """SHORT_ROUNDS neighbouring rounds of a recording. Returns: (native latencies, candidate's)."""
+    first, native = int(rng.integers(len(latencies) - SHORT_ROUNDS + 1)), int(rng.integers(2))
+    places, kept = slice(first, first + SHORT_ROUNDS), slice(int(rng.integers(latencies.shape[2] - SHORT_REQUESTS + 1)), None)
+    found = latencies[places, :, kept][:, :, :SHORT_REQUESTS]
+    return found[:, native], found[:, 1 - native] * (1 + slower)
+
+
+def short_drawn_run(rng, slower, correlation=0.0, off=0.0, drift=0.0, burst=0.0):
+    """As `drawn_run`, short. drift: the candidate's ratio changes by so much (a logarithm) from the first round to the last, up or down
+    around its mean; burst: a third of the rounds, together, has a ratio larger or smaller by so much. Both only where it is slower: of a
+    model against itself they are a difference that is there."""
+    (native, candidate), _ = drawn_run(rng, slower, correlation, off, SHORT_ROUNDS, SHORT_REQUESTS)
+    if slower:
+        gaps = rng.choice((-1, 1)) * np.linspace(-drift / 2, drift / 2, SHORT_ROUNDS)
+        first = int(rng.integers(SHORT_ROUNDS - SHORT_ROUNDS // 3 + 1))
+        gaps[first:first + SHORT_ROUNDS // 3] += rng.choice((-1, 1)) * burst
+        candidate = candidate * np.exp(gaps)[:, None]
+    return native, candidate
+
+
+def short_judged(run):
+    """As `judged`, of a short run."""
+    found, = verdicts.judge(list(run[0]), list(run[1])).judgements
+    return {"outcome": found.verdict, "rounds": SHORT_ROUNDS}
+
+
 def _hanging(count, correlation, spread, rng):
     """A first-order autoregression."""
     steps = rng.normal(0, spread * np.sqrt(1 - correlation**2), count)
@@ -105,17 +135,17 @@ def judged(run):
     return {"outcome": verdicts.BETTER if verdicts.BETTER in each else verdicts.UNSURE, "rounds": look}
 
 
-def rates_of(make, runs):
+def rates_of(make, runs, judge=judged):
     """Shares of the outcomes of `runs` runs of function `make` of a generator, and the mean number of rounds."""
     with concurrent.futures.ProcessPoolExecutor() as pool:
-        found = list(pool.map(functools.partial(_run, make), range(runs), chunksize=10))
+        found = list(pool.map(functools.partial(_run, make, judge), range(runs), chunksize=10))
     counts = collections.Counter(one["outcome"] for one in found)
     names = (verdicts.WORSE, verdicts.BETTER, verdicts.SAME, verdicts.UNSURE)
     return {"runs": runs, **{name: counts[name] / runs for name in names}, "rounds": float(np.mean([one["rounds"] for one in found]))}
 
 
-def _run(make, number):
-    return judged(make(np.random.default_rng(number)))
+def _run(make, judge, number):
+    return judge(make(np.random.default_rng(number)))
 
 
 def simulated(runs, injected_runs):
@@ -131,10 +161,24 @@ def simulated(runs, injected_runs):
     return rows
 
 
+def short(runs):
+    """Rows of the table of short runs."""
+    makers = {f"recorded, {name} machine": functools.partial(short_recorded_run, sample(name)[0]) for name in SAMPLES}
+    noises = NOISES | {"the ratio drifts by a factor of 2.5": {"drift": np.log(2.5)}, "a burst: a factor of 2.5": {"burst": np.log(2.5)}}
+    makers |= {name: functools.partial(short_drawn_run, **noise) for name, noise in noises.items()}
+    rows = []
+    for name, make in makers.items():
+        for slower in (0.0, *SHORT_SLOWER):
+            found = rates_of(functools.partial(make, slower=slower), runs, short_judged)
+            rows.append({"noise": name, "slower": f"{slower:.0%}", **found})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def record(rounds_wanted, output):
     """Record rounds of the development server with one model under both names."""
     from tftrt_tools import client as clients
-    from tftrt_tools.load import generator, payload
+    from tftrt_tools.load import load_plan, payload
     from tftrt_tools.regression import pair, rounds
 
     with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +188,7 @@ def record(rounds_wanted, output):
         with pair.served(model, model) as server:
             payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(served, {"image": one}) for one in images))
                         for name, served in ((rounds.NATIVE, server.native), (rounds.CANDIDATE, server.candidate))}
-            with rounds.asking(generator.Target(server.address), payloads) as asker:
+            with rounds.asking(load_plan.Target(address=server.address), payloads) as asker:
                 asker.warm_up()
                 for number in range(rounds_wanted):
                     asker.round(number, _REQUESTS // rounds.BLOCKS, measured)
@@ -162,7 +206,8 @@ def real(runs):
     with tempfile.TemporaryDirectory() as folder:
         model = str(_model(folder))
         for number in range(runs):
-            done = regress.regress(regress.Options(model, model, rounds=20, max_rounds=20, requests=_REQUESTS, seed=number))
+            done = regress.regress(regress.Options(native=model, candidate=model, rounds=20, max_rounds=20, requests=_REQUESTS,
+                                                   seed=number))
             found.append({one.metric: (one.verdict, round(one.ratio, 4) if one.ratio else None) for one in done.verdict.judgements})
             print(json.dumps({"run": number, "outcome": done.outcome, **found[-1]}), flush=True)
     return found
@@ -182,6 +227,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict_power", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000, help="simulated runs of a model against itself, for each kind of noise")
     parser.add_argument("--injected_runs", type=int, default=300, help="simulated runs with a slow-down")
+    parser.add_argument("--short_runs", type=int, default=2000, help="simulated short runs, for each kind of noise and slow-down")
     parser.add_argument("--real", type=int, default=0, help="real runs of a model against itself")
     parser.add_argument("--record", type=int, default=0, help="record so many rounds and leave")
     parser.add_argument("--output", default="verdict_rounds.npz", help="file of --record")
@@ -193,15 +239,16 @@ def main(argv=None):
     rows = simulated(options.runs, options.injected_runs) if options.runs else []
     columns = [("noise", "noise"), ("slower", "slower"), ("runs", "runs"), ("worse", "worse"), ("better", "better"), ("same", "same"),
                ("cannot tell", "cannot tell"), ("rounds", "mean rounds")]
-    if rows:
-        print(_report.table(columns, rows))
+    brief = short(options.short_runs) if options.short_runs else []
+    for table in filter(None, (rows, brief)):
+        print(_report.table(columns, table))
     found = real(options.real) if options.real else []
     alarms = sum(any(verdict in (verdicts.WORSE, verdicts.BETTER) for verdict, _ in one.values()) for one in found)
     if found:
         print(f"real runs: {len(found)}, called worse or better than itself: {alarms}")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"simulated": rows, "real": found}, indent=1) + "\n")
-    loud = [one for one in rows if one["slower"] == "0%" and one["worse"] + one["better"] > PROMISED]
+        pathlib.Path(options.json).write_text(json.dumps({"simulated": rows, "short": brief, "real": found}, indent=1) + "\n")
+    loud = [one for one in (*rows, *brief) if one["slower"] == "0%" and one["worse"] + one["better"] > PROMISED]
     return 1 if loud or alarms else 0
 
 

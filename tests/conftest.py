@@ -11,8 +11,12 @@ import tempfile
 
 import pytest
 
-from tests.zoo import turn, zoo_model  # noqa: F401
-from tftrt_tools import collection
+pytest.register_assert_rewrite("tests.command_line", "tests.gpu_commands")
+
+from tests import quick  # noqa: E402
+from tests.engine_files import built_once  # noqa: E402, F401
+from tests.zoo import turn, zoo_model  # noqa: E402, F401
+from tftrt_tools import collection  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -50,6 +54,10 @@ def _no_gpu():
     return "" if capability.can else f"no usable GPU: {capability.cause}"
 
 
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="skip each test that starts a process or loads TensorFlow")
+
+
 def pytest_configure(config):
     """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours. A worker
     of `pytest -n` imports TensorFlow, before it collects the tests."""
@@ -60,10 +68,24 @@ def pytest_configure(config):
         folder = tempfile.TemporaryDirectory(prefix="tftrt-test-cache-")
         os.environ["XDG_CACHE_HOME"] = folder.name
         config.add_cleanup(folder.cleanup)
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") and not config.getoption("--quick"):
         # Nearly every test module imports it. Not where this file is imported: processes that a test starts do that too.
         with collection.paused():
             import tensorflow  # noqa: F401
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """With --quick, whoever runs tests (a worker, or this process where there are none) runs only the light ones."""
+    if session.config.getoption("--quick") and (hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None)):
+        quick.install()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    made = yield
+    if item.config.getoption("--quick"):
+        quick.watched(made.get_result())
 
 
 def pytest_runtest_logreport(report):
@@ -76,13 +98,14 @@ def pytest_runtest_logreport(report):
 
 def pytest_collection_modifyitems(config, items):
     """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for."""
-    for item in items if "corpus" not in config.getoption("-m") else ():
-        if item.get_closest_marker("corpus"):
-            item.add_marker(pytest.mark.skip(reason="it downloads models: make corpus"))
+    for marker, what in (("corpus", "models"), ("portable", "packages")):
+        for item in items if marker not in config.getoption("-m") else ():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"it downloads {what}: make {marker}"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked or config.getoption("-m").startswith("not gpu"):
         return
-    reason = _no_gpu()
+    reason = "it needs a GPU: make gpu-test" if config.getoption("--quick") else _no_gpu()
     for item in marked if reason else ():
         item.add_marker(pytest.mark.skip(reason=reason))
 

@@ -7,11 +7,16 @@ import shlex
 
 from tests.conftest import ROOT
 
-PAGES = ("README.md", "serving/README.md")
+# In the order in which someone reads them: an example may use what an earlier one made.
+DOCS = tuple(f"docs/{name}.md" for name in ("convert", "engines", "data", "int8", "accuracy", "tune", "serving", "running", "bench", "regress", "client",
+                                            "troubleshooting"))
+PAGES = ("README.md", *DOCS, "serving/README.md")
+# They have no examples.
+DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))
 # First lines of blocks whose commands are checked and not run.
 ONLY_READ = ("needs a GPU", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
              "needs a folder of pictures")
-TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
+TEXTS = {page: (ROOT / page).read_text() for page in PAGES + DEVELOPERS}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from tftrt_tools.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.inspection import EngineFile, Inspection, SignatureGraph
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving.model_facts import Facts
+from tftrt_tools.serving.publishing.model_facts import Facts
 
 
 def engine_op(name="E", implicit=True, precision="FP16", cached=1):
@@ -21,12 +21,15 @@ def facts(*, engines=(), assets=(), problem="", manifest=None, signatures=None, 
           tensorflow="2.14.1", converted=True):
     """Args: engines: EngineOps. assets: (TensorRT, compute capability) of the engines saved for the op "E". signatures: {name: [InputSpec]}."""
     signatures = {"serving_default": [spec()]} if signatures is None else signatures
-    built = tuple(EngineAsset("E", ((1, 8),), 100, *origin) for origin in assets)
+    built = tuple(EngineAsset(engine="E", input_shapes=((1, 8),), bytes=100, tensorrt=tensorrt, compute_capability=capability)
+                  for tensorrt, capability in assets)
     files = (EngineFile("E", built, 1000, problem),) if assets or problem else ()
-    graphs = tuple(SignatureGraph(name, tuple(specs), (), tuple(one.name for one in engines), (), 1) for name, specs in signatures.items())
-    seen = Inspection("/m", tags, tensorflow, 1000, graphs, tuple(engines), (), files, {}, manifest, None)
+    graphs = tuple(SignatureGraph(name=name, inputs=tuple(specs), outputs=(), engines=tuple(one.name for one in engines), native=(), inside=1)
+                   for name, specs in signatures.items())
+    seen = Inspection(model="/m", tags=tags, tensorflow=tensorflow, graph_bytes=1000, signatures=graphs, engines=tuple(engines), ambiguous=(),
+                      engine_files=files, loads={}, manifest=manifest, verification=None)
     methods = dict.fromkeys(signatures, "tensorflow/serving/predict") | (methods or {})
-    return Facts(seen, converted, methods, tuple(unknown_ops), tables or {}, len(engines))
+    return Facts(seen=seen, converted=converted, methods=methods, unknown_ops=tuple(unknown_ops), tables=tables or {}, engine_ops=len(engines))
 
 
 def declared(**calls):

@@ -38,6 +38,15 @@ def tf1(path, names, method="tensorflow/serving/predict", collections=None, **bu
     return path
 
 
+def with_unread_input(path):
+    """A TF1 export with the inputs x (float32, rows of WIDTH) and training (a bool with a default), which nothing reads."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        x, training = v1.placeholder(tf.float32, [None, WIDTH], name="x"), v1.placeholder_with_default(False, [], name="training")
+        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((WIDTH, WIDTH), [1, 2])) + 1.) * 2.
+        v1.saved_model.simple_save(session, str(path), {"x": x, "training": training}, {"y": y})
+    return path
+
+
 def tf2(path, names):
     """A TF2 export that does the same. Args: names: of the inputs, as the TensorSpecs have them, in the order of the function's arguments."""
     module = tf.Module()

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tftrt_tools import errors
-from tftrt_tools.bench import bench, goal, gpu_watch, measure, outputs, points, result, search, server_metrics, summary, tables, workload
-from tftrt_tools.load import record, statistics
+from tftrt_tools.bench import bench, goal, gpu_watch, measure, measurements, points, search, server_metrics, summary, tables, workload
+from tftrt_tools.commands import _bench_outputs
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.load import latency_statistics, run_record
 from tftrt_tools.report import bench_plots
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.stack import fingerprint
@@ -29,8 +31,9 @@ def records(times_ms, seconds=10.0, failed=0, kind="closed", **more):
     sent = np.linspace(0, seconds * 1e9, times.size, endpoint=False).astype(np.int64)
     code = np.repeat([0, 14], [len(times_ms), failed]).astype(np.int64)
     zeros = np.zeros(times.size, np.int64)
-    refused = {14: record.Failures(14, "UNAVAILABLE", failed, ("full",))} if failed else {}
-    return record.Records(sent, sent, sent + times, code, zeros, zeros, kind, int(seconds * 1e9), refused, **more)
+    refused = {14: run_record.Failures(14, "UNAVAILABLE", failed, ("full",))} if failed else {}
+    return run_record.Records(scheduled_ns=sent, sent_ns=sent, done_ns=sent + times, code=code, payload=zeros, flags=zeros, kind=kind,
+                          length_ns=int(seconds * 1e9), errors=refused, **more)
 
 
 def refused(function, *arguments):
@@ -59,7 +62,7 @@ def test_what_is_no_goal_is_refused(text):
 
 
 def judged(times_ms, text, **more):
-    return summary.row(result.SERVER, CLOSED, records(times_ms, **more), [1], goal.parse(text))
+    return summary.row(measurements.SERVER, CLOSED, records(times_ms, **more), [1], goal.parse(text))
 
 
 def test_a_percentile_is_kept_only_where_that_is_sure():
@@ -111,7 +114,7 @@ def test_an_open_row_that_was_cut_short_says_the_rate_that_was_asked_for():
 
 def test_a_probe_is_long_enough_for_a_bound_on_errors():
     options = types.SimpleNamespace(min_queries=0, seconds=1.0, goal=goal.parse("p90<1s,errors<=0.1%"))
-    assert measure.length(options, 100, probe=True) == 2 * statistics.min_samples(0.999) / 100
+    assert measure.length(options, 100, probe=True) == 2 * latency_statistics.min_samples(0.999) / 100
     assert "errors<=0.1% needs 6636" in measure.too_short(options, points.Point(points.OPEN, rate=100.0))
 
 
@@ -196,7 +199,7 @@ def test_a_percentile_with_too_few_samples_is_no_number():
 @pytest.mark.parametrize("count", [1, 5, 64, 700, 20_000])
 def test_the_distribution_ends_where_the_samples_do(count):
     pairs = summary.curve(np.arange(1, count + 1) * MS)
-    assert all(statistics.min_samples(share) <= count * 1.01 + 1 for share, _ in pairs if share > 0)
+    assert all(latency_statistics.min_samples(share) <= count * 1.01 + 1 for share, _ in pairs if share > 0)
     assert [ms for _, ms in pairs] == sorted(ms for _, ms in pairs)
     if count == 20_000:
         assert pairs[-1][0] > 0.999
@@ -204,14 +207,14 @@ def test_the_distribution_ends_where_the_samples_do(count):
 
 def test_a_row_counts_rows_and_what_was_offered():
     run = records(np.full(100, 2.0), seconds=1.0, kind="open", unsent=20)
-    row = summary.row(result.SERVER, CLOSED, run, [8])
+    row = summary.row(measurements.SERVER, CLOSED, run, [8])
     assert (row.requests, row.offered, row.sent_rate, row.failed) == (100, 120.0, 100.0, 0)
     assert row.rows_per_second == pytest.approx(8 * row.throughput)
     assert row.kept is None and row.complete
 
 
 def test_a_single_open_request_has_a_rate_that_can_be_believed():
-    row = summary.row(result.SERVER, CLOSED, records([500.0], seconds=0, kind="open"), [1])
+    row = summary.row(measurements.SERVER, CLOSED, records([500.0], seconds=0, kind="open"), [1])
     assert (row.throughput, row.sent_rate, row.offered) == (pytest.approx(2, rel=1e-6), None, None)
     assert list(measure._notes(row, records([500.0], seconds=0, kind="open"))) == []
 
@@ -219,7 +222,7 @@ def test_a_single_open_request_has_a_rate_that_can_be_believed():
 def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the_last_latency():
     for times, notes in ((np.full(100, 500.0), 0), (np.linspace(500, 3000, 100), 1)):
         run = records(times, seconds=5, kind="open")
-        row = summary.row(result.SERVER, CLOSED, run, [1])
+        row = summary.row(measurements.SERVER, CLOSED, run, [1])
         said = list(measure._notes(row, run))
         assert len(said) == notes and all("backlog grew" in one for one in said)
         assert row.throughput == pytest.approx(20 if not notes else 20 / 1.5, rel=0.02)
@@ -227,7 +230,7 @@ def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the
 
 def test_answers_that_nobody_judged_are_said():
     run = records(np.full(100, 2.0), checked=6, wrong=6, unjudged=12)
-    row = summary.row(result.SERVER, CLOSED, run, [1])
+    row = summary.row(measurements.SERVER, CLOSED, run, [1])
     assert row.to_dict()["unjudged"] == 12 and any("12 more answers" in note for note in measure._notes(row, run))
     done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=2)
     asked = types.SimpleNamespace(address="h:1", original="m", in_process="", expected="first", require_no_errors=False, goal=None)
@@ -250,7 +253,7 @@ def test_what_runs_in_process_is_said_not_to_be_compared(address, original, expe
 def test_the_series_adds_up():
     run = records(np.full(500, 2.0), failed=20)
     assert run.done_ns.max() < run.length_ns
-    series = summary.row(result.SERVER, CLOSED, run, [1]).series
+    series = summary.row(measurements.SERVER, CLOSED, run, [1]).series
     assert sum(series.answered) * series.seconds == pytest.approx(500, abs=0.1)
     assert sum(series.failed) * series.seconds == pytest.approx(20, abs=0.1)
     assert all(value is None or value == 2.0 for value in series.p50_ms)
@@ -258,39 +261,35 @@ def test_the_series_adds_up():
 
 # --- what is sent
 
-class Wanted:
-    shapes = data = ranges = ""
-    seed, distinct, data_rows, reading = 0, 4, 0, None
-
-    def __init__(self, **changed):
-        vars(self).update(changed)
+def loads(specs, sizes, **asked):
+    return workload.workloads(inputs.Takes.one("s", {"s": specs}), sizes, inputs.Asked(**asked), 4)
 
 
 IMAGE = InputSpec("x", "float32", (None, 8))
 
 
 def test_requests_are_drawn_for_each_batch_size():
-    one, eight = workload.workloads("s", [IMAGE], [1, 8], Wanted())
+    one, eight = loads([IMAGE], [1, 8])
     assert [call.shapes["x"] for call in eight.calls] == [(8, 8)] * 4 and (one.rows, eight.rows) == (1, 8)
-    again = workload.workloads("s", [IMAGE], [1], Wanted())[0]
+    again = loads([IMAGE], [1])[0]
     assert all((a.inputs["x"] == b.inputs["x"]).all() for a, b in zip(one.calls, again.calls, strict=True)), "the seed says all"
     assert len({call.inputs["x"].tobytes() for call in one.calls}) == 4
 
 
 def test_shapes_are_sent_in_turn_and_batched_where_asked():
-    mixed, = workload.workloads("s", [IMAGE], [], Wanted(shapes="x:1x8,3x8"))
+    mixed, = loads([IMAGE], [], shapes="x:1x8,3x8")
     assert [call.rows for call in mixed.calls] == [1, 3, 1, 3]
     ids = InputSpec("ids", "int32", (None, None))
-    found = workload.workloads("s", [ids], [2, 4], Wanted(shapes="ids:1x16"))
+    found = loads([ids], [2, 4], shapes="ids:1x16")
     assert [one.calls[0].shapes["ids"] for one in found] == [(2, 16), (4, 16)]
 
 
 def test_data_is_cut_and_what_is_left_out_is_said(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.arange(80, dtype=np.float32).reshape(10, 8))
-    three, four = workload.workloads("s", [IMAGE], [3, 4], Wanted(data=str(tmp_path / "d.npz")))
+    three, four = loads([IMAGE], [3, 4], data=str(tmp_path / "d.npz"))
     assert three.source.endswith("without the last row, which fills no batch of 3")
     assert four.source.endswith("without the last 2 rows, which fill no batch of 4")
-    found, = workload.workloads("s", [IMAGE], [2], Wanted(data=str(tmp_path / "d.npz")))
+    found, = loads([IMAGE], [2], data=str(tmp_path / "d.npz"))
     assert "batch of" not in found.source
     assert len(found.calls) == 4 and "first 4 of 5" in found.source
     assert (found.calls[1].inputs["x"] == np.arange(16, 32, dtype=np.float32).reshape(2, 8)).all()
@@ -301,7 +300,7 @@ def test_data_is_cut_and_what_is_left_out_is_said(tmp_path):
     ([InputSpec("x", "float32", (4, 8))], [2], {}), ([IMAGE], [], {"ranges": "z:0:1"}), ([IMAGE], [], {"shapes": "x:1x8", "data": "d"}),
     ([InputSpec("x", "DataType 20", ())], [], {}), ([IMAGE], [1], {"data": "none.npz"})])
 def test_inputs_that_cannot_be_made_are_refused(specs, sizes, changed):
-    refused(workload.workloads, "s", specs, sizes, Wanted(**changed))
+    refused(lambda: loads(specs, sizes, **changed))
 
 
 def test_the_signature_is_chosen():
@@ -395,7 +394,7 @@ def test_the_histogram_log_is_read_by_hdrhistogram(tmp_path):
     from hdrh.log import HistogramLogReader
 
     path, times = tmp_path / "b.hdr", np.linspace(1, 50, 700)
-    with outputs.Outputs(hdr=str(path)) as files:
+    with _bench_outputs.Outputs(hdr=str(path)) as files:
         for run in (records(times), records([], failed=3), records(times[:5])):
             files.add("server", CLOSED, run)
         assert files.write(types.SimpleNamespace(complete=True), None) == []
@@ -404,7 +403,7 @@ def test_the_histogram_log_is_read_by_hdrhistogram(tmp_path):
     read = [reader.get_next_interval_histogram() for _ in range(3)]
     reader.close()
     assert [(one.get_tag(), one.get_total_count()) for one in read] == [("1", 700), ("2", 0), ("3", 5)]
-    exact = statistics.percentile(records(times).latency_ns, 0.99).value
+    exact = latency_statistics.percentile(records(times).latency_ns, 0.99).value
     assert read[0].get_value_at_percentile(99) == pytest.approx(exact, rel=1e-3)
     assert read[0].get_end_time_stamp() - read[0].get_start_time_stamp() == pytest.approx(10_000, abs=1)
 
@@ -416,7 +415,7 @@ def test_the_bound_of_a_percentile_is_shown_beside_it():
 
 
 def test_nothing_is_left_where_nothing_was_measured(tmp_path):
-    with outputs.Outputs(requests_csv=str(tmp_path / "r.csv")):
+    with _bench_outputs.Outputs(requests_csv=str(tmp_path / "r.csv")):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -482,12 +481,12 @@ def test_a_real_gpu_is_watched():
 # --- plots
 
 def test_plots_are_drawn_of_what_there_is():
-    rows = [summary.row(result.SERVER, points.Point("closed", concurrency=n), records(np.linspace(1, 5 * n, 800)), [1]) for n in (1, 2)]
+    rows = [summary.row(measurements.SERVER, points.Point("closed", concurrency=n), records(np.linspace(1, 5 * n, 800)), [1]) for n in (1, 2)]
     assert bench_plots.cdf(rows, [(99.0, 8.0)]).count("goal p99") == 1
     drawn = bench_plots.throughput_latency(rows)
     assert drawn.startswith("<svg") and "closed p50" in drawn
     assert bench_plots.throughput_latency(rows[:1]) == "", "one point is no curve"
-    empty = summary.row(result.SERVER, CLOSED, records([], failed=5), [1])
+    empty = summary.row(measurements.SERVER, CLOSED, records([], failed=5), [1])
     assert bench_plots.cdf([empty]) == "" and bench_plots.throughput_latency([empty, empty]) == ""
     assert bench_plots.over_time(rows[0]).startswith("<svg")
 

@@ -6,11 +6,11 @@ import types
 
 import pytest
 
-from tests.test_convert import FLAGS, assert_clear
-from tests.test_verify import saved_inputs
+from tests.command_line import FLAGS, assert_clear
+from tests.saved_inputs import saved_inputs
 from tftrt_tools import errors
 from tftrt_tools.commands import _building
-from tftrt_tools.conversion import settings
+from tftrt_tools.conversion import build, settings
 from tftrt_tools.savedmodel import describe, engine_assets, passport
 
 
@@ -83,6 +83,20 @@ def test_what_cannot_work_is_one_clear_line_and_changes_nothing(flags, code, say
     before = snapshot(model)
     assert_clear(tftrt("build", model, *(flag.format(model=model) for flag in flags), env={"CUDA_VISIBLE_DEVICES": "-1"}), code, says)
     assert snapshot(model) == before
+
+
+@pytest.mark.parametrize(("was", "now", "says"), [
+    ('"precision_mode": "FP16"', '"precision_mode": "FP15"', "'FP15' is none of FP32, FP16, INT8"),
+    ('"minimum_segment_size": 3', '"minimum_segment_size": "three"', "'three' is no whole number"),
+    ('"name": "serving_default"', '"nome": "serving_default"', "it has no 'name'"), ('"converted": true', '"converted": 1', "1 is neither true nor false")])
+def test_a_manifest_that_makes_no_sense_is_damaged(was, now, says, converted, tmp_path):
+    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "model")
+    manifest = passport.folder(model) / passport.MANIFEST
+    assert was in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace(was, now))
+    with pytest.raises(errors.TftrtError) as raised:
+        build.build(model, None, build.Options(shapes=""))
+    assert raised.value.cause == f"{manifest} is damaged: {says}"
 
 
 def test_an_original_model_has_nothing_to_build(zoo_model, tftrt):

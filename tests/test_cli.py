@@ -6,16 +6,9 @@ import sys
 
 import pytest
 
+from tests.command_line import assert_clear, loaded_modules
 from tests.conftest import ROOT
-from tests.test_convert import assert_clear
 from tftrt_tools import cli, errors
-
-
-def loaded_modules(*arguments):
-    """Modules that one run of the command imports in its own process."""
-    code = f"import sys\nfrom tftrt_tools import cli\ncode = cli.main({list(map(str, arguments))!r})\nprint('\\n@' + ' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    return set(done.stdout.rsplit("@", 1)[1].split())
 
 
 def test_help_lists_every_command_and_loads_next_to_nothing(tftrt):
@@ -35,6 +28,13 @@ def test_the_working_commands_keep_tensorflow_out_of_their_own_process(zoo_model
     source, target = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     for arguments in (("convert", f"--input_saved_model_dir={source}", "--dry_run"), ("inspect", source), ("verify", source, target, "--nowrite")):
         assert "tensorflow" not in loaded_modules(*arguments)
+
+
+def test_the_client_loads_what_it_needs_alone():
+    code = "import sys, tftrt_tools.client; tftrt_tools.client.Client('127.0.0.1:1').close(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    assert {"numpy", "grpc"} <= set(loaded)
+    assert not {"tensorflow", "tensorflow_serving", "absl", "scipy", "rich", "matplotlib", "jinja2", "aiohttp", "cattrs"} & set(loaded)
 
 
 def test_no_command_is_wrong_usage(tftrt):

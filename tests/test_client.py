@@ -16,10 +16,10 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from tests.conftest import ROOT
-from tests.test_wire_tensor import DTYPES, same, shapes
-from tests.test_wire_tensor import random as random_array
+from tests.wire_arrays import DTYPES, same, shapes
+from tests.wire_arrays import random as random_array
 from tftrt_tools import client, errors
-from tftrt_tools.client import failure, management, signatures
+from tftrt_tools.client import model_metadata, model_service, serving_error
 from tftrt_tools.wire import fields, tensor_bytes
 
 FIELDS = {"float32": "float_val", "float64": "double_val", "float16": "half_val", "bfloat16": "half_val", "int64": "int64_val", "bool": "bool_val",
@@ -334,7 +334,7 @@ def metadata_response():
 
 
 def test_metadata_is_typed():
-    found = signatures.read(metadata_response())
+    found = model_metadata.read(metadata_response())
     assert found.model == client.ModelSpec("m", 7)
     one = found["serving_default"]
     assert one.method == "tensorflow/serving/predict" and one.outputs == {"y": client.TensorSpec("bfloat16", None)}
@@ -347,7 +347,7 @@ def test_metadata_is_typed():
 @given(st.binary(max_size=100), st.integers(0, 200), st.integers(0, 20))
 def test_damaged_metadata_and_states_are_read_or_refused(noise, at, gone):
     raw = metadata_response()
-    for reader in (signatures.read, management.read_status, management.read_reload):
+    for reader in (model_metadata.read, model_service.read_status, model_service.read_reload):
         for damaged in (noise, raw[:at] + noise + raw[at + gone:]):
             try:
                 reader(damaged)
@@ -358,7 +358,7 @@ def test_damaged_metadata_and_states_are_read_or_refused(noise, at, gone):
 def test_metadata_request_is_that_of_the_api():
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name, request.model_spec.version_label = "m", "stable"
-    assert signatures.request(client.ModelSpec("m", label="stable")) == request.SerializeToString(deterministic=True)
+    assert model_metadata.request(client.ModelSpec("m", label="stable")) == request.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("arguments, told", [
@@ -394,7 +394,7 @@ def test_a_closed_client_says_so():
 
 
 def test_the_texts_of_a_server_stay_whole_in_the_message():
-    error = failure.of("INVALID_ARGUMENT", "a\n  b", "here:8500", 1)
+    error = serving_error.of("INVALID_ARGUMENT", "a\n  b", "here:8500", 1)
     assert (error.message, str(error), error.exit_code) == ("a\n  b", "here:8500 says INVALID_ARGUMENT: a b", 1)
 
 
@@ -402,6 +402,7 @@ def test_it_loads_no_tensorflow_even_after_requests_and_answers():
     script = """
 import sys, numpy, asyncio
 from tftrt_tools import client
+assert "grpc" not in sys.modules, "gRPC is for those who connect"
 client.response_arrays(client.request_bytes("m", {"x": numpy.zeros(3)})[:0])
 with client.Client("127.0.0.1:1", retries=0) as one:
     for call in (lambda: one.predict("m", {"x": [1.0]}), lambda: one.metadata("m"), lambda: one.status("m"),

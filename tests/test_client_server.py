@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import inspect
 import threading
 import time
 
@@ -10,10 +11,19 @@ import numpy as np
 import pytest
 
 from tests.conformance import launch, models
-from tests.test_wire_tensor import random, same
 from tests.tls import pems, ssl_config  # noqa: F401
+from tests.wire_arrays import random, same
 from tftrt_tools import errors
-from tftrt_tools.client import AsyncClient, Client, ModelSpec, ServingError, TensorSpec, Tls
+from tftrt_tools.client import (
+    AsyncClient,
+    Client,
+    ModelSpec,
+    ServingError,
+    TensorSpec,
+    Tls,
+    request_bytes,
+    response_arrays,
+)
 
 ENDLESS_STEPS = 10**9  # of the model `slow`: longer than any deadline here
 
@@ -49,6 +59,36 @@ def test_versions_and_labels_choose_what_answers(client):
     for wanted, choice in ((2, {}), (1, {"version": 1}), (2, {"version": 2}), (1, {"label": "stable"}), (2, {"label": "canary"})):
         arrays = client.predict("versions", {"x": x}, **choice)
         assert arrays["y"].tolist() == [wanted, wanted] and arrays.model.version == wanted
+
+
+def test_bytes_of_a_request_give_bytes_of_an_answer(server, client):
+    x = np.zeros(2, np.float32)
+    asked = request_bytes("versions", {"x": x}, version=1)
+    model, arrays = response_arrays(client.predict_bytes(asked))
+    assert (model.version, arrays["y"].tolist()) == (1, [1, 1])
+
+    async def awaited():
+        async with AsyncClient(server.grpc_address) as one:
+            return await one.predict_bytes(asked)
+
+    assert response_arrays(asyncio.run(awaited()))[0].version == 1
+    with pytest.raises(ServingError) as caught:
+        client.predict_bytes(request_bytes("versions", {"x": x}, version=9))
+    assert caught.value.code == "NOT_FOUND"
+
+
+def test_what_to_do_may_be_in_the_callers_own_words(server):
+    with Client(server.grpc_address, mends={"NOT_FOUND": "--model_name names another"}) as one:
+        with pytest.raises(ServingError) as caught:
+            one.metadata("nobody")
+    assert caught.value.mend == "--model_name names another" and caught.value.line in str(caught.value)
+
+
+def test_the_methods_tell_their_arguments():
+    for kind in (Client, AsyncClient):
+        told = inspect.signature(kind.predict)
+        assert list(told.parameters)[:4] == ["self", "model", "inputs", "signature"] and told.return_annotation.startswith("Answered[")
+        assert "Run a signature." in inspect.getdoc(kind.predict)
 
 
 def test_only_the_wanted_outputs_come(client):

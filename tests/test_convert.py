@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,13 +12,10 @@ import numpy as np
 import pytest
 
 import saved_models
+from tests.command_line import FLAGS, assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.zoo import zoo_inputs
 from tftrt_tools.savedmodel import describe, files, passport
-
-# In implicit batch mode TF-TRT takes nothing of the tagger's loops.
-DYNAMIC_ONLY = ("lstm_tagger",)
-FLAGS = {name: ("--use_dynamic_shape",) if name in DYNAMIC_ONLY else () for name in saved_models.NAMES}
 
 
 def convert(tftrt, source, target, *flags, **more):
@@ -277,13 +273,6 @@ def test_broken_models_are_one_clear_line(tftrt, zoo_model, tmp_path, case):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
 
 
-def assert_clear(done, code, says):
-    """One line of cause, one of mend, no traceback, nothing on stdout."""
-    assert done.returncode == code, done.stderr
-    assert says in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
-    assert re.match(r"tftrt: error: [^\n]+\n  [^\n]+\n$", done.stderr), done.stderr
-
-
 FLAGS_REFUSED = {
     "unknown flag": (("--precison_mode=FP16",), "precision_mode"),
     "INT8": (("--precision_mode=INT8",), "INT8"),
@@ -376,19 +365,6 @@ def catches(process_id, number):
     """Has the process a handler for this signal? `tftrt` sets its own right at its start, Python has one for SIGINT before."""
     caught, = (line for line in open(f"/proc/{process_id}/status") if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> number - 1 & 1)
-
-
-def processes_marked(mark):
-    """Numbers of the processes that have TFTRT_TEST_MARK=`mark` in their environment."""
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            environment = open(f"/proc/{entry}/environ", "rb").read()
-        except OSError:
-            continue
-        if f"TFTRT_TEST_MARK={mark}".encode() in environment:
-            found.append(entry)
-    return found
 
 
 @pytest.mark.slow

@@ -4,29 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_convert import assert_clear
+from tests.picture_files import FOLDERS, pictures
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import data as command
 from tftrt_tools.inputs import export, export_job, find, labels, options
 from tftrt_tools.inputs.rows import row_hashes
 from tftrt_tools.savedmodel.shapes import InputSpec
-
-FOLDERS = ("ant", "bee", "cat")
-
-
-def pictures(folder, each=4, names=FOLDERS):
-    """A picture folder, `each` 8 x 8 pictures a class; no two are equal. Returns: {class: [pixel values, uint8]}."""
-    rng, found = np.random.default_rng(0), {}
-    for name in names:
-        (folder / name).mkdir(parents=True)
-        found[name] = rng.integers(0, 256, (each, 8, 8), np.uint8)
-        for number, pixels in enumerate(found[name]):
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return found
 
 
 def data(folder, *arguments):

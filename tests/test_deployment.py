@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.test_readme import check_flags
-from tftrt_tools.serving import configuration_protos, flags, metric_names
+from tests.example_flags import check_flags
+from tftrt_tools.serving import metric_names, server_flags
 from tftrt_tools.serving.launch.docker import IMAGES
+from tftrt_tools.wire import config_messages
 
 SERVING = ROOT / "serving"
 MONITORING = SERVING / "monitoring"
@@ -138,7 +139,7 @@ def server_arguments():
 def test_the_server_knows_every_argument(capsys):
     assert [where for where, _ in server_arguments()] == ["Dockerfile", "4-serving.yaml", "serving-runtime.yaml"]
     for where, arguments in server_arguments():
-        values = flags.parse(arguments)
+        values = server_flags.parse(arguments)
         assert capsys.readouterr().out == "", where
         assert values.monitoring_config_file == "/etc/serving/monitoring.config" and values.rest_api_port, where
 
@@ -147,20 +148,20 @@ def test_the_server_knows_every_argument(capsys):
 
 
 def check_configuration(kind, text):
-    message = configuration_protos.parse(kind, text)
-    if kind == configuration_protos.BATCHING:
+    message = config_messages.parse(kind, text)
+    if kind == config_messages.BATCHING:
         sizes = list(message.allowed_batch_sizes)
         assert sizes == sorted(sizes) and sizes[-1] == message.max_batch_size.value
-    if kind == configuration_protos.MODELS:
+    if kind == config_messages.MODELS:
         assert [one.model_platform for one in message.model_config_list.config] == ["tensorflow"]
     return message
 
 
-@pytest.mark.parametrize("kind", configuration_protos.FILE_NAMES)
+@pytest.mark.parametrize("kind", config_messages.FILE_NAMES)
 def test_the_configuration_files_are_what_the_server_reads(kind):
-    name = configuration_protos.FILE_NAMES[kind]
+    name = config_messages.FILE_NAMES[kind]
     message = check_configuration(kind, (SERVING / "config" / name).read_text())
-    if kind == configuration_protos.MONITORING:
+    if kind == config_messages.MONITORING:
         assert message.prometheus_config.path == metric_names.PATH
         return
     (config,) = kinds("ConfigMap")
@@ -327,10 +328,10 @@ def test_what_the_manifests_refer_to_exists():
             assert {one["name"] for one in container["volumeMounts"]} == set(volumes), name
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
-    values = flags.parse(container["args"])
+    values = server_flags.parse(container["args"])
     for path in map(pathlib.PurePosixPath, (values.model_config_file, values.batching_parameters_file)):
         assert str(path.parent) in mounted and path.name in config["data"]
-    models = configuration_protos.parse(configuration_protos.MODELS, config["data"]["models.config"]).model_config_list.config
+    models = config_messages.parse(config_messages.MODELS, config["data"]["models.config"]).model_config_list.config
     assert all(model.base_path.startswith("/models/") for model in models)
     assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
@@ -379,7 +380,7 @@ def test_kserve_gets_a_runtime_and_a_service_that_fit_together():
     assert predictor["model"]["runtime"] == runtime["metadata"]["name"]
     assert predictor["model"]["modelFormat"] in [{key: one[key] for key in ("name", "version")} for one in runtime["spec"]["supportedModelFormats"]]
     (container,) = runtime["spec"]["containers"]
-    values = flags.parse(container["args"])
+    values = server_flags.parse(container["args"])
     assert container["name"] == "kserve-container" and values.model_name == "{{.Name}}" and values.model_base_path == "/mnt/models"
     assert values.rest_api_port == container["ports"][0]["containerPort"] == int(runtime["spec"]["annotations"]["prometheus.kserve.io/port"])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.test_prepare import answers, prepared, save
+from tests.prepared_models import answers, prepared, save
 from tftrt_tools.commands import _output
 from tftrt_tools.conversion import graph_pass
 from tftrt_tools.conversion.settings import Settings

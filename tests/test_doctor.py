@@ -15,11 +15,11 @@ import sysconfig
 import pytest
 
 from tftrt_tools import errors, stack
-from tftrt_tools.stack import diagnosis, elf, facts, gpus, installed, libraries, problems, versions
+from tftrt_tools.stack import diagnosis, elf, facts, gpus, installed, libraries, problems, releases
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
-RECOMMENDED = f'"tensorflow[and-cuda]=={versions.RECOMMENDED}"'
+RECOMMENDED = f'"tensorflow[and-cuda]=={releases.RECOMMENDED}"'
 
 needs_tensorflow = pytest.mark.skipif(not (SITE / "tensorflow").is_dir() or not (SITE / "tensorrt").is_dir(),
                                       reason="TensorFlow or TensorRT is not installed in these site-packages")
@@ -182,7 +182,7 @@ def test_json_goes_to_a_file_and_the_text_to_stdout(bare, tmp_path):
 def test_no_tensorflow(bare):
     ran = doctor(python=bare[0])
     assert ran.code == 0
-    for name in diagnosis.CAPABILITIES:
+    for name in libraries.PURPOSES:
         assert_refuses(ran, name, "TensorFlow is not installed", RECOMMENDED)
 
 
@@ -366,18 +366,23 @@ def test_a_gpu_that_the_driver_lists_and_tensorflow_does_not_see(driver, stub):
     assert_refuses(ran, "run", "TensorFlow sees no GPU", "nvidia-smi")
 
 
+def library(name, needed_for, **found):
+    return libraries.Library(name=name, needed_for=needed_for, **found)
+
+
 # What needs a GPU is judged from facts; these are what an H100 with this stack gives.
 @pytest.fixture
 def on_a_gpu():
     build = {"cuda_version": "11.8", "cuda_compute_capabilities": ["sm_80", "compute_80"]}
-    tensorflow = installed.TensorFlow("tensorflow", "2.14.1", "/site/tensorflow", build, {}, {"nvidia-cudnn-cu11": "8.7.0.84"})
+    tensorflow = installed.TensorFlow(distribution="tensorflow", version="2.14.1", folder="/site/tensorflow", build=build, cuda={},
+                                      pins={"nvidia-cudnn-cu11": "8.7.0.84"})
     asked = {"version": "2.14.1", "linked": [8, 4, 3], "tensorrt": {"built": True, "loads": True, "loaded": [8, 5, 3]},
              "gpus": [{"name": "H100", "compute_capability": "9.0"}], "step": ""}
-    found = (libraries.Library("libnvinfer.so.8", "convert", "/site/tensorrt/libnvinfer.so.8", "8.5.3"),
-             libraries.Library("libcudnn.so.8", "run", "/site/nvidia/cudnn/lib/libcudnn.so.8", "8.7.0"),
-             libraries.Library("libcuda.so.1", "run", "/lib/libcuda.so.1", "13.0"))
-    return facts.Facts(tensorflow, asked, None, "", found, {"driver": "580.0", "cuda": "13.0"},
-                       (gpus.Gpu(0, "H100", 81559, "9.0"),))
+    found = (library("libnvinfer.so.8", "convert", path="/site/tensorrt/libnvinfer.so.8", version="8.5.3"),
+             library("libcudnn.so.8", "run", path="/site/nvidia/cudnn/lib/libcudnn.so.8", version="8.7.0"),
+             library("libcuda.so.1", "run", path="/lib/libcuda.so.1", version="13.0"))
+    return facts.Facts(tensorflow=tensorflow, asked=asked, died=None, log="", libraries=found, driver={"driver": "580.0", "cuda": "13.0"},
+                       gpus=(gpus.Gpu(0, "H100", 81559, "9.0"),))
 
 
 def test_with_a_gpu_everything_can_be_done(on_a_gpu):
@@ -419,7 +424,7 @@ def test_names_that_tensorflow_asked_for_replace_those_of_the_matrix():
 
 
 def test_building_needs_more_than_running(on_a_gpu):
-    missing = libraries.Library("libnvinfer_builder_resource.so.8.5.3", "build", error="it is not beside libnvinfer.so.8")
+    missing = library("libnvinfer_builder_resource.so.8.5.3", "build", error="it is not beside libnvinfer.so.8")
     found = diagnosis.of(dataclasses.replace(on_a_gpu, libraries=(*on_a_gpu.libraries, missing)))
     assert found.can("run").can and not found.can("build").can
 
@@ -465,15 +470,15 @@ def test_the_working_commands_say_what_is_missing(fake, bare, looks_like_a_model
     assert "TensorFlow is not installed" in working_command(python, *convert)
     for command in (("inspect", looks_like_a_model), ("verify", looks_like_a_model, looks_like_a_model)):
         said = working_command(python, *command)
-        assert "TensorFlow" in said and "tftrt doctor" in said or "pip install" in said
+        assert "TensorFlow 2.14 is not installed for this Python" in said and "pip install 'tftrt-tools[tftrt]'" in said
     assert "2.17 was the last release with it" in working_command(fake("tensorflow", "2.18.0"), *convert)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
 def test_the_matrix_has_every_release_with_tf_trt():
-    assert list(versions.RELEASES) == [(2, minor) for minor in range(versions.OLDEST[1], versions.NEWEST[1] + 1)]
-    assert versions.release(versions.RECOMMENDED).tensorrt == 8
-    assert versions.release("2.18.0") is None
+    assert list(releases.RELEASES) == [(2, minor) for minor in range(releases.OLDEST[1], releases.NEWEST[1] + 1)]
+    assert releases.release(releases.RECOMMENDED).tensorrt == 8
+    assert releases.release("2.18.0") is None
 
 
 @needs_tensorflow

@@ -2,16 +2,9 @@
 
 import pytest
 
-from tests.test_inspect import engine_file
+from tests.engine_files import HEAD, HEADS, engine_file
 from tftrt_tools.savedmodel import engine_assets, findings
 from tftrt_tools.savedmodel.inspection import EngineFile, Inspection
-
-# The first bytes of engines that TensorRT 8.5.3.1 built on H200s. Only their length differs within a run; one had a byte more.
-START = "7074727400000000e800000000000000{}0000000000028001000802800100050280010003028001000112800100"
-END = "0780010009000000078001000000000007800100 60361e0007800100e8d73000078001008017000008800100".replace(" ", "")
-HEADS = [bytes.fromhex(START.format(size) + between + END) for size, between in (
-    ("9dae1b", "100b800100"), ("7fdc1a", "10800100"), ("6a5d07", "10800100"), ("ba5707", "10800100"))]
-HEAD = HEADS[1]
 
 
 def changed(offset, value):
@@ -46,6 +39,7 @@ def test_a_head_of_another_form_says_nothing(head, tmp_path):
 def test_foreign_engines_are_found_without_a_manifest(tensorrt, capabilities, words, tmp_path):
     path = engine_file(tmp_path / (engine_assets.PREFIX + "engine"), (1, 8), engine=HEAD + b"e" * 100)
     file = EngineFile("engine", tuple(engine_assets.read_file(path)), path.stat().st_size, "")
-    seen = Inspection(str(tmp_path), ("serve",), "2.14.1", 0, (), (), (), (file,), {}, None, None)
+    seen = Inspection(model=str(tmp_path), tags=("serve",), tensorflow="2.14.1", graph_bytes=0, signatures=(), engines=(), ambiguous=(),
+                      engine_files=(file,), loads={}, manifest=None, verification=None)
     found = [one.text for one in findings.find(seen, tensorrt, capabilities) if one.about == "engine files"]
     assert (words is None and not found) or any(words in text for text in found)

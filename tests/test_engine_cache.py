@@ -15,18 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.command_line import assert_clear, loaded_modules
 from tests.conftest import run_tftrt
-from tests.test_cli import loaded_modules
-from tests.test_convert import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.commands import _engine_cache
 from tftrt_tools.engine_cache import folders, key, listing, locks, store
-from tftrt_tools.engine_cache.key import EngineKey, Fed
-from tftrt_tools.engine_cache.record import Entry, Record
+from tftrt_tools.engine_cache.entry import EngineRecord, Entry
+from tftrt_tools.engine_cache.key import DeclaredInput, EngineKey, Fed
 from tftrt_tools.engine_cache.store import Store
 
 KEY = EngineKey(
-    segment_digest="sha256:00", inputs=(("float32", (None, 8)), ("int32", (2,))), calls=((Fed((1, 8)), Fed((2,), (3, 4))),),
+    segment_digest="sha256:00", inputs=(DeclaredInput("float32", (None, 8)), DeclaredInput("int32", (2,))), calls=((Fed((1, 8)), Fed((2,), (3, 4))),),
     precision="FP16", implicit_batch=False, profile_strategy="Optimal", max_workspace_size_bytes=1 << 30, maximum_cached_engines=1,
     tf32_allowed=True, tensorflow="2.14.1", tensorrt="8.5.3", tensorrt_linked="8.4.3", compute_capability="9.0", gpu="NVIDIA H100")
 # Processes that do not share this one's threads and locks.
@@ -70,16 +69,16 @@ def names(cache):
 # Keys
 
 CHANGES = {
-    "segment_digest": "sha256:01", "inputs": (("float32", (None, None)), ("int32", (2,))),
+    "segment_digest": "sha256:01", "inputs": (DeclaredInput("float32", (None, None)), DeclaredInput("int32", (2,))),
     "calls": ((Fed((1, 8)), Fed((2,), (3, 5))),), "precision": "FP32", "implicit_batch": True, "profile_strategy": "Range",
     "max_workspace_size_bytes": 1 << 29, "maximum_cached_engines": 2, "tf32_allowed": False, "tensorflow": "2.14.0",
     "tensorrt": "8.5.2", "tensorrt_linked": "8.5.3", "compute_capability": "8.0", "gpu": "NVIDIA H100 PCIe", "cuda": "11.8",
     "cudnn": "8.7", "multiprocessors": 132, "use_calibration": True, "explicit_precision": True, "names_digest": "sha256:02",
-    "environment": (("TF_TRT_SPARSE_MODE", "0"),),
+    "environment": {"TF_TRT_SPARSE_MODE": "0"},
 }
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(EngineKey) if field.name != "calibration_digest"])
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(EngineKey) if field.name not in ("calibration_digest", "format")])
 def test_every_field_changes_the_key(field):
     assert dataclasses.replace(KEY, **{field: CHANGES[field]}).name != KEY.name
 
@@ -103,14 +102,14 @@ def test_shapes_values_and_their_order_change_the_key(calls):
 
 def test_a_key_crosses_json_whole():
     full = dataclasses.replace(KEY, environment=key.environment({"TF_TRT_SPARSE_MODE": "0", "NVIDIA_TF32_OVERRIDE": "0"}),
-                               inputs=(("float32", None), ("int32", (2,))))
+                               inputs=(DeclaredInput("float32", None), DeclaredInput("int32", (2,))))
     back = EngineKey.from_dict(json.loads(json.dumps(full.to_dict())))
     assert back == full and back.name == full.name and len(full.name) == 64
 
 
 def test_only_variables_that_change_engines_count():
-    assert key.environment({"PATH": "/bin", "TF_TRT_SPARSE_MODE": "0", "TF_TRT_FIXED_ALGORITHM_ID": "2"}) == (
-        ("TF_TRT_FIXED_ALGORITHM_ID", "2"), ("TF_TRT_SPARSE_MODE", "0"))
+    assert key.environment({"PATH": "/bin", "TF_TRT_SPARSE_MODE": "0", "TF_TRT_FIXED_ALGORITHM_ID": "2"}) == {
+        "TF_TRT_FIXED_ALGORITHM_ID": "2", "TF_TRT_SPARSE_MODE": "0"}
 
 
 @pytest.mark.parametrize(("array", "values"), [
@@ -605,7 +604,7 @@ def test_list_shows_what_is_there(filled):
 def test_list_as_json(filled):
     shown = json.loads(tftrt_cache(filled, "list", "--json=-").stdout)
     assert shown["kind"] == "engine_cache" and [one["name"] for one in shown["entries"]] == [numbered(1).name, KEY.name]
-    assert Record.from_dict(shown["entries"][1]["record"]).key == KEY and shown["max_bytes"] == 10 << 30
+    assert EngineRecord.from_dict(shown["entries"][1]["record"]).key == KEY and shown["max_bytes"] == 10 << 30
 
 
 def test_list_shows_what_cannot_be_used(filled):

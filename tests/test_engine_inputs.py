@@ -3,6 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from tests import signature_models as models
+from tests.engine_models import Branches, saved
 from tftrt_tools import errors, tf_private
 from tftrt_tools.conversion import engine_inputs, graph_pass
 from tftrt_tools.conversion.settings import Settings
@@ -16,25 +18,6 @@ def of_calls(path, *calls, smallest=3):
     frozen = graph_pass.freeze("serving_default", function)
     graph_def = graph_pass.run(frozen, Settings(use_dynamic_shape=True, minimum_segment_size=smallest)).graph_def
     return engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), calls)
-
-
-def saved(module, path):
-    tf.saved_model.save(module, str(path), signatures=module.__call__)
-    return path
-
-
-class Branches(tf.Module):
-    """Which of two branches runs is an input."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = tf.Variable(tf.random.stateless_normal((8, 8), [1, 2]))
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x"), tf.TensorSpec([], tf.int32, name="branch")])
-    def __call__(self, x, branch):
-        h = tf.matmul(x, self.w) + 1.
-        h = tf.cond(tf.equal(branch, 7), lambda: tf.nn.relu(tf.matmul(h, self.w) * 2. + 1.), lambda: tf.tanh(tf.matmul(h, self.w) * 3.))
-        return {"y": tf.cumsum(h)}
 
 
 class Growing(tf.Module):
@@ -113,12 +96,7 @@ def test_a_branch_that_no_call_takes_reaches_no_engine_op(tmp_path):
 
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
     """A TF1 export's placeholder with a default, and one of a function."""
-    v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        x, training = v1.placeholder(tf.float32, [None, 8], name="x"), v1.placeholder_with_default(False, [], name="training")
-        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((8, 8), [1, 2])) + 1.) * 2.
-        v1.saved_model.simple_save(session, str(tmp_path / "tf1"), {"x": x, "training": training}, {"y": y})
-    assert set(of_calls(tmp_path / "tf1", {"x": (2, 8), "training": ()}).values()) == {((Fed((2, 8)),),)}
+    assert set(of_calls(models.with_unread_input(tmp_path / "tf1"), {"x": (2, 8), "training": ()}).values()) == {((Fed((2, 8)),),)}
 
 
 def test_what_lies_behind_an_inner_loop_is_still_inside_the_outer():

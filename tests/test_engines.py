@@ -8,33 +8,18 @@ import threading
 import pytest
 import tensorflow as tf
 
-from tests.test_engine_inputs import Branches, saved
-from tests.test_inspect import engine_file
+from tests.engine_files import engine_file
+from tests.engine_models import Branches, Steps, saved
 from tftrt_tools import errors, progress, tf_private
 from tftrt_tools.conversion import engines, finishing, graph_pass, watched
-from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.engine_cache.store import Store
 from tftrt_tools.savedmodel import graph, loading
 
 VERSIONS = {"tensorflow": "2.14.1", "tensorrt": "8.5.3", "tensorrt_linked": "8.4.3"}
 _NUMBERS = itertools.count()
 GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
-
-
-class Steps(tf.Module):
-    """Three segments, for cumulative sums between them stay in TensorFlow."""
-
-    def __init__(self):
-        super().__init__()
-        # Equal segments would be one entry of the cache.
-        self.weights = [tf.Variable(tf.random.stateless_normal((8, 8), [1, step])) for step in range(3)]
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
-    def __call__(self, x):
-        for weights in self.weights:
-            x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.) * 2.)
-        return {"y": x}
 
 
 @dataclasses.dataclass
@@ -80,7 +65,7 @@ def build(model, calls, folder, store=None, minutes=None, dynamic=True):
     finishing.unique_names(passed.graph_def, f"TRTEngineOp_{next(_NUMBERS)}")
     result = SignatureResult.of("serving_default", loading.input_specs(function), passed)
     folder.mkdir(exist_ok=True)
-    work = finishing.Work(settings, GPU, VERSIONS, store, "model", watched.Budget(minutes))
+    work = finishing.Work(settings=settings, gpu=GPU, versions=VERSIONS, store=store, origin="model", budget=watched.Budget(minutes))
     made = finishing.finished(frozen, passed.graph_def, result, work, calls, folder)
     return made.result, made.resources, passed.graph_def, work
 
@@ -117,7 +102,7 @@ def test_where_nothing_was_ready_the_check_fails(steps, builds, tmp_path):
     result, _, _, work = build(steps, [{"x": (4, 8)}], tmp_path / "files", minutes=0.01)
     with pytest.raises(errors.CheckFailed) as raised:
         finishing.check_built([result], work.budget)
-    assert "no engine was ready when --max_build_minutes=0.01 were over, of 3" in raised.value.cause
+    assert "none of the 3 engines was ready within --max_build_minutes=0.01" in raised.value.cause
 
 
 def test_an_engine_op_that_no_call_reaches_is_named(builds, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests import quantized
-from tests.test_prepare import answers, prepared
+from tests.prepared_models import answers, prepared
 from tftrt_tools.commands import _output
 from tftrt_tools.conversion import graph_pass, prepare
 from tftrt_tools.conversion.settings import Settings

@@ -8,31 +8,15 @@ import pytest
 import tensorflow as tf
 
 from tests import signature_models as models
+from tests.meta_graphs import converted, meta, stripped
 from tftrt_tools import errors
 from tftrt_tools.calibration import collect, rounded
-from tftrt_tools.conversion import completion, convert, engine_inputs, graph_pass
-from tftrt_tools.conversion import inspect as inspect_job
+from tftrt_tools.conversion import engine_inputs, graph_pass, inspect_job
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import native_copy
 from tftrt_tools.savedmodel import detach, fidelity, inline, loading, passport, protos, rounding
 
 ODD_NAMES = ("img-input", "2d", "input.1", "input/2", "class")
-
-
-def converted(source, output, **settings):
-    """Convert in this process. Returns: `output`."""
-    output.mkdir()
-    settings = Settings(minimum_segment_size=1, **settings).to_dict()
-    convert.job({"source": str(source), "output": str(output), "settings": settings, "int8": {"options": None, "given": None}, "cache": None})
-    return output
-
-
-def stripped(source, output):
-    """What `tftrt build --strip` does, in this process. Returns: `output`."""
-    output.mkdir()
-    request = {"source": str(source), "output": str(output), "settings": Settings().to_dict(), "signatures": [], "calibration": None}
-    completion.job({**request, "cache": None})
-    return output
 
 
 @pytest.fixture
@@ -43,10 +27,6 @@ def kept(tmp_path):
         return [meta(one) for one in (source, out, stripped(out, tmp_path / "built"))]
 
     return get
-
-
-def meta(path):
-    return protos.meta_graph(protos.read(path))
 
 
 def answers(path, feed, folder):

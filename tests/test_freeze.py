@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import run_tftrt
-from tests.test_prepare import answers, prepared
+from tests.prepared_models import answers, prepared
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
 from tftrt_tools.conversion import graph_pass

@@ -16,44 +16,15 @@ import pytest
 
 import saved_models
 from tests import keras_layers
+from tests.command_line import FLAGS, assert_clear
 from tests.conftest import ROOT, run_tftrt
-from tests.test_convert import FLAGS, assert_clear
-from tests.test_verify import saved_inputs
+from tests.gpu_commands import EXACT, NO_GPU, change_engines, convert, report, verify
+from tests.saved_inputs import saved_inputs
 from tests.zoo import zoo_inputs
 from tftrt_tools.savedmodel import describe, engine_assets, passport, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
-NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
-
-
-def report(**row):
-    """Keep a row for the table."""
-    path = os.environ.get("TFTRT_GPU_REPORT")
-    if path:
-        with open(path, "a") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def convert(source, target, *flags, env=None):
-    done = run_tftrt("convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", *flags, env=env, timeout=550)
-    assert done.returncode == 0, done.stderr
-    return passport.read(target, passport.MANIFEST)
-
-
-def verify(source, target, *flags, env=None):
-    """Returns: (exit code, the result or None, stderr)."""
-    done = run_tftrt("verify", source, target, *flags, "--json=-", env=env, timeout=550)
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
-
-
-def change_engines(path, **attributes):
-    """Set attributes on every engine op of a saved model."""
-    from tftrt_tools.savedmodel import graph
-
-    proto = protos.read(path)
-    graph.set_on_engines(proto.meta_graphs[0].graph_def, **attributes)
-    (path / "saved_model.pb").write_bytes(proto.SerializeToString())
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +45,6 @@ def digits(zoo_model, tmp_path_factory):
     return get
 
 
-EXACT = "--shapes=image:1x8x8x1,8x8x8x1"
 WITHOUT_GPU = dict(env=NO_GPU)
 
 

@@ -11,27 +11,15 @@ import pytest
 import tensorflow as tf
 
 from tests import keras_layers
+from tests import signature_models as models
+from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_convert import assert_clear
-from tests.test_engine_inputs import saved
-from tests.test_engines import Steps
-from tests.test_gpu import EXACT, NO_GPU, convert, report, verify
-from tests.test_verify import saved_inputs
+from tests.engine_models import Steps, saved
+from tests.gpu_commands import EXACT, NO_GPU, build, convert, engines_of, report, verify
+from tests.saved_inputs import saved_inputs
 from tftrt_tools.savedmodel import engine_assets, passport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
-
-
-def build(model, *flags, cache=None):
-    """Returns: what `tftrt build` says as JSON."""
-    where = [f"--engine_cache_dir={cache}"] if cache else []
-    done = run_tftrt("build", model, *flags, *where, "--json=-", timeout=550)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def engines_of(said):
-    return [engine for signature in said["signatures"] for engine in signature["built"]]
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +33,11 @@ def portable(zoo_model, tmp_path_factory):
 def answers(model, data, folder):
     """The model's answers to an .npz of images, as one array."""
     from tftrt_tools.execution import run
+    from tftrt_tools.models.savedmodel import kind as saved_model
 
     with np.load(data) as arrays:
         call = run.Call("serving_default", {name.rsplit("/")[-1]: arrays[name] for name in arrays.files})
-    done = run.run(model, run.save_calls([call], folder / "in"), folder / "out", "the model", trace=True)
+    done = run.run(saved_model.at(model), run.save_calls([call], folder / "in"), folder / "out", "the model", trace=True)
     assert not done.traces[0].build and not done.traces[0].fallback
     return next(iter(done.answer(0).values()))
 
@@ -204,7 +193,7 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     cache, shapes = f"--engine_cache_dir={tmp_path / 'cache'}", "--shapes=x:8x8"
     none = run_tftrt("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={tmp_path / 'none'}", shapes, cache,
                      "--max_build_minutes=0.0001", timeout=550)
-    assert_clear(none, 3, "no engine was ready when --max_build_minutes=0.0001 were over, of 3")
+    assert_clear(none, 3, "none of the 3 engines was ready within --max_build_minutes=0.0001")
     assert not (tmp_path / "none").exists()
     convert(model, tmp_path / "whole", "--precision_mode=FP16", shapes, cache)
     shutil.rmtree(entries(tmp_path / "cache")[0])
@@ -261,12 +250,7 @@ def test_engines_inside_loops_are_built_and_found_again(dynamic, tmp_path):
 
 
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
-    v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        x, training = v1.placeholder(tf.float32, [None, 8], name="x"), v1.placeholder_with_default(False, [], name="training")
-        y = tf.nn.relu(tf.matmul(x, tf.random.stateless_normal((8, 8), [1, 2])) + 1.) * 2.
-        v1.saved_model.simple_save(session, str(tmp_path / "source"), {"x": x, "training": training}, {"y": y})
-    said = convert(tmp_path / "source", tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x8,4x8;training:scalar,scalar")
+    said = convert(models.with_unread_input(tmp_path / "source"), tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x8,4x8;training:scalar,scalar")
     assert engines_of(said) and verify(tmp_path / "source", tmp_path / "out")[0] == 0
 
 

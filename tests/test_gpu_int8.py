@@ -13,8 +13,8 @@ import pytest
 import saved_models
 from tests import keras_layers, quantized
 from tests.conftest import ROOT, run_tftrt
-from tests.test_gpu import NO_GPU, change_engines, convert, report, verify
-from tests.test_verify import saved_inputs
+from tests.gpu_commands import NO_GPU, change_engines, convert, report, verify
+from tests.saved_inputs import saved_inputs
 from tftrt_tools.calibration import difference, file, numbering, table, tensor_names
 from tftrt_tools.conversion import build, layer_log
 from tftrt_tools.savedmodel import describe, graph, passport, protos
@@ -215,7 +215,7 @@ def shapes_of(*batches):
 
 def test_tensorrt_finds_every_range_of_the_table(encoder, tmp_path):
     """Its verbose log lists the tensors of the network that have a range: numbers of layers that are others' would be missing there."""
-    built = build.build(encoder, tmp_path / "built", build.Options(shapes_of(4)), log_file=tmp_path / "log", layers=True)
+    built = build.build(encoder, tmp_path / "built", build.Options(shapes=shapes_of(4)), log_file=tmp_path / "log", layers=True)
     log = (tmp_path / "log").read_text(errors="replace")
     wanted, found = on_op(tmp_path / "built"), set(_RANGE.findall(log))
     refused = sorted({tensor for layers in built.layers.layers.values() for layer in layers for tensor in layer.without_range})

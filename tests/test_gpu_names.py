@@ -3,9 +3,9 @@
 import pytest
 
 from tests import signature_models as models
-from tests.test_gpu import NO_GPU, convert, verify
-from tests.test_gpu_engines import build, engines_of
+from tests.gpu_commands import NO_GPU, build, convert, engines_of, verify
 from tftrt_tools.execution import run
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import inspector, protos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
@@ -35,7 +35,7 @@ def test_twins_share_their_engines(tmp_path):
     seen = inspector.signature_graphs(protos.meta_graph(protos.read(tmp_path / "out")))
     assert {one.name: set(one.engines) for one in seen} == {"serve": engines, "serving_default": engines}
     calls = [run.Call(one.name, {one.inputs[0].name: models.rows(4)}) for one in seen]
-    done = run.run(tmp_path / "out", run.save_calls(calls, tmp_path / "calls"), tmp_path / "answers", "the model", trace=True)
+    done = run.run(saved_model.at(tmp_path / "out"), run.save_calls(calls, tmp_path / "calls"), tmp_path / "answers", "the model", trace=True)
     for trace in done.traces:
         assert set(trace.engine) == engines and not trace.build and not trace.fallback
     code, said, error = verify(source, tmp_path / "out")

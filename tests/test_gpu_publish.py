@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.test_gpu import EXACT, NO_GPU, convert
+from tests.gpu_commands import EXACT, NO_GPU, convert
 from tftrt_tools import errors
-from tftrt_tools.serving import publish
+from tftrt_tools.serving.publishing import publish
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 UNVERIFIED = publish.Options(unverified=True)

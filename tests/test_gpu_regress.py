@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.conftest import run_tftrt
-from tests.test_gpu import EXACT, convert, report
+from tests.gpu_commands import EXACT, convert, report
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 QUICK = ("--metrics=p50", "--rounds=12", "--max_rounds=12", "--requests=32", "--no_engine_fallback")

@@ -8,10 +8,10 @@ import shutil
 import pytest
 
 from tests.conformance.launch import LocalServer
-from tests.test_gpu import EXACT, NO_GPU, convert
-from tftrt_tools.serving import publish
+from tests.gpu_commands import EXACT, NO_GPU, convert
+from tftrt_tools.serving.publishing import publish
 from tftrt_tools.serving.smoke import gate, smoke
-from tftrt_tools.serving.smoke.evidence import CERTAIN, NO, NOTHING, PARTLY, YES
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, NO, NOTHING, PARTLY, YES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
-from tests.test_gpu import report, verify
+from tests.gpu_commands import report, verify
 from tftrt_tools.savedmodel import passport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(590)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.test_sources import run
+from tests.sources_command import run
 from tftrt_tools import errors
 from tftrt_tools.accuracy import verify
 from tftrt_tools.conversion import pipeline

@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_convert import assert_clear
-from tests.test_data import pictures
+from tests.picture_files import pictures
 from tftrt_tools import errors
-from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
 from tftrt_tools.commands import bench as bench_command
 from tftrt_tools.commands import calibrate as calibrate_command
@@ -20,6 +19,7 @@ from tftrt_tools.commands import data as data_command
 from tftrt_tools.commands import sensitivity as sensitivity_command
 from tftrt_tools.commands import verify as verify_command
 from tftrt_tools.inputs import find, labels, read, read_job
+from tftrt_tools.inputs import given as givens
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import shapes
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -39,7 +39,7 @@ def in_this_process(monkeypatch):
 
 
 def rows_of(source, tmp_path, specs, rows=0, **options):
-    return accuracy_data.given(str(source), specs, tmp_path / "read", DataOptions(**options), rows)
+    return givens.given(str(source), specs, tmp_path / "read", DataOptions(**options), rows)
 
 
 def refused(words, source, tmp_path, specs=None, mend="", **options):
@@ -292,7 +292,7 @@ def test_presets_are_keras_preprocessing(tmp_path, mode):
     Image.fromarray(pixels).save(tmp_path / "p.png")
     values, _ = _flags.parse("verify", verify_command, [f"--image_preset={mode}"])
     spec = InputSpec("image", "float32", (None, 8, 8, 3))
-    read_rows = accuracy_data.given(str(tmp_path / "p.png"), {"s": [spec]}, tmp_path / "read", _data_flags.reading(values))
+    read_rows = givens.given(str(tmp_path / "p.png"), {"s": [spec]}, tmp_path / "read", _data_flags.reading(values))
     expected = tf.keras.applications.imagenet_utils.preprocess_input(pixels.astype(np.float32), mode=mode)
     assert np.allclose(read_rows.arrays["s/image"][0], expected, atol=1e-4)
     values, _ = _flags.parse("verify", verify_command, [f"--image_preset={mode}", "--image_mean=3"])

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests.engine_files import engine_file, look
 from tftrt_tools import child, errors
 from tftrt_tools.conversion import advice, pass_log
 from tftrt_tools.conversion.pass_log import LeftOut
@@ -115,7 +116,7 @@ def test_every_op_is_in_a_segment_or_left_out_by_name_with_a_reason(planned):
             assert len(set(outside)) == len(outside)
             assert all(left.node and left.op and left.reason for left in one.left_out)
             assert not set(inside) & set(outside)
-            assert one.coverage == pytest.approx(one.inside / (one.inside + len(outside)) if one.inside else 0)
+            assert one.coverage == pytest.approx(one.ops_in_tensorrt / (one.ops_in_tensorrt + len(outside)) if one.ops_in_tensorrt else 0)
 
 
 def test_segments_name_what_enters_and_leaves_them(planned):
@@ -173,7 +174,7 @@ def test_a_signature_that_cannot_be_converted_does_not_hide_the_others(tmp_path)
 def sizes(*rows):
     """SizeResults from (high, engines, ops in engines) of 100 ops."""
     lows = [1, *(high + 1 for high, _, _ in rows[:-1])]
-    return tuple(SizeResult(low, *row, row[2] / 100, None) for low, row in zip(lows, rows, strict=True))
+    return tuple(SizeResult(low=low, high=row[0], engines=row[1], inside=row[2], coverage=row[2] / 100, smallest=None) for low, row in zip(lows, rows, strict=True))
 
 
 def advised(rows, engines, inside, other=None, left_out=(), **settings):
@@ -268,13 +269,6 @@ def _file(path, content):
 # After conversion: files are read in this process, nothing is loaded.
 
 
-def look(path, **settings):
-    """The Inspection of a converted model."""
-    from tftrt_tools.conversion import inspect
-
-    return Inspection.from_dict(inspect.job({"model": str(path), "settings": Settings(**settings).to_dict()}))
-
-
 def found(path):
     """{about: text} of what disagrees."""
     return {one.about: one.text for one in look(path).findings}
@@ -303,42 +297,10 @@ def set_engine(**attributes):
     return lambda graph_def: graph.set_on_engines(graph_def, **attributes)
 
 
-def engine_file(path, *shapes, size=1000, engine=None):
-    """Write an engine file as TF-TRT does, with an `engine` (or `size` bytes) for each of `shapes` (of the only input)."""
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for shape in shapes:
-            record = engine_assets._message_class()(serialized_engine=b"e" * size if engine is None else engine)
-            record.input_shapes.add().dim.extend([type(record.input_shapes[0]).Dim(size=dim) for dim in shape])
-            writer.write(record.SerializeToString())
-    return path
-
-
 @pytest.fixture
 def digits(converted, tmp_path):
     """A converted model without engines, to be changed."""
     return pathlib.Path(shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "digits"))
-
-
-@pytest.fixture(scope="module")
-def built_once(converted, tmp_path_factory):
-    """A model that carries two engines and loads them, with a manifest that says so: all that a GPU would have left."""
-    import tensorflow as tf
-
-    from tftrt_tools import tf_private
-
-    source, folder = converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("built")
-    engine, = look(source).engines
-    file = engine_file(folder / (engine_assets.PREFIX + engine.name), (1, 8, 8, 1), (8, 8, 8, 1))
-    loaded = tf.saved_model.load(str(source))
-    loaded.trt_engine_resources = {engine.name: tf_private.engine_resource(engine.name, file, 2)}
-    tf.saved_model.save(loaded, str(folder / "m"), signatures=dict(loaded.signatures))
-    manifest = passport.read(source, passport.MANIFEST)
-    manifest["signatures"][0]["built"] = [{"name": engine.name, "shapes": [[batch, 8, 8, 1]], "bytes": 1000} for batch in (1, 8)]
-    manifest["gpu"] = {"name": "A GPU", "compute_capability": "9.0"}
-    passport.write(folder / "m", passport.MANIFEST, manifest)
-    return folder / "m", engine.name
 
 
 @pytest.fixture
@@ -530,6 +492,8 @@ def test_a_verification_of_other_files_is_found(digits):
 def test_a_damaged_manifest_is_a_finding_and_check_makes_it_an_error(digits):
     (passport.folder(digits) / passport.MANIFEST).write_text("{")
     assert "damaged" in found(digits)[passport.MANIFEST]
+    (passport.folder(digits) / passport.MANIFEST).write_text('{"signatures": [{}]}')
+    assert found(digits)[passport.MANIFEST].endswith("is damaged: it has no 'name'")
     assert tftrt_inspect(digits).returncode == errors.EXIT_DONE
     done = tftrt_inspect(digits, "--check")
     assert done.returncode == errors.EXIT_CHECK and "is damaged" in " ".join(done.stdout.split())

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from saved_models import digits_cnn
 from tests import quantized
+from tests.command_line import processes_marked
 from tests.conftest import ROOT, run_tftrt
-from tests.test_convert import processes_marked
 from tests.zoo import zoo_inputs
 from tftrt_tools.calibration import file, fitting, table
 from tftrt_tools.conversion import int8

@@ -9,6 +9,7 @@ from tests.conftest import ROOT
 from tftrt_tools.accuracy import verify
 from tftrt_tools.commands import verify as command
 from tftrt_tools.execution import kernels, run, trace
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.report import html
 
 # Names of kernels of native TensorFlow and of engines, seen on an H200 with TensorRT 8.5.3 under TensorFlow 2.14.1 (some cut off), each
@@ -66,7 +67,7 @@ def test_without_a_gpu_nothing_is_said_of_kernels_and_what_one_would_say_is_a_wa
     """What a GPU would have run is made up at the end; that it is watched there is tested there (test_gpu_int8.py)."""
     model, out = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     saved = run.save_calls([run.Call("serving_default", {"image": np.zeros((2, 8, 8, 1), np.float32)})], tmp_path / "in")
-    assert run.run(out, saved, tmp_path / "answers", "the model", trace=True, kernels=True).kernels == {}
+    assert run.run(saved_model.at(out), saved, tmp_path / "answers", "the model", trace=True, kernels=True).kernels == {}
     checked = verify.verify(model, out, verify.Options(shapes="image:2x8x8x1"))
     assert checked.precision == "FP16" and checked.kernels == {} and checked.warnings == ()
     seen = dataclasses.replace(checked, mode="gpu", engine_runs={"engine": 1}, precision="INT8", kernels={"FP16": 1e-3})

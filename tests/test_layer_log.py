@@ -9,7 +9,7 @@ from tests.conftest import ROOT, run_tftrt
 from tftrt_tools.calibration import file, table
 from tftrt_tools.commands import build as command
 from tftrt_tools.conversion import build, layer_log
-from tftrt_tools.conversion.result import BuiltEngine, SignatureResult
+from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult
 from tftrt_tools.savedmodel import passport
 
 # What is of use of three logs of TensorFlow 2.14.1 with TensorRT 8.5.3: the digits CNN in INT8 and in FP16 (batch 32), an encoder of four layers
@@ -105,10 +105,11 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     assert manifest["layers"] == {}
     signature = SignatureResult.from_dict(manifest["signatures"][0])
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")
-    signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(DIGITS_FP16, ((32, 8, 8, 1),), 1000, 2.0),))
+    signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(name=DIGITS_FP16, shapes=((32, 8, 8, 1),), bytes=1000, seconds=2.0),))
     made = file.EngineTable("sha256:x", "s", DIGITS_FP16, table.Table("TRT-8503-EntropyCalibration2", {"a": 1.0, "b": 1.0}))
-    built = build.Build("model", "out", "sha256:x", "image:32x8x8x1", "Optimal", (signature,), manifest["versions"],
-                        {"name": "a GPU", "compute_capability": "9.0"}, (), "", 2.0, layers=layer_log.Found.of(LOG, [signature], [made]))
+    built = build.Build(model="model", output="out", model_digest="sha256:x", shapes="image:32x8x8x1", strategy="Optimal", signatures=(signature,),
+                        versions=manifest["versions"], gpu={"name": "a GPU", "compute_capability": "9.0"}, cache_problem="", seconds=2.0,
+                        layers=layer_log.Found.of(LOG, [signature], [made]))
     command._print(built, None, None)
     said = capsys.readouterr().out
     assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said

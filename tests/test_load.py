@@ -17,8 +17,8 @@ from tests.conftest import ROOT
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools import errors
 from tftrt_tools.bench import bench, points, summary
-from tftrt_tools.load import generator, in_process, limits, payload, record, schedule, workers
-from tftrt_tools.load.generator import Plan, Target, WarmUpRule
+from tftrt_tools.load import function_load, generator, limits, load_plan, payload, run_record, schedule, workers
+from tftrt_tools.load.load_plan import Plan, Target, WarmUpRule
 
 # More than any machine that is busy with other things holds a process up.
 SLACK_MS = 400
@@ -34,7 +34,7 @@ def server():
 
 
 def _run(server, plan, load=ECHO, **target):
-    return generator.run(Target(server.address, **target), load, plan)
+    return generator.run(Target(address=server.address, **target), load, plan)
 
 
 def _closed(**settings):
@@ -42,7 +42,7 @@ def _closed(**settings):
 
 
 def _open(instants, **settings):
-    return Plan("open", schedule=instants, **{"warm_up": None, "check_every": 1, **settings})
+    return Plan(kind="open", schedule=instants, **{"warm_up": None, "check_every": 1, **settings})
 
 
 def test_latencies_are_those_that_the_server_made(server):
@@ -99,7 +99,7 @@ def test_open_requests_are_sent_at_their_instants_whatever_is_outstanding(server
     assert (found.sent_ns >= found.scheduled_ns).all()
     # Most of them went out while every earlier one was still under way.
     assert (found.sent_ns < found.done_ns.min()).sum() > 80
-    assert found.late == (found.sent_ns - found.scheduled_ns > record.LATE_NS).sum()
+    assert found.late == (found.sent_ns - found.scheduled_ns > run_record.LATE_NS).sum()
     assert np.array_equal(found.latency_ns, found.done_ns - found.scheduled_ns)
 
 
@@ -121,7 +121,7 @@ def test_the_bound_on_what_is_outstanding_holds_sends_and_says_so(server):
 
 def test_offline_is_due_at_once_and_counts_from_the_start(server):
     server.program(delays_ms=[50])
-    found = _run(server, Plan("offline", concurrency=8, processes=2, max_queries=80, warm_up=None))
+    found = _run(server, Plan(kind="offline", concurrency=8, processes=2, max_queries=80, warm_up=None))
     assert found.sent_ns.size == 80
     assert (found.scheduled_ns == 0).all()
     assert found.latency_ns.max() >= 450e6
@@ -180,7 +180,7 @@ def test_the_run_survives_a_server_that_dies_and_comes_back():
             # The answers after the second start come in here.
             return len(life) == 3 and progress.latency_ns.size and progress.ended > life[2] + 50
 
-        found = generator.run(Target(dying.address), ECHO, _open(schedule.constant(100, 60), processes=2), fate)
+        found = generator.run(Target(address=dying.address), ECHO, _open(schedule.constant(100, 60), processes=2), fate)
     assert found.partial == "stopped"
     assert found.ok[:40].all()
     assert found.ok[-100:].any()
@@ -201,7 +201,7 @@ def test_a_closed_loop_does_not_storm_a_server_that_is_gone():
                 dying.kill()
                 dead.append(progress.seconds)
 
-        found = generator.run(Target(dying.address), ECHO, _closed(concurrency=4, seconds=1.5), fate)
+        found = generator.run(Target(address=dying.address), ECHO, _closed(concurrency=4, seconds=1.5), fate)
     assert 4 <= found.errors[UNAVAILABLE].count < 4 * 1.5 / 0.05 + 10
     assert found.ok[0]
 
@@ -219,7 +219,7 @@ def test_failures_whose_messages_never_came_are_counted_by_their_code(server, mo
 
 def test_no_server_is_one_clear_line(server):
     with pytest.raises(errors.TftrtError, match="no connection within 0.3 s") as caught:
-        generator.run(Target(f"127.0.0.1:{free_ports(1)[0]}", connect_s=0.3), ECHO, _closed())
+        generator.run(Target(address=f"127.0.0.1:{free_ports(1)[0]}", connect_s=0.3), ECHO, _closed())
     assert "check the address" in caught.value.mend
 
 
@@ -234,7 +234,7 @@ def test_warm_up_is_not_in_the_records(server, kind):
     server.program(delays_ms=[200] * 3 + [20] * 100_000)
     rule = WarmUpRule(window_s=0.2, tolerance=1.0, at_most_s=5)
     settings = {"schedule": schedule.constant(50, 0.5)} if kind == "open" else {"seconds": 0.5, "concurrency": 4}
-    found = _run(server, Plan(kind, warm_up=rule, **settings))
+    found = _run(server, Plan(kind=kind, warm_up=rule, **settings))
     assert found.warm_up.stable is True
     assert found.warm_up.requests >= 10
     assert found.sent_ns.min() >= 0
@@ -299,7 +299,7 @@ def test_twice_the_rate_with_twice_the_requests_under_way_acquits_the_generator(
 def test_progress_tells_all_answers_once(server):
     server.program(delays_ms=[2])
     heard = []
-    found = generator.run(Target(server.address), ECHO, _closed(concurrency=2, seconds=0.8), heard.append)
+    found = generator.run(Target(address=server.address), ECHO, _closed(concurrency=2, seconds=0.8), heard.append)
     assert [one.phase for one in heard] == ["start"] + ["measure"] * (len(heard) - 1)
     told = np.concatenate([one.latency_ns for one in heard])
     assert 0 < told.size <= found.latency_ns.size
@@ -311,11 +311,11 @@ def test_ctrl_c_returns_what_was_measured_and_marks_it(server, tmp_path):
     server.program(delays_ms=[10])
     script = tmp_path / "run.py"
     script.write_text(
-        "import sys\nfrom tftrt_tools.load import generator, payload\n"
+        "import sys\nfrom tftrt_tools.load import generator, load_plan, payload\n"
         f"load = payload.Payload({METHOD!r}, (b'0123456789abcdef',))\n"
         "said = lambda progress: print('at', progress.ended, flush=True)\n"
-        "plan = generator.Plan('closed', concurrency=3, seconds=60, warm_up=None, processes=2)\n"
-        "found = generator.run(generator.Target(sys.argv[1]), load, plan, said)\n"
+        "plan = load_plan.Plan(kind='closed', concurrency=3, seconds=60, warm_up=None, processes=2)\n"
+        "found = generator.run(load_plan.Target(address=sys.argv[1]), load, plan, said)\n"
         "print('end', found.partial, found.sent_ns.size, found.ok.sum(), found.unfinished, flush=True)\n")
     process = subprocess.Popen([sys.executable, script, server.address], stdout=subprocess.PIPE, text=True, cwd=ROOT,
                                env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -337,7 +337,7 @@ def test_requests_that_hang_are_given_up_when_the_run_is_interrupted(server):
         if progress.seconds > 0.5:
             os.kill(os.getpid(), signal.SIGINT)
 
-    found = generator.run(Target(server.address), ECHO, _closed(concurrency=3, seconds=60), interrupt)
+    found = generator.run(Target(address=server.address), ECHO, _closed(concurrency=3, seconds=60), interrupt)
     assert found.partial == "interrupted"
     assert (found.sent_ns.size, found.unfinished) == (0, 3)
 
@@ -351,7 +351,7 @@ def test_a_worker_that_is_killed_ends_the_run_with_what_there_is(server):
             killed.append(_workers()[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    found = generator.run(Target(server.address), ECHO, _closed(concurrency=4, seconds=60, processes=2), kill_one)
+    found = generator.run(Target(address=server.address), ECHO, _closed(concurrency=4, seconds=60, processes=2), kill_one)
     assert "ended by itself (SIGKILL)" in found.partial
     assert found.ok.sum() > 40
     assert not _workers()
@@ -368,7 +368,7 @@ def test_the_workers_hold_no_tensorflow(server):
         if not seen:
             seen.extend(pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in _workers())
 
-    generator.run(Target(server.address), ECHO, _closed(concurrency=2, processes=2), look)
+    generator.run(Target(address=server.address), ECHO, _closed(concurrency=2, processes=2), look)
     assert len(seen) == 2
     for maps in seen:
         assert "cygrpc" in maps
@@ -380,11 +380,11 @@ def test_tls(tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj",
                     "/CN=models.test", "-addext", "subjectAltName=DNS:models.test"], check=True, capture_output=True)
     with MockServer(tls=[str(key), str(certificate)]) as server:
-        tls = generator.Tls(certificate.read_bytes(), server_name="models.test")
+        tls = load_plan.Tls(certificate.read_bytes(), server_name="models.test")
         found = _run(server, _closed(seconds=60, max_queries=20), tls=tls)
         assert (found.ok.sum(), found.checked) == (20, 20)
         with pytest.raises(errors.TftrtError, match="no connection"):
-            _run(server, _closed(seconds=60, max_queries=20), tls=generator.Tls(None, server_name="models.test"), connect_s=0.5)
+            _run(server, _closed(seconds=60, max_queries=20), tls=load_plan.Tls(None, server_name="models.test"), connect_s=0.5)
 
 
 def test_several_connections_of_a_process_are_all_used(server):
@@ -395,9 +395,9 @@ def test_several_connections_of_a_process_are_all_used(server):
         for pid in _workers():
             used.add(sum(os.readlink(link).startswith("socket:") for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
-    one = generator.run(Target(server.address, channels=1), ECHO, _closed(concurrency=8), look)
+    one = generator.run(Target(address=server.address, channels=1), ECHO, _closed(concurrency=8), look)
     alone, used = max(used), set()
-    three = generator.run(Target(server.address, channels=3), ECHO, _closed(concurrency=8), look)
+    three = generator.run(Target(address=server.address, channels=3), ECHO, _closed(concurrency=8), look)
     assert one.ok.all() and three.ok.all()
     assert max(used) == alone + 2
 
@@ -423,9 +423,9 @@ def make(request):
 
 
 @pytest.mark.parametrize("plan", [_closed(concurrency=3, seconds=60, max_queries=60), _open(schedule.constant(100, 0.6)),
-                                  Plan("offline", concurrency=4, max_queries=60, warm_up=None)], ids=["closed", "open", "offline"])
+                                  Plan(kind="offline", concurrency=4, max_queries=60, warm_up=None)], ids=["closed", "open", "offline"])
 def test_the_same_plan_against_a_function(plan):
-    found = in_process.run("tests.test_load:make", {"seconds": 0.02, "failing": 3}, plan)
+    found = function_load.run("tests.test_load:make", {"seconds": 0.02, "failing": 3}, plan)
     assert found.sent_ns.size == 60
     assert (found.service_ns >= 20e6).all()
     assert found.errors[2].count == (found.payload == 3).sum() == 12
@@ -438,13 +438,13 @@ def test_what_is_to_be_known_before_the_first_request_can_end_the_run():
         raise errors.CheckFailed("its answers are wrong")
 
     with pytest.raises(errors.CheckFailed):
-        in_process.run("tests.test_load:make", {"seconds": 0.02}, _closed(), on_ready=refuse, on_progress=lambda one: pytest.fail("asked"))
+        function_load.run("tests.test_load:make", {"seconds": 0.02}, _closed(), on_ready=refuse, on_progress=lambda one: pytest.fail("asked"))
     assert not _workers()
 
 
 def test_a_function_that_cannot_be_made_is_one_clear_line():
     with pytest.raises(errors.TftrtError, match="no such engine") as caught:
-        in_process.run("tests.test_load:make", {"refuse": "no such engine"}, _closed())
+        function_load.run("tests.test_load:make", {"refuse": "no such engine"}, _closed())
     assert caught.value.mend == "take another"
 
 

@@ -8,78 +8,78 @@ import pytest
 from scipy import stats
 
 from tftrt_tools import errors
-from tftrt_tools.load import limits, payload, record, schedule, statistics
+from tftrt_tools.load import latency_statistics, limits, payload, run_record, schedule
 
 
 def test_fewest_samples_of_a_percentile_are_those_of_loadgen():
-    assert [statistics.min_samples(share) for share in (0.9, 0.95, 0.99, 0.999)] == [64, 130, 662, 6636]
+    assert [latency_statistics.min_samples(share) for share in (0.9, 0.95, 0.99, 0.999)] == [64, 130, 662, 6636]
 
 
 @pytest.mark.parametrize(("over", "share", "confidence"), [(0, 0.99, 0.99), (1, 0.5, 0.9), (7, 0.9, 0.99), (40, 0.95, 0.95)])
 def test_passing_is_the_first_count_with_an_unlikely_enough_binomial_tail(over, share, confidence):
     counts = np.arange(over + 1, 3000)
     unlikely = stats.binom.cdf(over, counts, 1 - share) <= 1 - confidence
-    assert statistics.passing(over, share, confidence) == counts[np.argmax(unlikely)]
+    assert latency_statistics.passing(over, share, confidence) == counts[np.argmax(unlikely)]
 
 
 def test_a_percentile_of_too_few_samples_is_refused():
-    assert statistics.percentile(np.arange(661), 0.99).value is None
-    first = statistics.percentile(np.arange(662), 0.99)
+    assert latency_statistics.percentile(np.arange(661), 0.99).value is None
+    first = latency_statistics.percentile(np.arange(662), 0.99)
     assert (first.value, first.upper, first.needed) == (655, 661, 662)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_percentile_is_the_nearest_rank_and_its_bound_leaves_out_as_many_as_loadgen_would(share):
     samples = np.random.default_rng(3).permutation(5000)
-    found = statistics.percentile(samples, share)
+    found = latency_statistics.percentile(samples, share)
     assert found.value == math.ceil(share * 5000) - 1
     discarded = 1
-    while statistics.passing(discarded + 1, share) <= 5000:
+    while latency_statistics.passing(discarded + 1, share) <= 5000:
         discarded += 1
     assert found.upper == np.sort(samples)[5000 - discarded]
 
 
 def test_the_bound_holds_as_often_as_its_confidence_says():
     random, true = np.random.default_rng(11), stats.expon.ppf(0.9)
-    held = [statistics.percentile(random.exponential(size=400), 0.9, 0.95).upper >= true for _ in range(2000)]
+    held = [latency_statistics.percentile(random.exponential(size=400), 0.9, 0.95).upper >= true for _ in range(2000)]
     # 95 % or more; under 93.5 % has a probability of 0.2 % even at 95 %.
     assert np.mean(held) > 0.935
 
 
 def test_decided_says_yes_no_and_not_yet():
-    assert statistics.decided(1, 662, 0.99) is True
-    assert statistics.decided(1, 661, 0.99) is None
-    assert statistics.decided(20, 662, 0.99) is False
-    assert statistics.decided(0, 0, 0.99) is None
+    assert latency_statistics.decided(1, 662, 0.99) is True
+    assert latency_statistics.decided(1, 661, 0.99) is None
+    assert latency_statistics.decided(20, 662, 0.99) is False
+    assert latency_statistics.decided(0, 0, 0.99) is None
     # In between: neither tail of the binomial is unlikely.
-    assert statistics.decided(7, 662, 0.99) is None
+    assert latency_statistics.decided(7, 662, 0.99) is None
 
 
 def test_warm_up_is_over_when_rate_and_latency_stay_within_the_tolerance():
     def window(rate, latency):
-        return statistics.Window(rate, latency)
+        return latency_statistics.Window(rate, latency)
 
     cold, warm = window(50, 20e6), [window(100, 10e6), window(105, 9.8e6), window(98, 10.2e6)]
-    assert statistics.stable([cold, *warm])
-    assert not statistics.stable([cold, *warm[:2]])
-    assert not statistics.stable(warm[:2])
-    assert not statistics.stable([*warm[:2], window(100, 12e6)])
-    assert not statistics.stable([*warm[:2], window(0, math.nan)])
+    assert latency_statistics.stable([cold, *warm])
+    assert not latency_statistics.stable([cold, *warm[:2]])
+    assert not latency_statistics.stable(warm[:2])
+    assert not latency_statistics.stable([*warm[:2], window(100, 12e6)])
+    assert not latency_statistics.stable([*warm[:2], window(0, math.nan)])
 
 
 def test_windows_count_what_was_done_in_each_and_leave_out_the_rest():
     done, latency = np.array([5, 15, 16, 29, 35]), np.array([1, 2, 4, 8, 100])
-    found = statistics.windows(done, latency, 0, 39, 10)
+    found = latency_statistics.windows(done, latency, 0, 39, 10)
     assert [(one.rate, one.latency_ns) for one in found] == [(1e8, 1.0), (2e8, 3.0), (1e8, 8.0)]
 
 
 @pytest.mark.parametrize("values", [stats.lognorm(1.2, scale=4e6), stats.uniform(2e5, 9e8), stats.expon(scale=3e7)])
 def test_histogram_is_right_to_three_digits(values):
     samples = values.rvs(20_000, random_state=5).astype(np.int64) + 1000
-    whole = statistics.histogram(samples)
+    whole = latency_statistics.histogram(samples)
     assert whole.get_total_count() == samples.size
     for share in (0.5, 0.9, 0.99, 0.999):
-        exact = statistics.percentile(samples, share).value
+        exact = latency_statistics.percentile(samples, share).value
         assert whole.get_value_at_percentile(100 * share) == pytest.approx(exact, rel=1e-3)
 
 
@@ -198,7 +198,8 @@ def test_a_payload_that_cannot_be_sent_is_refused(settings):
 
 def _records(kind, scheduled, sent, done, code=None):
     zeros = np.zeros(len(sent), np.int64)
-    return record.Records(scheduled, sent, done, zeros if code is None else code, zeros, zeros, kind, 1_000_000_000)
+    return run_record.Records(scheduled_ns=scheduled, sent_ns=sent, done_ns=done, code=zeros if code is None else code, payload=zeros, flags=zeros,
+                          kind=kind, length_ns=1_000_000_000)
 
 
 def test_a_closed_loop_s_rate_counts_what_was_answered_inside_whenever_it_was_sent():
@@ -231,9 +232,9 @@ def test_the_last_latency_does_not_lower_an_open_loop_s_rate_and_a_backlog_does(
 def test_noise_is_no_backlog():
     random, scheduled = np.random.default_rng(2), schedule.constant(100, 5)
     for _ in range(50):
-        assert statistics.falling_behind(scheduled, (random.exponential(size=500) * 1e8).astype(np.int64)) == 0
-    assert statistics.falling_behind(scheduled[:11], scheduled[:11]) == 0
-    assert statistics.falling_behind(scheduled[:12], scheduled[:12]) == pytest.approx(1)
+        assert latency_statistics.falling_behind(scheduled, (random.exponential(size=500) * 1e8).astype(np.int64)) == 0
+    assert latency_statistics.falling_behind(scheduled[:11], scheduled[:11]) == 0
+    assert latency_statistics.falling_behind(scheduled[:12], scheduled[:12]) == pytest.approx(1)
 
 
 def test_an_open_loop_of_one_request_lasts_until_its_answer():
@@ -245,10 +246,10 @@ def test_an_open_loop_of_one_request_lasts_until_its_answer():
 def test_a_mean_is_decided_as_often_wrongly_as_its_confidence_says_at_most():
     random, found = np.random.default_rng(6), []
     for _ in range(3000):
-        found.append(statistics.mean_decided(random.normal(10, 3, 100), 10, 0.95))
+        found.append(latency_statistics.mean_decided(random.normal(10, 3, 100), 10, 0.95))
     # 5 % each way; over 6.5 % has a probability of 0.02 %.
     assert found.count(True) < 195 and found.count(False) < 195
-    assert statistics.mean_decided(np.full(64, 5), 6) is True and statistics.mean_decided(np.full(63, 5), 6) is None
+    assert latency_statistics.mean_decided(np.full(64, 5), 6) is True and latency_statistics.mean_decided(np.full(63, 5), 6) is None
 
 
 @pytest.mark.parametrize(("codes", "milliseconds"), [

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import saved_models
 from tests.conftest import run_tftrt
-from tests.test_sensitivity import kernels, rows, saved_chain, saved_function, two_layers
+from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
@@ -20,7 +20,7 @@ from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import calibrate, int8
+from tftrt_tools.conversion import calibrate_job, int8
 from tftrt_tools.conversion.settings import Settings, checked
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import passport
@@ -96,9 +96,9 @@ def test_large_batches_are_kept_back_one_at_a_time():
 
 
 def calibrated(model, source, compare=False, batch=8, **settings):
-    """(Calibration, the child's answer) of calibrate.job in this process."""
+    """(Calibration, the child's answer) of calibrate_job.job in this process."""
     options = DataOptions(source=str(source), batch_size=batch)
-    answer = calibrate.job({"source": str(model), "settings": Settings(precision_mode="INT8", **settings).to_dict(),
+    answer = calibrate_job.job({"source": str(model), "settings": Settings(precision_mode="INT8", **settings).to_dict(),
                             "int8": {"options": options.to_dict(), "given": None, "compare": compare}})
     tables = {one["engine"]: one["table"]["scales"] for one in answer["tables"]}
     return answer["method"], tables, answer["comparison"] and Comparison.from_dict(answer["comparison"])

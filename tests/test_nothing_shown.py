@@ -11,7 +11,7 @@ from tftrt_tools.accuracy import constancy, judgement
 from tftrt_tools.bench import answers as bench_answers
 from tftrt_tools.execution import npz, run
 from tftrt_tools.regression import answers as regress_answers
-from tftrt_tools.serving.smoke import answers as smoke_answers
+from tftrt_tools.serving.smoke import answer_check as smoke_answers
 from tftrt_tools.tuning import tune
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)

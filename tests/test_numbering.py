@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.test_tensor_names import weights
+from tests.weights_of import weights
 from tftrt_tools.calibration import fitting, numbering, tensor_names
 from tftrt_tools.calibration.file import EngineTable
 from tftrt_tools.calibration.table import Table, header, is_numbered

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_convert import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import passport
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.test_convert import assert_clear
+from tests.command_line import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.conversion import patterns
 

@@ -8,31 +8,12 @@ import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import run_tftrt
+from tests.prepared_models import answers, prepared, save
 from tftrt_tools import errors
-from tftrt_tools.conversion import graph_pass, prepare
+from tftrt_tools.conversion import graph_pass
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel import passport, preparation
-
-
-def save(function, path):
-    module = tf.Module()
-    module.f = function
-    tf.saved_model.save(module, str(path), signatures={"serving_default": function})
-    return path
-
-
-def prepared(path, **settings):
-    root = tf.saved_model.load(str(path))
-    return prepare.passed("serving_default", root.signatures["serving_default"], Settings(**settings))[0]
-
-
-def answers(frozen, *values):
-    """What the graph of a graph_pass.Frozen computes."""
-    def body(*tensors):
-        return tf.import_graph_def(frozen.graph_def, input_map=frozen.input_map(tensors), return_elements=frozen.outputs)
-
-    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype) for value in values])
-    return [one.numpy() for one in function(*map(tf.constant, values))]
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +190,10 @@ def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
 
 
 def test_a_manifest_from_before_has_no_preparation():
-    assert preparation.Preparation.from_dict(None) == preparation.Preparation()
-    one = preparation.Preparation(("a",), (preparation.Grouped("c", "Conv2D", 2, "Conv2D", 8),))
-    assert preparation.Preparation.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    one = preparation.Preparation(opened=("a",), convolutions=(preparation.Grouped(name="c", type="Conv2D", groups=2, written="Conv2D",
+                                                                                   added_bytes=8),))
+    result = SignatureResult(name="s", inputs=(), converted=True, coverage=0.0, engines=(), left_out=(), native_ops={}, preparation=one)
+    written = json.loads(json.dumps(result.to_dict()))
+    assert SignatureResult.from_dict(written) == result
+    del written["preparation"]
+    assert SignatureResult.from_dict(written).preparation == preparation.Preparation()

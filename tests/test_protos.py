@@ -17,8 +17,8 @@ def python(text, *arguments):
 def test_a_model_is_described_without_tensorflow(zoo_model):
     text = """
 import sys
-from tftrt_tools.savedmodel import describe
-found, = describe.job({"models": [sys.argv[1]]})
+from tftrt_tools.savedmodel import describe_job
+found, = describe_job.job({"models": [sys.argv[1]]})
 print(*found["inputs"])
 print("tensorflow" in sys.modules, any(name.startswith("tensorflow.python") for name in sys.modules))
 """

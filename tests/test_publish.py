@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import random
 import shlex
 import shutil
 import signal
@@ -14,13 +13,14 @@ import time
 import numpy as np
 import pytest
 
+from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tests.test_convert import assert_clear
-from tests.test_inspect import built_once  # noqa: F401
 from tftrt_tools import errors
 from tftrt_tools.commands import publish as command
 from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.serving import model_facts, publish, versions, warmup, warmup_file
+from tftrt_tools.serving import version_directories
+from tftrt_tools.serving.publishing import model_facts, publish
+from tftrt_tools.serving.warmup import warmup_file_job, warmup_requests
 
 NO_WARMUP = publish.Options(warm_up=False)
 
@@ -48,7 +48,7 @@ def records(version):
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 
-    return [prediction_log_pb2.PredictionLog.FromString(one.numpy()) for one in tf.data.TFRecordDataset([str(warmup.path(version))])]
+    return [prediction_log_pb2.PredictionLog.FromString(one.numpy()) for one in tf.data.TFRecordDataset([str(warmup_requests.path(version))])]
 
 
 # What it writes
@@ -62,7 +62,7 @@ def test_a_verified_model_becomes_a_version_with_a_warm_up_and_a_record(verified
     assert done.returncode == 0, done.stderr
     version = tmp_path / "models" / "digits" / "1"
     assert f"published: {version}\n" in done.stdout and "2 records (2 generated)" in done.stdout
-    assert f"tftrt serve --model_name=digits --model_base_path={version.parent}\n" in done.stdout
+    assert "next:" not in done.stdout, "a program reads the result"
     logs = records(version)
     assert [tf.make_ndarray(log.predict_log.request.inputs["image"]).shape for log in logs] == [(32, 8, 8, 1), (1, 8, 8, 1)]
     assert {(log.predict_log.request.model_spec.name, log.predict_log.request.model_spec.signature_name) for log in logs} == {("digits", "serving_default")}
@@ -77,7 +77,7 @@ def test_a_verified_model_becomes_a_version_with_a_warm_up_and_a_record(verified
     assert checked.returncode == 0, checked.stdout
     again = tftrt(*shlex.split(record["command"])[1:], cwd="/")
     assert again.returncode == 0, again.stderr
-    assert versions.latest(version.parent) == 2 and said(version.parent / "2")["command"] == record["command"]
+    assert version_directories.latest(version.parent) == 2 and said(version.parent / "2")["command"] == record["command"]
 
 
 def test_a_native_model_with_strings_and_several_signatures_needs_no_evidence(zoo_model, tmp_path):
@@ -186,7 +186,7 @@ def test_a_warm_up_that_fails_is_not_published_and_one_with_data_is_kept_on_the_
         publish.publish(model, "m", str(base))
     assert "--warmup_data" in caught.value.mend and not base.exists()
     np.savez(tmp_path / "data.npz", ids=np.array([5, 6, 7], np.int32))
-    batching = publish.Options(requests=warmup.Options(data=str(tmp_path / "data.npz"), batching=warmup_sizes(4)))
+    batching = publish.Options(requests=warmup_requests.Options(data=str(tmp_path / "data.npz"), batching=warmup_sizes(4)))
     first = publish.publish(model, "m", str(base), batching)
     assert [one.shapes for one in first.warm_up.replay.records] == [{"ids": (4,)}] and first.warm_up.sources == {"data": 1}
     # A version that is published on brings its warm-up along.
@@ -197,7 +197,7 @@ def test_a_warm_up_that_fails_is_not_published_and_one_with_data_is_kept_on_the_
 
 
 def warmup_sizes(largest):
-    from tftrt_tools.serving.warmup_batching import BatchSizes
+    from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 
     return BatchSizes(largest, True, ())
 
@@ -232,7 +232,7 @@ def test_a_warm_up_file_that_would_fail_the_load_is_named(verified_once, tmp_pat
     import tensorflow as tf
 
     def read(path):
-        return warmup_file.read(path, verified_once, tmp_path / "out")
+        return warmup_file_job.read(path, verified_once, tmp_path / "out")
 
     path = tmp_path / "requests"
     good = predict_log(image=np.zeros((1, 8, 8, 1), np.float32))
@@ -250,11 +250,11 @@ def test_a_warm_up_file_that_would_fail_the_load_is_named(verified_once, tmp_pat
     with pytest.raises(errors.CheckFailed, match="no PredictionLog"):
         read(path)
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for _ in range(warmup.MOST_RECORDS):
+        for _ in range(warmup_requests.MOST_RECORDS):
             writer.write(good.SerializeToString())
-    assert len(read(path)) == warmup.MOST_RECORDS
+    assert len(read(path)) == warmup_requests.MOST_RECORDS
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for _ in range(warmup.MOST_RECORDS + 1):
+        for _ in range(warmup_requests.MOST_RECORDS + 1):
             writer.write(good.SerializeToString())
     with pytest.raises(errors.CheckFailed, match="more than 1000"):
         read(path)
@@ -297,7 +297,7 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
             writer.write(log.SerializeToString())
     loaded = tf.saved_model.load(str(model)).signatures["score"]
     answers = []
-    for signature, inputs in warmup_file.read(path, model, tmp_path / "out"):
+    for signature, inputs in warmup_file_job.read(path, model, tmp_path / "out"):
         with np.load(inputs, allow_pickle=True) as arrays:
             answers.append((signature, loaded(**{name: tf.constant(arrays[name]) for name in arrays.files})["outputs"].numpy().tolist()))
     assert answers == [("score", [1.0, 2.0]), ("score", [3.0]), ("score", [1.0, 2.0]), ("score", [1.0, 2.0])]
@@ -315,7 +315,7 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
     with tf.io.TFRecordWriter(str(tmp_path / "requests")) as writer:
         writer.write(predict_log().SerializeToString())
-    (_, inputs), = warmup_file.read(tmp_path / "requests", model, tmp_path / "out")
+    (_, inputs), = warmup_file_job.read(tmp_path / "requests", model, tmp_path / "out")
     assert np.array_equal(np.load(inputs)["image"], image)
 
 
@@ -342,7 +342,7 @@ def test_an_int8_table_names_its_tensorrt(converted):
 
 
 def test_two_commands_at_once_get_a_version_each(verified, tmp_path):
-    warmup.path(verified).write_text("a warm-up file of its own, which --nowarmup leaves out")
+    warmup_requests.path(verified).write_text("a warm-up file of its own, which --nowarmup leaves out")
     arguments = [sys.executable, "-m", "tftrt_tools", "publish", str(verified), "--model_name=m", f"--base_path={tmp_path / 'models'}", "--nowarmup"]
     running = [subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     outputs = [one.communicate(timeout=120) for one in running]
@@ -350,7 +350,7 @@ def test_two_commands_at_once_get_a_version_each(verified, tmp_path):
     assert sorted(path.name for path in (tmp_path / "models" / "m").iterdir()) == ["1", "2"]
     for number in (1, 2):
         version = tmp_path / "models" / "m" / str(number)
-        assert (said(version)["version"], said(version)["warmup"]) == (number, None) and not warmup.path(version).exists()
+        assert (said(version)["version"], said(version)["warmup"]) == (number, None) and not warmup_requests.path(version).exists()
 
 
 def test_a_full_disk_is_one_clear_line(verified, tmp_path, monkeypatch, capsys):
@@ -365,22 +365,28 @@ def test_a_full_disk_is_one_clear_line(verified, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stop", "times"), [(signal.SIGKILL, 4), (signal.SIGTERM, 2)])
-def test_the_command_stopped_at_any_moment_publishes_whole_versions_only(stop, times, verified, tmp_path):
-    base, rng = tmp_path / "models" / "m", random.Random(1)
+@pytest.mark.parametrize(("stop", "written"), [(signal.SIGKILL, (0, 1, 4, 99)), (signal.SIGTERM, (0, 2))])
+def test_the_command_stopped_at_any_moment_publishes_whole_versions_only(stop, written, verified, tmp_path):
+    """Stopped when it has written so many files, or when it has ended."""
+    def files():
+        return sum(len(names) for _, _, names in os.walk(base))
+
+    base = tmp_path / "models" / "m"
     arguments = [sys.executable, "-m", "tftrt_tools", "publish", str(verified), "--model_name=m", f"--base_path={base.parent}",
                  "--warmup_shapes=image:1x8x8x1"]
     complete = {path.relative_to(verified).as_posix() for path in verified.rglob("*") if path.is_file()}
-    complete |= {warmup.FILE, publish._RECORD}
-    for _ in range(times):
+    complete |= {warmup_requests.FILE, publish._RECORD}
+    for count in written:
+        before = files()
         running = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(rng.uniform(0, 5))
+        while running.poll() is None and files() < before + count:
+            time.sleep(0.001)
         running.send_signal(stop)
         running.wait(timeout=60)
-        for one in versions.listing(base):
+        for one in version_directories.listing(base):
             assert {path.relative_to(one.path).as_posix() for path in one.path.rglob("*") if path.is_file()} == complete
         if stop == signal.SIGTERM and base.exists():
-            assert all(versions.parse(path.name) for path in base.iterdir()), "it did not clear up"
-    before = versions.latest(base) or 0
+            assert all(version_directories.parse(path.name) for path in base.iterdir()), "it did not clear up"
+    before = version_directories.latest(base) or 0
     done = publish.publish(verified, "m", str(base.parent), NO_WARMUP)
-    assert done.version == before + 1 and all(versions.parse(path.name) for path in base.iterdir())
+    assert done.version == before + 1 and all(version_directories.parse(path.name) for path in base.iterdir())

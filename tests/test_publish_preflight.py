@@ -4,10 +4,10 @@ import pytest
 
 from tests.publish_facts import engine_op, facts
 from tftrt_tools import errors
-from tftrt_tools.serving import evidence, preflight, targets
-from tftrt_tools.stack import images, versions
+from tftrt_tools.serving.publishing import server_target, target_preflight, verification_check
+from tftrt_tools.stack import images, releases
 
-HERE = targets.Machine("2.14.1", "8.5.3.1", ("9.0",))
+HERE = server_target.Machine("2.14.1", "8.5.3.1", ("9.0",))
 STOCK = "tensorflow/serving:2.14.1-gpu"
 WITH_TFTRT = ("local", "tftrt/serving", "tftrt/serving:latest", "tensorflow/serving:2.11.0-gpu", "tensorflow/serving:2.12.2-gpu",
               "tensorflow/serving:2.13.1-gpu", STOCK, "docker.io/" + STOCK, STOCK + "@sha256:0", "tensorflow/serving:2.15.1-gpu",
@@ -17,7 +17,7 @@ WITHOUT = ("tensorflow/serving:2.18.0-gpu", "tensorflow/serving:2.19.1-gpu", "te
 
 
 def checked(given, target, capability="", here=HERE, **options):
-    return preflight.check(given, targets.resolve(target, capability, here), "MODEL", preflight.Options(**options))
+    return target_preflight.check(given, server_target.resolve(target, capability, here), "MODEL", target_preflight.Options(**options))
 
 
 def obstacles(*arguments, **options):
@@ -68,16 +68,16 @@ def test_an_image_whose_tensorrt_is_not_known_gets_no_engines():
                                     "tensorflow/serving:2.10.1-gpu", "tensorflow/serving:2.20.0-gpu", "Local", "tensorflow/serving:2.14.1-devel-gpu"])
 def test_images_of_which_nothing_is_known_are_refused(target):
     with pytest.raises(errors.UsageError, match="target"):
-        targets.resolve(target, "", HERE)
+        server_target.resolve(target, "", HERE)
 
 
 def test_the_images_agree_with_the_table_of_releases():
-    for minor, release in versions.RELEASES.items():
+    for minor, release in releases.RELEASES.items():
         if minor >= (2, 11):
-            image = images.image(f"{images.STOCK}:{versions.text(minor)}.0-gpu")
+            image = images.image(f"{images.STOCK}:{releases.text(minor)}.0-gpu")
             assert image.tftrt and (image.tensorrt is None or int(image.tensorrt.split(".")[0]) == release.tensorrt)
-    assert not images.image(f"{images.STOCK}:2.{versions.NEWEST[1] + 1}.0-gpu").tftrt
-    assert images.OWN_IMAGE.tensorflow == versions.RECOMMENDED
+    assert not images.image(f"{images.STOCK}:2.{releases.NEWEST[1] + 1}.0-gpu").tftrt
+    assert images.OWN_IMAGE.tensorflow == releases.RECOMMENDED
 
 
 # Compute capability
@@ -92,7 +92,7 @@ def test_engines_go_only_to_a_gpu_of_their_own_compute_capability(target, given,
 
 
 def test_without_a_gpu_here_nothing_is_compared_and_a_note_says_so():
-    done = checked(built(("8.5.3.1", "8.6")), "local", here=targets.Machine("2.14.1", "8.5.3.1", ()))
+    done = checked(built(("8.5.3.1", "8.6")), "local", here=server_target.Machine("2.14.1", "8.5.3.1", ()))
     assert done.obstacles == () and any("no GPU here" in note for note in done.notes)
     done = checked(built(("8.5.3.1", "8.6")), "tftrt/serving")
     assert done.obstacles == () and any("compute capability 8.6" in note for note in done.notes)
@@ -101,7 +101,7 @@ def test_without_a_gpu_here_nothing_is_compared_and_a_note_says_so():
 @pytest.mark.parametrize("text", ["9", "86", "sm_86", "8.x", "."])
 def test_what_is_no_compute_capability_is_refused(text):
     with pytest.raises(errors.UsageError, match="compute_capability"):
-        targets.resolve("local", text, HERE)
+        server_target.resolve("local", text, HERE)
 
 
 # Engines of unknown origin
@@ -167,7 +167,7 @@ PASSED = {"passed": True, "converted_digest": "sha256:1", "sources": {"serving_d
 
 
 def judged(verification, converted=True, signatures=("serving_default",)):
-    return evidence.judge("MODEL", converted, verification, "sha256:1", signatures)
+    return verification_check.judge("MODEL", converted, verification, "sha256:1", signatures)
 
 
 def test_a_verification_that_passed_and_speaks_of_these_files_is_valid():
@@ -181,6 +181,12 @@ def test_a_verification_that_passed_and_speaks_of_these_files_is_valid():
 def test_any_other_is_not(verification, words):
     found = judged(verification)
     assert not found.valid and found.needed and words in found.problem and found.mend
+
+
+def test_what_holds_for_a_signature_holds_for_its_twins():
+    both = ("serve", "serving_default")
+    assert judged(PASSED | {"twins": {"serving_default": ["serve"]}}, signatures=both).valid
+    assert "'serve' was not verified" in judged(PASSED, signatures=both).problem
 
 
 def test_a_model_without_tftrt_needs_none():

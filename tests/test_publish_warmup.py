@@ -7,14 +7,14 @@ import pytest
 
 from tests.publish_facts import declared, engine_op, facts, spec
 from tftrt_tools import errors
-from tftrt_tools.serving import warmup, warmup_batching
-from tftrt_tools.serving.warmup_batching import BatchSizes
+from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
+from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 
 SIZES = BatchSizes(32, True, (1, 8, 32))
 
 
 def planned(given, tmp_path, **options):
-    return warmup.plan(given, warmup.Options(**options), tmp_path / "user")
+    return warmup_requests.plan(given, warmup_requests.Options(**options), tmp_path / "user")
 
 
 def shapes(given, tmp_path, **options):
@@ -110,7 +110,7 @@ def test_no_more_records_than_a_server_takes(tmp_path):
     flag = "x:" + ",".join(f"{rows}x8" for rows in range(1, 1002))
     with pytest.raises(errors.UsageError, match="1001 warm-up records"):
         planned(facts(), tmp_path, shapes=flag)
-    assert len(planned(facts(), tmp_path, shapes=flag.removesuffix(",1001x8")).requests) == warmup.MOST_RECORDS
+    assert len(planned(facts(), tmp_path, shapes=flag.removesuffix(",1001x8")).requests) == warmup_requests.MOST_RECORDS
 
 
 def test_several_row_shapes_and_a_small_engine_cache_are_noted(tmp_path):
@@ -164,9 +164,9 @@ def test_the_larger_requests_come_first_over_all_signatures(tmp_path):
 def test_the_batching_file_is_read_with_all_its_other_fields(tmp_path):
     path = tmp_path / "batching.txt"
     path.write_text("# comment\nmax_batch_size { value: 32 }\nbatch_timeout_micros { value: 0 }\nallowed_batch_sizes: 1\nallowed_batch_sizes: [8, 32]\n")
-    assert warmup_batching.read(path) == SIZES
+    assert allowed_batch_sizes.read(path) == SIZES
     path.write_text("num_batch_threads { value: 2 }")
-    assert warmup_batching.read(path) == BatchSizes(1000, False, ())
+    assert allowed_batch_sizes.read(path) == BatchSizes(1000, False, ())
 
 
 @pytest.mark.parametrize("text", ["allowed_batch_sizes: 8", "max_batch_size { value: 8 } allowed_batch_sizes: 8 allowed_batch_sizes: 4",
@@ -176,9 +176,9 @@ def test_a_file_that_a_server_would_not_take_is_refused(text, tmp_path):
     if text is not None:
         path.write_text(text)
     with pytest.raises(errors.UsageError, match="batching_parameters_file"):
-        warmup_batching.read(path)
+        allowed_batch_sizes.read(path)
 
 
 def test_allowed_sizes_without_an_engine_are_named():
-    assert "allowed batch sizes 8, 32 (why)" in warmup.uncovered(SIZES, [1, 2], "why")
-    assert warmup.uncovered(SIZES, [1, 8, 32], "why") == warmup.uncovered(SIZES, None, "why") == ""
+    assert "allowed batch sizes 8, 32 (why)" in warmup_requests.uncovered(SIZES, [1, 2], "why")
+    assert warmup_requests.uncovered(SIZES, [1, 8, 32], "why") == warmup_requests.uncovered(SIZES, None, "why") == ""

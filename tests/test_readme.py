@@ -1,4 +1,4 @@
-"""README.md and serving/README.md are true: their commands work, their flags exist, their tables are the code's.
+"""The pages (README.md, docs/, serving/README.md) are true: their commands work, their flags exist, their tables are the code's.
 
 How an example is written, so that it can be run here:
 
@@ -11,7 +11,6 @@ How an example is written, so that it can be run here:
   ```python  starting with "# NAME.py": becomes that file.
 """
 
-import importlib
 import os
 import re
 import shlex
@@ -24,17 +23,15 @@ import pytest
 import saved_models
 from saved_models import demo
 from tests.conftest import ROOT, run_tftrt
-from tests.pages import PAGES, TEXTS, blocks, in_order, unprinted, words
-from tests.test_saved_models import SIGNATURES
-from tftrt_tools import cli, errors
-from tftrt_tools.accuracy import thresholds, verify
+from tests.example_flags import check_flags, module, parsed
+from tests.pages import DEVELOPERS, DOCS, PAGES, TEXTS, blocks, in_order, unprinted, words
+from tftrt_tools import choices, cli, errors
+from tftrt_tools.accuracy import metrics, thresholds, verify
 from tftrt_tools.commands import _flags
-from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import settings
-from tftrt_tools.savedmodel import passport, shapes
-from tftrt_tools.serving import flags
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.serving import server_flags
 
-README = TEXTS["README.md"]
 # Flags of other programs that the pages name.
 FOREIGN_FLAGS = {"gpus": "docker", "output": "python -m saved_models"}
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
@@ -45,35 +42,12 @@ def without_blocks(text):
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def module(command):
-    return importlib.import_module(f"tftrt_tools.commands.{command}")
-
-
 def flags_of(command):
     """Every spelling that the command accepts, without dashes."""
     text = _flags.help_text(command, module(command), parsed(command, [])[0])
     names = set(re.findall(r"^  --(?:\[no\])?(\w+)$", text, re.MULTILINE))
     negated = {f"no{name}" for name in re.findall(r"^  --\[no\](\w+)$", text, re.MULTILINE)}
     return names | negated | {"flagfile"}
-
-
-def parsed(command, argv):
-    return _flags.parse(command, module(command), argv)
-
-
-def check_flags(argv):
-    """A tftrt command that cannot be run here: its flags, and its shapes against the sample model's signatures."""
-    # A flag file that an earlier GPU step writes is not there to be read.
-    values, _ = parsed(argv[1], [word for word in argv[2:] if not word.startswith("--flagfile=")])
-    if argv[1] == "convert":
-        chosen = convert_command.read_settings(values)
-        if chosen.shapes and values.input_saved_model_dir in SIGNATURES:
-            shapes.calls(shapes.parse(chosen.shapes), input_specs(values.input_saved_model_dir))
-
-
-def input_specs(model):
-    return {signature: [shapes.InputSpec(name, dtype, tuple(shape)) for name, (dtype, shape) in inputs.items()]
-            for signature, (inputs, _) in SIGNATURES[model].items()}
 
 
 class Reader:
@@ -120,6 +94,9 @@ class Reader:
         self.outputs[line] = done.stdout + done.stderr
         self.ran.append(line)
         self._note(done.returncode == code, f"{line}: exit code {done.returncode}, not {code}\n{done.stderr[-2000:]}")
+        for following in re.findall(r"^next: (.*)$", self.outputs[line], re.MULTILINE):
+            for one in following.split(" && "):
+                check_flags(shlex.split(one))
 
     def _compare(self, block):
         if block.follows.only_read or any(argv[:2] == ["tftrt", "doctor"] for argv, _, _ in block.follows.commands()):
@@ -177,8 +154,8 @@ def test_every_flag_that_is_named_exists(page):
         for command, span in re.findall(r"`tftrt ([a-z]+)([^`]*)`", text):
             assert set(re.findall(r"--([a-z]\w*)", span)) <= known[command], f"{title}: `tftrt {command}{span}`"
         text = re.sub(r"`tftrt [^`]*`", "", text)
-        command = title.removeprefix("### tftrt ")
-        allowed = known.get(command, set.union(*known.values())) | set(FOREIGN_FLAGS) | set(flags.DEFAULTS)
+        command = title.removeprefix("## tftrt ")
+        allowed = known.get(command, set.union(*known.values())) | set(FOREIGN_FLAGS) | set(server_flags.DEFAULTS)
         assert set(re.findall(r"--([a-z]\w*)", text)) <= allowed, title
 
 
@@ -188,11 +165,16 @@ def test_commands_in_the_text_exist():
         assert named <= set(cli.COMMANDS), page
 
 
-def test_every_command_has_a_section_in_the_order_of_the_help():
-    assert re.findall(r"^### tftrt (\w+)$", README, re.MULTILINE) == list(cli.COMMANDS)
+def test_every_command_has_one_section():
+    sections = [command for page in DOCS for command in re.findall(r"^## tftrt (\w+)$", TEXTS[page], re.MULTILINE)]
+    assert sorted(sections) == sorted(cli.COMMANDS)
 
 
-@pytest.mark.parametrize("page", PAGES)
+def test_every_page_is_read():
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")} == {*DOCS, "docs/flags.md"}
+
+
+@pytest.mark.parametrize("page", PAGES + DEVELOPERS)
 def test_links_and_make_targets_exist(page):
     folder = (ROOT / page).parent
     for target in re.findall(r"\]\(([^)#]+)", TEXTS[page]):
@@ -202,9 +184,9 @@ def test_links_and_make_targets_exist(page):
 
 
 def rows(header):
-    """Rows of the README's table whose header starts with these cells."""
-    lines = README.splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("| " + " | ".join(header)))
+    """Rows of the pages' one table whose header starts with these cells."""
+    lines = [line for page in PAGES for line in TEXTS[page].splitlines()]
+    start, = (number for number, line in enumerate(lines) if line.startswith("| " + " | ".join(header)))
     table = []
     for line in lines[start + 2:]:
         if not line.startswith("|"):
@@ -224,7 +206,7 @@ def test_the_default_thresholds_are_the_codes():
 
 
 def test_the_metrics_are_the_codes():
-    assert {name(row[0]): name(row[1]) for row in rows(("metric", "bound"))} == thresholds.METRICS
+    assert {name(row[0]): name(row[1]) for row in rows(("metric", "bound"))} == {one.name: one.sign for one in metrics.METRICS.values()}
 
 
 def test_the_evidence_is_named_as_verify_names_it():
@@ -239,12 +221,12 @@ def test_the_exit_codes_are_the_codes():
 def test_the_passport_is_the_codes():
     files = {name(row[0]) for row in rows(("file", "what it says"))}
     assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION, passport.PUBLISH}
-    assert f"`{passport.folder('')}/`" in README
+    assert f"`{passport.folder('')}/`" in TEXTS["docs/convert.md"]
 
 
 def test_the_profile_strategies_are_the_codes():
     said = [name(row[0]) for row in rows(("strategy",))]
-    assert sorted(said) == sorted(settings.STRATEGIES)
+    assert sorted(said) == sorted(choices.STRATEGIES)
     assert said[0] == settings.Settings(use_dynamic_shape=True).strategy, "the default comes first"
 
 

@@ -11,7 +11,7 @@ from tftrt_tools.regression import answers, goals, models, verdict
 from tftrt_tools.regression.goals import KEPT, MISSED, UNDECIDED, Goals
 from tftrt_tools.serving.smoke import gate
 
-CANDIDATE = models.Model("", "c", build_seconds=40.0, engine_bytes=30 << 20, gpu_memory_bytes=2 << 30)
+CANDIDATE = models.Model(path="", name="c", build_seconds=40.0, engine_bytes=30 << 20, gpu_memory_bytes=2 << 30)
 
 
 def read(tmp_path, text, **flags):
@@ -108,7 +108,7 @@ def test_a_measured_goal_is_decided_by_its_whole_interval(name, kept, missed, ne
 def test_a_goal_of_the_passport(name, kept, missed):
     assert judged(**{name: kept})[name].verdict == KEPT
     assert judged(**{name: missed})[name].verdict == MISSED
-    unknown = goals.judge(Goals(**{name: 1.0}), verdict.Verdict((), 0.03, 0.01, 1), models.Model("", "c"))[0]
+    unknown = goals.judge(Goals(**{name: 1.0}), verdict.Verdict((), 0.03, 0.01, 1), models.Model(path="", name="c"))[0]
     assert unknown.verdict == UNDECIDED and "passport" in unknown.reason
 
 

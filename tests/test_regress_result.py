@@ -14,29 +14,34 @@ from tests.regress_results import MACHINE, WORKLOAD, regression
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
 from tftrt_tools.commands import regress as command
-from tftrt_tools.regression import answers, baseline, goals, junit, models, result
+from tftrt_tools.regression import answers, baseline, comparison, goals, junit, models
 from tftrt_tools.report import regress as report
 
 
+def _judged(**changes):
+    """answers.Judged of answers without a fault."""
+    return answers.Judged(**{"comparisons": (), "arithmetic": ("FP16", ""), "bounds": {}, "goals": (), "problems": (), "requests": 16} | changes)
+
+
 @pytest.mark.parametrize("changes, outcome, code", [
-    ({}, result.PASS, 0), ({"ratio": 0.7}, result.PASS, 0), ({"ratio": 1.2}, result.FAIL, 3), ({"noise": 0.4}, result.UNSURE, 4),
-    ({"ended": "interrupted"}, result.ENDED, 1), ({"ratio": 1.2, "allow_worse": True}, result.PASS, 0),
-    ({"failed": {"native": 0, "candidate": 3}}, result.FAIL, 3),
-    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.MISSED),)}, result.FAIL, 3),
-    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.UNDECIDED, "near"),)}, result.UNSURE, 4),
-    ({"noise": 0.4, "kept": (goals.Kept("engine_mib_at_most", "at most 2", "9", goals.MISSED),)}, result.FAIL, 3),
-    ({"answers": answers.Judged((), ("FP16", ""), {}, (), ("x: snr_db is 3, wanted >= 30",), 16)}, result.FAIL, 3)])
+    ({}, comparison.PASS, 0), ({"ratio": 0.7}, comparison.PASS, 0), ({"ratio": 1.2}, comparison.FAIL, 3), ({"noise": 0.4}, comparison.UNSURE, 4),
+    ({"ended": "interrupted"}, comparison.ENDED, 1), ({"ratio": 1.2, "allow_worse": True}, comparison.PASS, 0),
+    ({"failed": {"native": 0, "candidate": 3}}, comparison.FAIL, 3),
+    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.MISSED),)}, comparison.FAIL, 3),
+    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.UNDECIDED, "near"),)}, comparison.UNSURE, 4),
+    ({"noise": 0.4, "kept": (goals.Kept("engine_mib_at_most", "at most 2", "9", goals.MISSED),)}, comparison.FAIL, 3),
+    ({"answers": _judged(problems=("x: snr_db is 3, wanted >= 30",))}, comparison.FAIL, 3)])
 def test_outcome_and_exit_code(changes, outcome, code):
     done = regression(**changes)
     assert (done.outcome, done.exit_code) == (outcome, code), done.headline
     assert done.headline.startswith(outcome)
-    assert done.to_dict()["complete"] == (outcome != result.ENDED)
+    assert done.to_dict()["complete"] == (outcome != comparison.ENDED)
 
 
 def test_an_undecided_tail_alone_is_no_reason_to_stop_a_release():
     done = regression(rounds=12)  # too few requests for a p99
-    assert done.verdict.of("p99").verdict == "cannot tell" and done.outcome == result.PASS
-    assert regression(rounds=12, must_decide=("p50", "p99")).outcome == result.UNSURE
+    assert done.verdict.of("p99").verdict == "cannot tell" and done.outcome == comparison.PASS
+    assert regression(rounds=12, must_decide=("p50", "p99")).outcome == comparison.UNSURE
 
 
 def test_junit_read_again():
@@ -76,7 +81,7 @@ def judged(**outputs):
         accumulator.add(*map(np.asarray, both))
         compared.append(accumulator.result())
     bounds = {one.name: {"snr_db": 15.0, "top1": 0.5} for one in compared}
-    return answers.Judged(tuple(compared), ("INT8", "INT8 engines"), bounds, (), (), 8)
+    return _judged(comparisons=tuple(compared), arithmetic=("INT8", "INT8 engines"), bounds=bounds, requests=8)
 
 
 def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
@@ -96,7 +101,7 @@ def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
 def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, direction, ratio, text, verb):
     done = regression()
     one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=0.95 * ratio, high=1.05 * ratio, direction=direction, verdict="same")
-    assert result.speed_text(one) == text
+    assert comparison.speed_text(one) == text
     done = dataclasses.replace(done, verdict=dataclasses.replace(done.verdict, judgements=(one,)))
     assert not verb or done.headline == f"pass: the candidate {verb} {text}"
 
@@ -145,7 +150,7 @@ def test_a_baseline_of_something_else_is_refused_with_what_differs(tmp_path, par
 
 
 def test_models_of_a_server_that_nobody_knows_are_not_compared(tmp_path):
-    unknown = models.Model("", "net", 1)
+    unknown = models.Model(path="", name="net", version=1)
     with pytest.raises(errors.UsageError, match="native model: not known, now not known") as caught:
         baseline.read(saved(tmp_path, native=unknown)).found(MACHINE, {"native": unknown}, WORKLOAD)
     assert "--native_dir" in caught.value.mend
@@ -159,7 +164,7 @@ def test_a_tail_of_too_few_requests_is_no_number():
 
 
 def test_a_score_without_a_bound_is_valid_json():
-    judged = answers.Judged((), ("FP16", ""), {}, ({"goal": "g", "native": float("inf"), "candidate": 40.0, "bound": 30.0, "kept": True},), (), 3)
+    judged = _judged(goals=({"goal": "g", "native": float("inf"), "candidate": 40.0, "bound": 30.0, "kept": True},))
     text = json.dumps(regression(answers=judged).to_dict(), allow_nan=False)
     assert json.loads(text)["answers"]["goals"][0]["native"] == "inf"
 

@@ -10,47 +10,20 @@ import tensorflow as tf
 
 from tests import quantized
 from tests.conftest import run_tftrt
+from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
-from tftrt_tools.accuracy import data, harm, measurement, metrics, sensitivity, simulation, thresholds
+from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation, thresholds
 from tftrt_tools.calibration import file
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.execution import run
+from tftrt_tools.inputs import cutting
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.report import sensitivity as report
+from tftrt_tools.report import pictures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 INT8 = Settings(precision_mode="INT8", calibration_method="max")
-
-
-def saved_chain(path, kernels, output="scores"):
-    """A SavedModel of matrix products with ReLU between, named layer0, layer1, …"""
-    class Model(tf.Module):
-        def __init__(self):
-            self.kernels = [tf.Variable(kernel) for kernel in kernels]
-
-        @tf.function(input_signature=[tf.TensorSpec((None, len(kernels[0])), tf.float32, name="x")])
-        def serve(self, x):
-            for number, kernel in enumerate(self.kernels):
-                x = tf.matmul(x, kernel, name=f"layer{number}")
-                x = tf.nn.relu(x) if number + 1 < len(kernels) else x
-            return {output: x}
-
-    model = Model()
-    tf.saved_model.save(model, str(path), signatures={"serving_default": model.serve})
-    return path
-
-
-def kernels(seed=0):
-    rng = np.random.default_rng(seed)
-    return [rng.normal(size=shape).astype("float32") / 4 for shape in ((16, 16), (16, 16), (16, 16), (16, 5))]
-
-
-def rows(path, count=64, seed=1, **changes):
-    x = np.random.default_rng(seed).normal(size=(count, 16)).astype("float32")
-    np.savez(path, **{"x": x, **changes})
-    return str(path)
 
 
 def simulated(model, path, settings=INT8, batch_size=32, **request):
@@ -58,7 +31,7 @@ def simulated(model, path, settings=INT8, batch_size=32, **request):
     import tempfile
 
     specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
-    calls, _ = data.calls_of_arrays(array_reader.load(path), specs, range(batch_size, 0, -1))
+    calls, _ = cutting.calls_of_arrays(array_reader.load(path), specs, range(batch_size, 0, -1))
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: [one for _, one in run.save_calls(made, folder)] for name, made in calls.items()}
         request = {"int8": {"options": None, "given": None}, "nodes": "", **request}
@@ -252,18 +225,6 @@ def test_a_quantization_aware_model_is_refused(tmp_path):
         sensitivity.study(tmp_path / "model", INT8, sensitivity.Options(str(tmp_path / "x.npz")))
 
 
-def saved_function(path, body):
-    serve = tf.function(body, input_signature=[tf.TensorSpec((None, 16), tf.float32, name="x")])
-    module = tf.Module()
-    module.serve = serve
-    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
-    return path
-
-
-def two_layers(x):
-    return tf.matmul(tf.nn.relu(tf.matmul(x, tf.constant(kernels()[0]))), tf.constant(kernels()[1]))
-
-
 def test_a_model_without_float_outputs_is_refused(tmp_path):
     model = saved_function(tmp_path / "model", lambda x: {"class": tf.argmax(two_layers(x), -1)})
     with pytest.raises(errors.TftrtError, match="has no float output"):
@@ -278,7 +239,7 @@ def test_a_model_that_draws_random_numbers_is_refused(tmp_path):
 
 def test_a_picture_of_an_unknown_kind_is_refused():
     with pytest.raises(errors.UsageError, match="--plot=a.gif"):
-        report.check_picture("a.gif")
+        pictures.check("a.gif")
 
 
 def test_calibration_data_where_nothing_is_calibrated_is_refused(chain):
@@ -428,7 +389,7 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
     model, path = chain
     settings = Settings(**{**INT8.to_dict(), "precision_mode": precision, "signature_keys": ("serving_default",), "minimum_segment_size": 1})
     specs = {"serving_default": [shape_grammar.InputSpec("x", "float32", (None, 16))]}
-    calls, _ = data.calls_of_arrays(array_reader.load(path), specs, range(32, 0, -1))
+    calls, _ = cutting.calls_of_arrays(array_reader.load(path), specs, range(32, 0, -1))
     saved = {name: [one for _, one in run.save_calls(made, tmp_path / "in")] for name, made in calls.items()}
     request = {"model": str(model), "settings": settings.to_dict(), "calls": saved, "int8": {"options": None, "given": None}, "nodes": ""}
     answer = simulation.job(request)

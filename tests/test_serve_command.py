@@ -24,18 +24,22 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from tftrt_tools import errors
 from tftrt_tools.commands import serve as serve_command
-from tftrt_tools.serving import flags, metric_names
-from tftrt_tools.serving.launch import ending, plan, ports, preflight
+from tftrt_tools.serving import metric_names, server_flags
+from tftrt_tools.serving.launch import ending, ports, serve_plan, start_preflight
 from tftrt_tools.serving.launch.docker import Docker, mounts
 
 FAKE_SERVER = f"""#!{sys.executable}
 import concurrent.futures, json, os, pathlib, signal, subprocess, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 import grpc
-from tftrt_tools.serving import flags
-from tftrt_tools.serving import management_messages as messages
+from tftrt_tools.serving import server_flags
+from tftrt_tools.wire import messages
 
-values, fault = flags.parse(sys.argv[1:]), os.environ.get("FAKE_FAULT", "")
+made = messages.classes("fake.proto", "fake", {{
+    "ModelSpec": {{"name": (1, "string")}}, "Request": {{"model_spec": (1, ".ModelSpec")}},
+    "VersionStatus": {{"version": (1, "int64"), "state": (2, "int32")}}, "Response": {{"model_version_status": (1, "[.VersionStatus]")}}}})
+
+values, fault = server_flags.parse(sys.argv[1:]), os.environ.get("FAKE_FAULT", "")
 if values.version:
     print("TensorFlow ModelServer: fake")
     sys.exit(0)
@@ -53,7 +57,7 @@ elif fault == "docker":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 def status(request, context):
-    response = messages.new("GetModelStatusResponse")
+    response = made["Response"]()
     if request.model_spec.name != values.model_name:
         context.abort(grpc.StatusCode.NOT_FOUND, "Could not find any versions of model " + request.model_spec.name)
     gate = os.environ.get("FAKE_GATE")
@@ -63,7 +67,7 @@ def status(request, context):
     response.model_version_status.add(version=7, state=state)
     return response
 
-handler = grpc.unary_unary_rpc_method_handler(status, type(messages.new("GetModelStatusRequest")).FromString, lambda m: m.SerializeToString())
+handler = grpc.unary_unary_rpc_method_handler(status, made["Request"].FromString, lambda m: m.SerializeToString())
 server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
 server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("tensorflow.serving.ModelService", {{"GetModelStatus": handler}})])
 server.add_insecure_port(f"127.0.0.1:{{values.port}}")
@@ -195,41 +199,41 @@ def gone(pid, seconds=20):
 
 
 def test_only_what_differs_from_the_default_is_handed_on():
-    values = {**flags.DEFAULTS, "port": 9000, "enable_batching": True, "enable_model_warmup": False, "per_process_gpu_memory_fraction": 0.5}
-    assert flags.to_arguments(values) == ["--port=9000", "--enable_batching=true", "--per_process_gpu_memory_fraction=0.5",
+    values = {**server_flags.DEFAULTS, "port": 9000, "enable_batching": True, "enable_model_warmup": False, "per_process_gpu_memory_fraction": 0.5}
+    assert server_flags.to_arguments(values) == ["--port=9000", "--enable_batching=true", "--per_process_gpu_memory_fraction=0.5",
                                           "--enable_model_warmup=false"]
-    assert flags.to_arguments(flags.DEFAULTS) == []
+    assert server_flags.to_arguments(server_flags.DEFAULTS) == []
 
 
-_VALUES = {flags.INT: st.integers(-2**31, 2**31 - 1), flags.INT64: st.integers(-2**63, 2**63 - 1), flags.BOOL: st.booleans(),
-           flags.FLOAT: st.floats(allow_nan=False, allow_infinity=False), flags.STRING: st.text(st.characters(exclude_categories=["Cs"]))}
+_VALUES = {server_flags.INT: st.integers(-2**31, 2**31 - 1), server_flags.INT64: st.integers(-2**63, 2**63 - 1), server_flags.BOOL: st.booleans(),
+           server_flags.FLOAT: st.floats(allow_nan=False, allow_infinity=False), server_flags.STRING: st.text(st.characters(exclude_categories=["Cs"]))}
 
 
-@given(st.fixed_dictionaries({flag.name: _VALUES[flag.kind] for flag in flags.FLAGS}))
+@given(st.fixed_dictionaries({flag.name: _VALUES[flag.kind] for flag in server_flags.FLAGS}))
 def test_what_is_handed_on_is_read_back_as_it_was(values):
-    assert vars(flags.parse(flags.to_arguments(values))) == values
+    assert vars(server_flags.parse(server_flags.to_arguments(values))) == values
 
 
 def test_parse_takes_the_last_of_several_and_every_form_of_a_bool():
-    parsed = flags.parse(["--port=1", "--port=2", "--enable_batching", "--enable_profiler=0", "--enable_model_warmup=False"])
+    parsed = server_flags.parse(["--port=1", "--port=2", "--enable_batching", "--enable_profiler=0", "--enable_model_warmup=False"])
     assert (parsed.port, parsed.enable_batching, parsed.enable_profiler, parsed.enable_model_warmup) == (2, True, False, False)
-    assert flags.parse(["--host=::1"], [flags.Flag("host", flags.STRING, "127.0.0.1", "address")]).host == "::1"
+    assert server_flags.parse(["--host=::1"], [server_flags.Flag("host", server_flags.STRING, "127.0.0.1", "address")]).host == "::1"
 
 
 @pytest.mark.parametrize("argument", ["--prot=9", "positional", "--port", "-port=9", "--noenable_profiler", "--"])
 def test_parse_names_what_it_does_not_know_and_goes_on(argument, capsys):
-    parsed = flags.parse(["--model_name=m", argument])
-    assert vars(parsed) == {**flags.DEFAULTS, "model_name": "m"}
+    parsed = server_flags.parse(["--model_name=m", argument])
+    assert vars(parsed) == {**server_flags.DEFAULTS, "model_name": "m"}
     said = capsys.readouterr().out
     assert said.startswith(f"unknown argument: {argument}\nusage: ")
-    assert all(f"--{flag.name}=" in said for flag in flags.FLAGS)
+    assert all(f"--{flag.name}=" in said for flag in server_flags.FLAGS)
 
 
 @pytest.mark.parametrize("argument", ["--port=x", "--port=", "--port=2147483648", "--port=1.5", "--enable_batching=yes",
                                       "--per_process_gpu_memory_fraction=half", "--help"])
 def test_parse_ends_with_the_usage_for_a_value_it_cannot_read(argument, capsys):
     with pytest.raises(SystemExit) as ended:
-        flags.parse([argument])
+        server_flags.parse([argument])
     assert ended.value.code == 255
     assert capsys.readouterr().out.startswith("usage: ")
 
@@ -237,7 +241,7 @@ def test_parse_ends_with_the_usage_for_a_value_it_cannot_read(argument, capsys):
 def test_serve_has_every_flag_of_the_server_with_its_default():
     values = absl_flags.FlagValues()
     serve_command.define(values)
-    assert {flag.name: values[flag.name].default for flag in flags.FLAGS} == dict(flags.DEFAULTS)
+    assert {flag.name: values[flag.name].default for flag in server_flags.FLAGS} == dict(server_flags.DEFAULTS)
 
 
 # Before the start
@@ -245,7 +249,7 @@ def test_serve_has_every_flag_of_the_server_with_its_default():
 
 def refused(tmp_path, **changed):
     with pytest.raises(errors.TftrtError) as raised:
-        preflight.check_files(plan.read({**flags.DEFAULTS, **changed}))
+        start_preflight.check_files(serve_plan.read({**server_flags.DEFAULTS, **changed}))
     return raised.value
 
 
@@ -309,8 +313,8 @@ def test_sound_models_pass_also_by_uri_and_by_policy(tmp_path, base_path):
     config = tmp_path / "models.config"
     config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" model_version_policy {{ specific {{ versions: 6 }} }} }} '
                       'config { name: "b" base_path: "gs://bucket/b" } }')
-    wanted = plan.read({**flags.DEFAULTS, "model_config_file": str(config)})
-    preflight.check_files(wanted)
+    wanted = serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config)})
+    start_preflight.check_files(wanted)
     assert wanted.names == ("a", "b")
 
 
@@ -504,15 +508,14 @@ def test_what_the_real_docker_client_says_is_understood(tmp_path, monkeypatch):
 
 
 def test_the_stock_image_is_not_started_with_engines_of_another_tensorrt(on_path, base_path, tmp_path, monkeypatch):
-    from tests.test_engine_assets import HEAD
-    from tests.test_inspect import engine_file
+    from tests.engine_files import HEAD, engine_file
 
     on_path("docker", FAKE_DOCKER)
     for name, value in {**on_path.env, "FAKE_DOCKER_LOG": tmp_path / "log", "FAKE_IMAGE": "tensorflow/serving:2.14.1-gpu"}.items():
         monkeypatch.setenv(name, str(value))
     (base_path / "7" / "assets").mkdir()
     engine_file(base_path / "7" / "assets" / "trt-serialized-engine.TRTEngineOp_000_000", (1, 8), engine=HEAD + b"e" * 100)
-    wanted = plan.read({**flags.DEFAULTS, "model_base_path": str(base_path)})
+    wanted = serve_plan.read({**server_flags.DEFAULTS, "model_base_path": str(base_path)})
     with pytest.raises(errors.TftrtError, match=r"TensorRT 8\.5\.3\.1, and tensorflow/serving:2\.14\.1-gpu has 8\.4\.3"):
         Docker().check(wanted)
     monkeypatch.setenv("FAKE_IMAGE", "tftrt/serving:2.14.1")
@@ -528,7 +531,7 @@ def test_every_base_path_of_the_configuration_and_where_links_lead_is_mounted(tm
     (linked / "1").symlink_to(stored)
     config = tmp_path / "models.config"
     config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" }} config {{ name: "b" base_path: "{linked}" }} }}')
-    assert mounts(plan.read({**flags.DEFAULTS, "model_config_file": str(config)})) == sorted([config, base_path, linked, stored])
+    assert mounts(serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config)})) == sorted([config, base_path, linked, stored])
 
 
 def test_port_zero_is_refused_for_what_takes_it_as_no_port(serve, base_path):

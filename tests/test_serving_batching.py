@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.test_serving_classify import SavedModelServable, refused
-from tftrt_tools.serving.local import batch_scheduler, batch_tensors, batching, batching_parameters
+from tests.classify_requests import SavedModelServable, refused
+from tftrt_tools.serving.local import batch_scheduler, batch_tensors, batching_parameters, batching_servable
 from tftrt_tools.serving.local.batching_parameters import BatchingParameters
 from tftrt_tools.serving.local.failure import Failure
 
@@ -83,7 +83,7 @@ def batched(held):
     def make(hooks=None, **parameters):
         parameters = BatchingParameters(**{"num_batch_threads": 1, **parameters})
         schedulers.append(batch_scheduler.Scheduler(parameters.num_batch_threads))
-        return batching.BatchingServable(held, parameters, schedulers[-1], hooks)
+        return batching_servable.BatchingServable(held, parameters, schedulers[-1], hooks)
 
     yield make
     held.free.set()
@@ -175,11 +175,11 @@ class TestBatches:
 
     def test_models_share_one_pool_of_threads_and_take_turns(self, path, held, later):
         other, scheduler = Held(path), batch_scheduler.Scheduler(1)
-        one, two = (batching.BatchingServable(wrapped, BatchingParameters(max_batch_size=1), scheduler) for wrapped in (held, other))
+        one, two = (batching_servable.BatchingServable(wrapped, BatchingParameters(max_batch_size=1), scheduler) for wrapped in (held, other))
         order = []
-        note = batching.Hooks(processed_batch_size=lambda size: order.append("two"))
+        note = batching_servable.Hooks(processed_batch_size=lambda size: order.append("two"))
         two._hooks = note
-        one._hooks = batching.Hooks(processed_batch_size=lambda size: order.append("one"))
+        one._hooks = batching_servable.Hooks(processed_batch_size=lambda size: order.append("one"))
         busy = blocked(held, one, later)
         futures = [later(servable.run, rows(1), Y) for servable in (one, one, two)]
         waiting(one, 2)
@@ -197,11 +197,13 @@ class TestBatches:
 
     def test_hooks_see_requests_and_batches(self, held, batched):
         seen = []
-        hooks = batching.Hooks(**{name: lambda *values, name=name: seen.append((name, *values)) for name in (
+        hooks = batching_servable.Hooks(**{name: lambda *values, name=name: seen.append((name, *values)) for name in (
             "input_batch_size", "queuing_latency", "processed_batch_size", "padding_size", "wrapped_run")})
+        started = time.monotonic()
         batched(hooks, max_batch_size=4, allowed_batch_sizes=(4,), thread_pool_name="pool").run(rows(1, 2, 3), Y)
+        whole = (time.monotonic() - started) * 1e6
         latency = next(values for values in seen if values[0] == "queuing_latency")
-        assert latency[1] == "pool" and latency[2] >= 0
+        assert latency[1] == "pool" and 0 < latency[2] < whole  # microseconds
         assert set(seen) - {latency} == {("input_batch_size", 3), ("processed_batch_size", 4), ("padding_size", 1, 4), ("wrapped_run",)}
 
 
@@ -220,7 +222,7 @@ def test_batched_answers_are_the_unbatched_ones_and_batches_keep_their_sizes(pat
     rng = np.random.default_rng(0)
     feeds = [{"x:0": rng.normal(size=(count, 3)).astype(np.float32)} for count, _ in requests]
     held, scheduler = Held(path), batch_scheduler.Scheduler(parameters.num_batch_threads)
-    servable = batching.BatchingServable(held, parameters, scheduler)
+    servable = batching_servable.BatchingServable(held, parameters, scheduler)
     try:
         with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
             answers = list(pool.map(lambda one: servable.run(one[0], list(one[1][1])), zip(feeds, requests, strict=True)))
@@ -446,7 +448,7 @@ class TestEnd:
 
     def test_close_runs_what_waits_then_refuses(self, path, later):
         held, scheduler = Held(path), batch_scheduler.Scheduler(1)
-        servable = batching.BatchingServable(held, BatchingParameters(batch_timeout_micros=LONG), scheduler)
+        servable = batching_servable.BatchingServable(held, BatchingParameters(batch_timeout_micros=LONG), scheduler)
         future = later(servable.run, rows(1), Y)
         while not servable._queues:
             time.sleep(0.001)
@@ -460,7 +462,7 @@ class TestEnd:
     def test_stop_ends_all_threads(self, held, later):
         before = set(threading.enumerate())
         scheduler = batch_scheduler.Scheduler(3, "to_stop")
-        servable = batching.BatchingServable(held, BatchingParameters(max_batch_size=2, batch_timeout_micros=LONG), scheduler)
+        servable = batching_servable.BatchingServable(held, BatchingParameters(max_batch_size=2, batch_timeout_micros=LONG), scheduler)
         future = later(servable.run, rows(1), Y)
         while not servable._queues:
             time.sleep(0.001)
@@ -472,7 +474,7 @@ class TestEnd:
 
     def test_closing_one_model_leaves_the_others_queues(self, path, held):
         other, scheduler = Held(path), batch_scheduler.Scheduler(1)
-        one, two = (batching.BatchingServable(wrapped, BatchingParameters(), scheduler) for wrapped in (other, held))
+        one, two = (batching_servable.BatchingServable(wrapped, BatchingParameters(), scheduler) for wrapped in (other, held))
         for servable in (one, two):
             servable.run(rows(1), Y)
         one.close()
@@ -541,7 +543,7 @@ class TestParameters:
          "and that positive; they are 4 and 8"),
     ])
     def test_contradictions_fail_the_load(self, held, parameters, message):
-        assert refused(batching.BatchingServable, held, BatchingParameters(**parameters), None) == message
+        assert refused(batching_servable.BatchingServable, held, BatchingParameters(**parameters), None) == message
 
     def test_next_allowed_size(self):
         parameters = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(2, 8))

@@ -5,13 +5,20 @@ import shutil
 
 import pytest
 
-from tests.test_convert import assert_clear
+from tests.command_line import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.serving import batching_parameters, batching_parameters_sizes, configuration, configuration_check, model_config
-from tftrt_tools.serving import configuration_protos as protos
-from tftrt_tools.serving.batching_parameters_sizes import Covered
+from tftrt_tools.serving.configuration import (
+    batching_file,
+    config_check,
+    engine_batch_sizes,
+    engine_batch_sizes_job,
+    generation,
+    model_config,
+)
+from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
+from tftrt_tools.wire import config_messages as protos
 
 SIGNATURE, INPUT = "serving_default", "image"
 
@@ -70,14 +77,14 @@ ROWS = [{"x": (1, 4)}, {"x": (8, 4)}, {"x": (32, 4)}]
     ([{"x": (2, 4), "y": (3, 4)}], "Optimal", set()),  # never one batch
 ])
 def test_the_sizes_of_declared_shapes(calls, strategy, sizes):
-    assert batching_parameters_sizes._of_calls(calls, strategy) == sizes
+    assert engine_batch_sizes_job._of_calls(calls, strategy) == sizes
 
 
 def test_the_sizes_of_several_models_are_those_of_all():
     one, other, native = Covered("a", (1, 8, 32), True, ""), Covered("b", tuple(range(1, 17)), True, ""), Covered("c", None, True, "")
-    assert batching_parameters_sizes.common([one, other, native]) == ((1, 8), True)
-    assert batching_parameters_sizes.common([native]) == (None, True)
-    assert batching_parameters_sizes.common([one, Covered("d", (), False, "")]) == ((1, 8, 32), False)
+    assert engine_batch_sizes.common([one, other, native]) == ((1, 8), True)
+    assert engine_batch_sizes.common([native]) == (None, True)
+    assert engine_batch_sizes.common([one, Covered("d", (), False, "")]) == ((1, 8, 32), False)
 
 
 def edit_manifest(model, calls, strategy):
@@ -129,8 +136,8 @@ def base(converted, tmp_path):
 
 
 def configure(tmp_path, *models, sizes=(), folder="config", **more):
-    batching = batching_parameters.Settings(sizes)
-    return configuration.configure(tmp_path / folder, configuration.Options(tuple(map(model_config.parse, models)), batching, **more))
+    batching = batching_file.Settings(allowed_batch_sizes=sizes)
+    return generation.configure(tmp_path / folder, generation.Options(models=tuple(map(model_config.parse, models)), batching=batching, **more))
 
 
 def written(tmp_path, kind, folder="config"):
@@ -153,7 +160,7 @@ def test_what_each_kind_of_model_says(base, tmp_path, zoo_model):
         give_engines(model, (4, 16), profiles=False)
         shutil.rmtree(model / "assets.extra" / "tftrt")
 
-    found = batching_parameters_sizes.covered([
+    found = engine_batch_sizes.covered([
         variant("manifest", with_manifest), variant("engines", without_manifest), variant("warm", lambda model: give_warmup(model, (16, 1))),
         variant("profiles", lambda model: give_engines(model, (), profiles=True)), base / "1", zoo_model("digits_cnn")])
     assert [one.sizes for one in found[:3]] == [tuple(range(1, 33)), tuple(range(1, 17)), tuple(range(1, 17))]
@@ -164,8 +171,8 @@ def test_what_each_kind_of_model_says(base, tmp_path, zoo_model):
 
 
 def test_a_signature_with_a_fixed_batch_takes_that_one():
-    assert batching_parameters_sizes._fixed([InputSpec("x", "float32", (4, 8))])[0] == {4}
-    assert batching_parameters_sizes._fixed([InputSpec("x", "float32", (None, 8)), InputSpec("n", "int32", ())])[0] is None
+    assert engine_batch_sizes_job._fixed([InputSpec("x", "float32", (4, 8))])[0] == {4}
+    assert engine_batch_sizes_job._fixed([InputSpec("x", "float32", (None, 8)), InputSpec("n", "int32", ())])[0] is None
 
 
 def test_engines_of_some_sizes_are_padded_to(base, tmp_path):
@@ -182,27 +189,27 @@ def test_engines_of_some_sizes_are_padded_to(base, tmp_path):
 
 def test_engines_of_every_size_need_no_padding():
     every = tuple(range(1, 33))
-    text = batching_parameters.text(batching_parameters.chosen(batching_parameters.Settings(), every), every)
+    text = batching_file.text(batching_file.chosen(batching_file.Settings(), every), every)
     message = protos.parse(protos.BATCHING, text)
     assert not message.allowed_batch_sizes and message.max_batch_size.value == 32 and "0 rows cannot end the server" in text
 
 
 def test_uncovered_sizes_are_refused_or_said():
     found = [Covered("models/d/1", (1, 8, 32), True, ""), Covered("models/e/1", (), False, "who knows")]
-    settings = batching_parameters.Settings((1, 4), 4)
+    settings = batching_file.Settings(allowed_batch_sizes=(1, 4), max_batch_size=4)
     with pytest.raises(errors.UsageError, match="the engines of models/d/1 do not cover batches of 4; they cover 1, 8, 32"):
-        configuration._uncovered(settings, found, [], False)
-    assert len(configuration._uncovered(settings, found, [], True)) == 2
-    assert configuration._uncovered(batching_parameters.Settings((1, 8), 8), found[:1], [], False) == []
+        generation._uncovered(settings, found, [], False)
+    assert len(generation._uncovered(settings, found, [], True)) == 2
+    assert generation._uncovered(batching_file.Settings(allowed_batch_sizes=(1, 8), max_batch_size=8), found[:1], [], False) == []
     # Without allowed sizes every size reaches the engines.
     with pytest.raises(errors.UsageError, match="batches of 2 to 7; they cover"):
-        configuration._uncovered(batching_parameters.Settings((), 8), found[:1], [], False)
+        generation._uncovered(batching_file.Settings(max_batch_size=8), found[:1], [], False)
 
 
 def test_the_versions_that_are_served_count(base, zoo_model):
     give_warmup(base / "1", (16,))
     shutil.copytree(zoo_model("digits_cnn"), base / "2")
-    found, missing = configuration._covered([model_config.parse(f"one={base}"), model_config.parse(f"two={base}:versions=1,2,3")])
+    found, missing = generation._covered([model_config.parse(f"one={base}"), model_config.parse(f"two={base}:versions=1,2,3")])
     assert [(one.path, one.sizes and one.sizes[-1]) for one in found] == [
         (str(base / "2"), None), (str(base / "1"), 16), (str(base / "2"), None)] and missing == []
 
@@ -210,14 +217,14 @@ def test_the_versions_that_are_served_count(base, zoo_model):
 def test_a_base_path_that_cannot_be_read_is_refused_with_batching_only(tmp_path):
     with pytest.raises(errors.UsageError, match="holds no version of 'd' that can be read here"):
         configure(tmp_path, "d=gs://bucket/d")
-    done = configuration.configure(tmp_path / "config", configuration.Options((model_config.parse("d=gs://bucket/d"),)))
+    done = generation.configure(tmp_path / "config", generation.Options(models=(model_config.parse("d=gs://bucket/d"),)))
     assert list(done.files) == [protos.MODELS]
 
 
 def test_the_files_are_not_replaced_unasked_and_models_have_one_name(tmp_path):
-    options = configuration.Options((model_config.parse("d=/models/d:versions=1,2:stable=1:canary=2"), model_config.parse("e=gs://b/e:all")),
-                                    monitoring=True)
-    flags = configuration.configure(tmp_path / "config", options).server_flags()
+    options = generation.Options(models=(model_config.parse("d=/models/d:versions=1,2:stable=1:canary=2"), model_config.parse("e=gs://b/e:all")),
+                                 monitoring=True)
+    flags = generation.configure(tmp_path / "config", options).server_flags()
     assert "--allow_version_labels_for_unavailable_models" in flags  # a server that starts reads labels before it loads
     models, _ = written(tmp_path, protos.MODELS)
     assert [one.name for one in models.model_config_list.config] == ["d", "e"]
@@ -225,9 +232,9 @@ def test_the_files_are_not_replaced_unasked_and_models_have_one_name(tmp_path):
     assert models.model_config_list.config[1].model_version_policy.WhichOneof("policy_choice") == "all"
     assert written(tmp_path, protos.MONITORING)[0].prometheus_config.enable
     with pytest.raises(errors.UsageError, match="the file exists"):
-        configuration.configure(tmp_path / "config", options)
+        generation.configure(tmp_path / "config", options)
     with pytest.raises(errors.UsageError, match="--model=d=… is given twice"):
-        configuration.configure(tmp_path / "other", configuration.Options((model_config.parse("d=/a"), model_config.parse("d=/b"))))
+        generation.configure(tmp_path / "other", generation.Options(models=(model_config.parse("d=/a"), model_config.parse("d=/b"))))
     assert not (tmp_path / "other").exists()
 
 
@@ -235,19 +242,19 @@ def test_the_files_are_not_replaced_unasked_and_models_have_one_name(tmp_path):
                                                   ((0, 8), None, "do not increase"), ((1, 8), 16, "is not the last")])
 def test_sizes_that_no_server_takes(sizes, largest, said):
     with pytest.raises(errors.UsageError, match=said):
-        batching_parameters.chosen(batching_parameters.Settings(sizes, largest), None)
+        batching_file.chosen(batching_file.Settings(allowed_batch_sizes=sizes, max_batch_size=largest), None)
 
 
 def test_a_largest_size_cuts_what_the_engines_cover():
-    Settings = batching_parameters.Settings
-    assert batching_parameters.chosen(Settings((), 8), (1, 8, 32)) == Settings((1, 8), 8)
-    assert batching_parameters.chosen(Settings((), 16), tuple(range(1, 33))) == Settings((), 16)
+    Settings = batching_file.Settings
+    assert batching_file.chosen(Settings(max_batch_size=8), (1, 8, 32)) == Settings(allowed_batch_sizes=(1, 8), max_batch_size=8)
+    assert batching_file.chosen(Settings(max_batch_size=16), tuple(range(1, 33))) == Settings(max_batch_size=16)
     with pytest.raises(errors.UsageError, match="--max_batch_size=9 is not covered"):
-        batching_parameters.chosen(Settings((), 9), (1, 8, 32))
+        batching_file.chosen(Settings(max_batch_size=9), (1, 8, 32))
 
 
 def test_sizes_for_people():
-    assert [batching_parameters.text_of(sizes) for sizes in (None, (), (1,), (1, 2), (1, 2, 3, 8), (1, 8, 9, 10))] == [
+    assert [batching_file.text_of(sizes) for sizes in (None, (), (1,), (1, 2), (1, 2, 3, 8), (1, 8, 9, 10))] == [
         "every size", "no size", "1", "1, 2", "1 to 3, 8", "1, 8 to 10"]
 
 
@@ -286,7 +293,7 @@ GOOD = 'model_config_list {\n  config {\n    name: "d"\n    base_path: "/d"\n   
     ("something { }\n", 1, "no field says which file this is"),
 ])
 def test_mistakes_are_named_with_their_line(text, line, said):
-    done = configuration_check.check_text("a file", text)
+    done = config_check.check_text("a file", text)
     found = [(one.line, one.text) for one in done.problems if one.level == "error"]
     if not said:
         assert found  # whatever protobuf says of two lists
@@ -297,12 +304,12 @@ def test_mistakes_are_named_with_their_line(text, line, said):
 @pytest.mark.parametrize("text, kind", [(GOOD, "models"), ("max_batch_size { value: 8 }\n", "batching"),
                                         ("prometheus_config { enable: true }\n", "monitoring")])
 def test_sound_files_have_no_problems(text, kind):
-    done = configuration_check.check_text("a file", text)
+    done = config_check.check_text("a file", text)
     assert done.passed and done.kind == kind and done.problems == ()
 
 
 def test_what_is_allowed_and_dangerous_is_a_warning():
-    done = configuration_check.check_text("a file", "max_batch_size { value: 8 }\nallowed_batch_sizes: [1, 8]\n")
+    done = config_check.check_text("a file", "max_batch_size { value: 8 }\nallowed_batch_sizes: [1, 8]\n")
     assert done.passed and [(one.line, one.level) for one in done.problems] == [(2, "warning")] and "0 rows" in done.problems[0].text
 
 
@@ -310,10 +317,10 @@ def test_versions_are_looked_up_where_the_base_path_is_here(tmp_path):
     for version in (1, 2):
         (tmp_path / str(version)).mkdir()
     text = GOOD.replace('"/d"', f'"{tmp_path}"').replace("  }\n}", '    version_labels { key: "stable" value: VERSION }\n  }\n}')
-    assert "not among the latest 1" in configuration_check.check_text("f", text.replace("VERSION", "1")).problems[0].text
-    assert configuration_check.check_text("f", text.replace("VERSION", "2")).passed
+    assert "not among the latest 1" in config_check.check_text("f", text.replace("VERSION", "1")).problems[0].text
+    assert config_check.check_text("f", text.replace("VERSION", "2")).passed
     missing = GOOD.replace('"/d"', f'"{tmp_path}"').replace("  }\n}", "    model_version_policy { specific { versions: 3 } }\n  }\n}")
-    assert "holds no version 3" in configuration_check.check_text("f", missing).problems[0].text
+    assert "holds no version 3" in config_check.check_text("f", missing).problems[0].text
 
 
 def test_the_command_checks_what_it_wrote(tftrt, base, tmp_path):

@@ -277,9 +277,9 @@ class _Context:
 @pytest.fixture(scope="module")
 def core(folder):
     """core.Core of the models, as server.Server makes it."""
-    from tftrt_tools.serving.local import core, loader, manager, metrics
+    from tftrt_tools.serving.local import core, loader, manager, metrics_page
 
-    counted = metrics.Metrics()
+    counted = metrics_page.Metrics()
     shared = core.Core(counted, monitored=True)
     shared.manager = manager.Manager(loader.Loader(loader.LoadSettings(), shared.services(), None, counted), manager.ManagerSettings())
     config = models.config(folder, {})

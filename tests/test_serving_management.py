@@ -21,14 +21,17 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from tests.command_line import assert_clear
 from tests.conftest import ROOT
-from tests.test_convert import assert_clear
 from tftrt_tools import errors
-from tftrt_tools.serving import configuration_protos, management, management_client, management_file, management_versions
+from tftrt_tools.client import Client, ServingError
+from tftrt_tools.client.address import target
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.manager import Manager, ManagerSettings
+from tftrt_tools.serving.management import managed_server, models_config_file, promotion, served_versions
+from tftrt_tools.wire import config_messages
 
-QUICK = management.Options(wait_seconds=20, deadline_seconds=10, stale_seconds=0.6)
+QUICK = promotion.Options(wait_seconds=20, deadline_seconds=10, stale_seconds=0.6)
 CONFIG = """\
 # kept: a comment
 model_config_list {
@@ -118,21 +121,22 @@ class House:
         return Loaded(version)
 
     def promote(self, version, label="stable", options=QUICK):
-        return management.promote(self.address, self.file, "digits", label, version, options)
+        return promotion.promote(self.address, self.file, "digits", label, version, options)
 
-    def answers(self, label=None, model="digits"):
-        with management_client.Client(self.address) as client:
-            return client.version_of(model, label)
+    def answers(self, label="", model="digits"):
+        with Client(self.address) as client:
+            return managed_server.version_of(client, model, label)
 
     def available(self, model="digits"):
-        with management_client.Client(self.address) as client:
+        with Client(self.address) as client:
             return sorted(one.version for one in client.status(model) if one.state == "AVAILABLE")
 
     def last_sent(self):
         return self.services.reloads[-1]
 
     def assert_file_is_what_the_server_has(self):
-        assert configuration_protos.parse(configuration_protos.MODELS, self.file.read_text()) == self.last_sent()
+        there = config_messages.parse(config_messages.MODELS, self.file.read_text())
+        assert there.SerializeToString(deterministic=True) == self.last_sent().SerializeToString(deterministic=True)
         assert not pathlib.Path(f"{self.file}.pending").exists()
 
 
@@ -160,7 +164,7 @@ def house(tmp_path):
     # As a server without a label to an unloaded version starts.
     manager = Manager(house.load, ManagerSettings(file_system_poll_wait_seconds=0.1, max_num_load_retries=0,
                                                   allow_version_labels_for_unavailable_models=True))
-    manager.start(configuration_protos.parse(configuration_protos.MODELS, house.file.read_text()))
+    manager.start(config_messages.parse(config_messages.MODELS, house.file.read_text()))
     house.services = Services(manager)
     with serving(house.services) as (_, house.address):
         yield house
@@ -196,7 +200,7 @@ def test_a_canary_beside_the_stable_version(house):
 
 
 def test_the_default_policy_becomes_versions_by_number(house):
-    done = management.promote(house.address, house.file, "ranker", "stable", 1, QUICK)
+    done = promotion.promote(house.address, house.file, "ranker", "stable", 1, QUICK)
     assert done.after.versions == (1,) and any("the version policy was latest 1" in note for note in done.notes)
     assert house.answers("stable", "ranker") == 1
 
@@ -270,15 +274,15 @@ def test_what_fails_after_the_label_moved_does_not_move_it_back(house):
 
 def test_rollback_goes_back_and_a_second_one_forward(house):
     house.promote(2)
-    done = management.rollback(house.address, house.file, "digits", QUICK)
+    done = promotion.rollback(house.address, house.file, "digits", QUICK)
     assert done.answers == {"stable": 1} and house.answers("stable") == 1
     house.assert_file_is_what_the_server_has()
-    assert management.rollback(house.address, house.file, "digits", QUICK).answers == {"stable": 2}
+    assert promotion.rollback(house.address, house.file, "digits", QUICK).answers == {"stable": 2}
 
 
 def test_rollback_loads_what_was_unloaded(house):
     house.promote(2, options=dataclasses.replace(QUICK, unload_previous=True))
-    assert management.rollback(house.address, house.file, "digits", QUICK).answers == {"stable": 1}
+    assert promotion.rollback(house.address, house.file, "digits", QUICK).answers == {"stable": 1}
     assert house.answers("stable") == 1
 
 
@@ -287,7 +291,7 @@ def test_rollback_to_a_version_that_does_not_load_any_more_changes_nothing(house
     (house.base / "digits" / "1" / "kind").write_text("bad")
     before = house.file.read_text()
     with pytest.raises(errors.TftrtError, match="version 1 of 'digits' did not load"):
-        management.rollback(house.address, house.file, "digits", QUICK)
+        promotion.rollback(house.address, house.file, "digits", QUICK)
     assert house.file.read_text() == before and house.answers("stable") == 2
     house.assert_file_is_what_the_server_has()
 
@@ -295,24 +299,24 @@ def test_rollback_to_a_version_that_does_not_load_any_more_changes_nothing(house
 def test_rollback_of_one_model_leaves_the_promotion_of_another(house):
     house.publish(2, model="ranker")
     house.promote(2)
-    management.promote(house.address, house.file, "ranker", "stable", 2, QUICK)
-    management.rollback(house.address, house.file, "digits", QUICK)
+    promotion.promote(house.address, house.file, "ranker", "stable", 2, QUICK)
+    promotion.rollback(house.address, house.file, "digits", QUICK)
     assert house.answers("stable") == 1 and house.answers("stable", "ranker") == 2
 
 
 def test_rollback_to_a_policy_without_labels(house):
-    management.promote(house.address, house.file, "ranker", "stable", 1, QUICK)
-    management.rollback(house.address, house.file, "ranker", QUICK)
-    assert house.answers("stable", "ranker") is None and house.answers(None, "ranker") == 1
+    promotion.promote(house.address, house.file, "ranker", "stable", 1, QUICK)
+    promotion.rollback(house.address, house.file, "ranker", QUICK)
+    assert house.answers("stable", "ranker") is None and house.answers(model="ranker") == 1
     assert house.last_sent().model_config_list.config[1].model_version_policy.latest.num_versions == 1
 
 
 def test_nothing_to_roll_back(house):
     with pytest.raises(errors.TftrtError, match="nothing to roll back: there is no"):
-        management.rollback(house.address, house.file, "digits", QUICK)
+        promotion.rollback(house.address, house.file, "digits", QUICK)
     house.promote(2)
     with pytest.raises(errors.TftrtError, match="says the same of model 'ranker'"):
-        management.rollback(house.address, house.file, "ranker", QUICK)
+        promotion.rollback(house.address, house.file, "ranker", QUICK)
 
 
 def test_a_promotion_that_was_killed_is_undone_by_the_next_one(house):
@@ -339,7 +343,7 @@ def test_the_file_of_another_server_is_refused(house):
     other = house.file.with_name("other.config")
     other.write_text(house.file.read_text().replace('"digits"', '"somebody"'))
     with pytest.raises(errors.TftrtError, match="has no model 'somebody': Could not find any versions of model somebody"):
-        management.promote(house.address, other, "somebody", "stable", 1, QUICK)
+        promotion.promote(house.address, other, "somebody", "stable", 1, QUICK)
     assert house.services.reloads == []
 
 
@@ -369,7 +373,7 @@ def test_a_base_path_that_is_not_the_server_s_is_noticed_when_the_old_version_go
 
 
 def test_two_promotions_at_a_time_are_one_too_many(house):
-    with management_file.locked(house.file), pytest.raises(errors.TftrtError, match="another promotion or rollback is at work"):
+    with models_config_file.locked(house.file), pytest.raises(errors.TftrtError, match="another promotion or rollback is at work"):
         house.promote(2)
 
 
@@ -386,7 +390,7 @@ def test_a_server_that_goes_away_while_it_loads(tmp_path, house):
     with serving(house.services) as (server, address):
         house.services.before_reload = lambda config: threading.Timer(0.3, lambda: server.stop(0)).start()
         with pytest.raises(errors.TftrtError, match="the server went away while version 3 of 'digits' was loading") as caught:
-            management.promote(address, house.file, "digits", "stable", 3, QUICK)
+            promotion.promote(address, house.file, "digits", "stable", 3, QUICK)
     assert "the server did not take it" in caught.value.mend and house.file.read_text() == before
     assert pathlib.Path(f"{house.file}.pending").read_text() == before
 
@@ -413,13 +417,13 @@ def test_versions_lists_states_labels_and_errors(house):
     house.promote(2, "canary")
     with pytest.raises(errors.TftrtError):
         house.promote(3)
-    found = management_versions.versions(house.address, path=house.file)
+    found = served_versions.versions(house.address, path=house.file)
     digits, ranker = found.models
     assert [(one.version, one.state) for one in digits.versions] == [(3, "END"), (2, "AVAILABLE"), (1, "AVAILABLE")]
     assert digits.labels == {"stable": 1, "canary": 2} and digits.default == 2 and ranker.labels == {} and found.notes == ()
     assert digits.versions[0].error_text() == "INVALID_ARGUMENT: this model is broken on purpose"
     house.file.write_text(house.file.read_text().replace('"ranker"', '"other"'))
-    notes = management_versions.versions(house.address, ["ranker"], house.file).notes
+    notes = served_versions.versions(house.address, ["ranker"], house.file).notes
     assert any("does not list model 'ranker'" in note for note in notes)
 
 
@@ -441,21 +445,21 @@ def free_port():
 
 
 def test_no_server_another_server_and_a_silent_port_each_get_one_line(tftrt, house):
-    with pytest.raises(management_client.ServerError, match=r"no server at 127.0.0.1:\d+: .*[Rr]efused"):
-        management_versions.versions(f"127.0.0.1:{free_port()}", ["digits"])
+    with pytest.raises(ServingError, match=r"no server at 127.0.0.1:\d+: .*[Rr]efused"):
+        served_versions.versions(f"127.0.0.1:{free_port()}", ["digits"])
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    with pytest.raises(management_client.ServerError, match="is no TensorFlow Serving: it has no GetModelStatus"):
-        management_versions.versions(f"127.0.0.1:{port}", ["digits"])
+    with pytest.raises(ServingError, match="is no TensorFlow Serving: it has no GetModelStatus"):
+        served_versions.versions(f"127.0.0.1:{port}", ["digits"])
     server.stop(0).wait()
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        with pytest.raises(management_client.ServerError, match="no answer from 127.0.0.1:.* within 0.5 s"):
-            management_versions.versions(f"127.0.0.1:{silent.getsockname()[1]}", ["digits"], deadline_seconds=0.5)
+        with pytest.raises(ServingError, match="no answer from 127.0.0.1:.* within 0.5 s"):
+            served_versions.versions(f"127.0.0.1:{silent.getsockname()[1]}", ["digits"], deadline_seconds=0.5)
     with pytest.raises(errors.TftrtError, match="knows no such model: Could not find any versions of model nobody"):
-        management_versions.versions(house.address, ["nobody"])
+        served_versions.versions(house.address, ["nobody"])
     assert_clear(tftrt("versions", f"127.0.0.1:{free_port()}", "--model_name=digits"), 1, "no server at 127.0.0.1")
 
 
@@ -468,8 +472,8 @@ def test_a_rest_port_is_told_from_a_grpc_port():
 
     with http.server.HTTPServer(("127.0.0.1", 0), Quiet) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(management_client.ServerError) as caught:
-            management_versions.versions(f"127.0.0.1:{server.server_address[1]}", ["digits"], deadline_seconds=5)
+        with pytest.raises(ServingError) as caught:
+            served_versions.versions(f"127.0.0.1:{server.server_address[1]}", ["digits"], deadline_seconds=5)
         server.shutdown()
     assert caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and "gRPC" in caught.value.mend + caught.value.cause
 
@@ -477,11 +481,11 @@ def test_a_rest_port_is_told_from_a_grpc_port():
 @pytest.mark.parametrize("address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1"])
 def test_an_address_that_is_none(address):
     with pytest.raises(errors.UsageError, match="is no address"):
-        management_client.target(address)
+        target(address)
 
 
 def test_the_port_may_be_left_out():
-    assert management_client.target("localhost") == "localhost:8500" and management_client.target("unix:/tmp/x") == "unix:/tmp/x"
+    assert target("localhost") == "localhost:8500" and target("unix:/tmp/x") == "unix:/tmp/x"
 
 
 @pytest.mark.parametrize("command, missing", [("promote", "--model_name and --label and --version and --model_config_file are missing"),
@@ -496,7 +500,7 @@ LIST = 'model_config_list: {\n  config: [ { name: "d", base_path: "/d", model_pl
 
 @pytest.mark.parametrize("text", [ONE_LINE, LIST, CONFIG.replace("BASE", "").replace('"digits"', '"d"')])
 def test_a_file_is_edited_in_place_whatever_its_form(tmp_path, text):
-    file = management_file.ConfigFile(tmp_path / "models.config", text)
+    file = models_config_file.ConfigFile(tmp_path / "models.config", text)
     new = dataclasses.replace(file.model("d"), policy="specific", versions=(3, 4), labels={"stable": 3, "canary": 4})
     edited = file.with_model(new)
     assert edited.model("d") == new and edited.with_model(new) is edited

@@ -32,7 +32,9 @@ def background(function, *args):
 
 
 def test_settings_have_the_real_servers_defaults():
-    assert ManagerSettings() == ManagerSettings(1, 0, 0, 5, 60_000_000, False)
+    assert ManagerSettings() == ManagerSettings(
+        file_system_poll_wait_seconds=1, num_load_threads=0, num_unload_threads=0, max_num_load_retries=5, load_retry_interval_micros=60_000_000,
+        allow_version_labels_for_unavailable_models=False)
 
 
 # Which version answers

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.config import file_system_storage_path_source_pb2
 
 from tests.serving_models import Loader, Model, Shelf, available, eventually, serving, spec
-from tftrt_tools.serving import versions
+from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.local.failure import Failure
 from tftrt_tools.serving.local.policies import Phase, Policy, next_action
 
@@ -34,7 +34,7 @@ def test_wanted_versions(fields, wanted, caplog):
     ("1", 1), ("007", 7), ("0", 0), ("-3", -3), (" 5 ", 5), ("1700000000", 1_700_000_000), ("9223372036854775807", 2 ** 63 - 1),
     ("9223372036854775808", None), ("+1", None), ("1_0", None), ("1a", None), ("", None), ("- 1", None), ("\u0661", None), ("1.0", None)])
 def test_which_names_are_versions(name, number):
-    assert versions.parse(name) == number
+    assert version_directories.parse(name) == number
 
 
 def test_two_spellings_of_one_version(caplog):

@@ -7,7 +7,7 @@ from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from tests.serving_models import Loader, Shelf, answering, available, config, eventually, serving, states
-from tftrt_tools.serving.local import reload
+from tftrt_tools.serving.local import config_checks
 from tftrt_tools.serving.local.failure import Failure
 
 UNAVAILABLE = "FAILED_PRECONDITION: Request to assign label to version {} of model m, which is not currently available for inference"
@@ -31,11 +31,11 @@ def test_only_a_list_of_models_is_taken():
     request = model_management_pb2.ReloadConfigRequest()
     text = ("INVALID_ARGUMENT: ServerModelConfig type not supported by HandleReloadConfigRequest. "
             "Only ModelConfigList is currently supported")
-    assert failing(reload.check, request) == text
+    assert failing(config_checks.check, request) == text
     request.config.custom_model_config.SetInParent()
-    assert failing(reload.check, request) == text
+    assert failing(config_checks.check, request) == text
     request.config.CopyFrom(config())
-    reload.check(request)
+    config_checks.check(request)
 
 
 REFUSED = [

@@ -7,8 +7,8 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.test_serving_classify import SavedModelServable, classification, example, export, refused, regression, tasks
-from tftrt_tools.serving.local import batch_scheduler, batching, classify, multi_inference, regress, replay
+from tests.classify_requests import SavedModelServable, classification, example, export, refused, regression, tasks
+from tftrt_tools.serving.local import batch_scheduler, batching_servable, classify_api, multi_inference_api, regress_api, warmup_replay
 from tftrt_tools.serving.local.batching_parameters import BatchingParameters
 
 CODE = grpc.StatusCode
@@ -37,7 +37,7 @@ def predict(servable, request):
                         [info.name for info in signature.outputs.values()])
 
 
-SERVICES = replay.Services(predict, classify.classify, regress.regress, multi_inference.multi_inference)
+SERVICES = warmup_replay.Services(predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)
 
 
 def prediction():
@@ -65,7 +65,7 @@ def stored(folder, records):
     """Write the warm-up file. Returns: its path."""
     import tensorflow as tf
 
-    path = folder / replay.FILE
+    path = folder / warmup_replay.FILE
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
@@ -78,9 +78,9 @@ class TestReplay:
     def test_each_kind_of_request_is_run_once_in_order(self, servable, tmp_path, caplog):
         rows = [(1, 2)] * 3
         path = stored(tmp_path, logs(predict=prediction(), classify=classification((1, 2), model="another"), regress=regression(*rows),
-                                     multi_inference=tasks(("regress", regress.METHOD), rows=[(1, 2)] * 4)))
+                                     multi_inference=tasks(("regress", regress_api.METHOD), rows=[(1, 2)] * 4)))
         with caplog.at_level(logging.INFO, "tftrt.serving"):
-            found = replay.replay(servable, SERVICES)
+            found = warmup_replay.replay(servable, SERVICES)
         assert [list(feeds.values())[0][0] for feeds, _, _ in servable.runs] == [2, 1, 3, 4]
         assert found.records == 4 and found.to_dict() == {"records": 4, "microseconds": found.microseconds}
         assert caplog.messages[-1] == (f"Finished reading warmup data for model at {path}. Number of warmup records read: 4. "
@@ -89,34 +89,34 @@ class TestReplay:
     @pytest.mark.parametrize("iterations, runs", [(0, 1), (1, 1), (3, 3)])
     def test_iterations_repeat_each_request_and_count_it_once(self, servable, tmp_path, iterations, runs):
         stored(tmp_path, logs(regress=regression((1, 2)), classify=classification((1, 2))))
-        assert replay.replay(servable, SERVICES, iterations).records == 2
+        assert warmup_replay.replay(servable, SERVICES, iterations).records == 2
         names = [fetches[0] for _, fetches, _ in servable.runs]
         assert len(names) == 2 * runs and len(set(names[:runs])) == len(set(names[runs:])) == 1
 
     def test_no_file_is_no_fault(self, servable, tmp_path, caplog):
         with caplog.at_level(logging.INFO, "tftrt.serving"):
-            assert replay.replay(servable, SERVICES).records == 0
-        assert caplog.messages == [f"No warmup data file found at {tmp_path / replay.FILE}"]
+            assert warmup_replay.replay(servable, SERVICES).records == 0
+        assert caplog.messages == [f"No warmup data file found at {tmp_path / warmup_replay.FILE}"]
 
     def test_empty_file_and_record_without_a_request(self, servable, tmp_path):
         stored(tmp_path, [])
-        assert replay.replay(servable, SERVICES).records == 0
+        assert warmup_replay.replay(servable, SERVICES).records == 0
         stored(tmp_path, [b""])
-        assert replay.replay(servable, SERVICES).records == 1
+        assert warmup_replay.replay(servable, SERVICES).records == 1
         assert not servable.runs
 
     def test_requests_go_through_batching_where_it_is_on(self, servable, tmp_path):
         stored(tmp_path, logs(regress=regression((1, 2))))
         scheduler = batch_scheduler.Scheduler(1)
-        batched = batching.BatchingServable(servable, BatchingParameters(max_batch_size=4, allowed_batch_sizes=(4,)), scheduler)
-        assert replay.replay(batched, SERVICES).records == 1
+        batched = batching_servable.BatchingServable(servable, BatchingParameters(max_batch_size=4, allowed_batch_sizes=(4,)), scheduler)
+        assert warmup_replay.replay(batched, SERVICES).records == 1
         assert servable.runs[0][0] == {"examples:0": (4,)}
         scheduler.stop()
 
     def test_latency_is_recorded(self, servable, tmp_path):
         stored(tmp_path, logs(regress=regression((1, 2))))
         seen = []
-        found = replay.replay(servable, SERVICES, record_latency=lambda *values: seen.append(values))
+        found = warmup_replay.replay(servable, SERVICES, record_latency=lambda *values: seen.append(values))
         assert seen == [(str(tmp_path), "OK", found.microseconds)]
 
 
@@ -125,38 +125,38 @@ class TestFaults:
     def test_record_1001_is_run_and_then_too_many(self, tmp_path):
         path = stored(tmp_path, logs(regress=regression((1, 2))) * 1002)
         seen = []
-        nothing = replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: seen.append(request))
-        message = refused(replay.replay, types.SimpleNamespace(path=str(tmp_path)), nothing)
+        nothing = warmup_replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: seen.append(request))
+        message = refused(warmup_replay.replay, types.SimpleNamespace(path=str(tmp_path)), nothing)
         assert message == f"Number of warmup records exceeds the maximum (1000) at {path}"
         assert len(seen) == 1001
 
     def test_a_thousand_records_are_fine(self, tmp_path):
         stored(tmp_path, logs(regress=regression((1, 2))) * 1000)
-        nothing = replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: None)
-        assert replay.replay(types.SimpleNamespace(path=str(tmp_path)), nothing).records == 1000
+        nothing = warmup_replay.Services(**dict.fromkeys(("predict", "classify", "multi_inference")), regress=lambda *request: None)
+        assert warmup_replay.replay(types.SimpleNamespace(path=str(tmp_path)), nothing).records == 1000
 
     def test_file_that_is_no_tfrecord(self, servable, tmp_path):
         path = stored(tmp_path, [])
         path.write_bytes(b"this is text, and a long one at that")
         seen = []
-        message = refused(replay.replay, servable, SERVICES, code=CODE.DATA_LOSS, record_latency=lambda *values: seen.append(values))
+        message = refused(warmup_replay.replay, servable, SERVICES, code=CODE.DATA_LOSS, record_latency=lambda *values: seen.append(values))
         assert message == ("corrupted record at 0 (Is this even a TFRecord file?). Please verify your warmup data is in TFRecord format.")
         assert seen[0][1] == "DATA_LOSS: corrupted record at 0 (Is this even a TFRecord file?)"
 
     def test_truncated_file_fails_after_the_records_before(self, servable, tmp_path):
         path = stored(tmp_path, logs(regress=regression((1, 2))) * 2)
         path.write_bytes(path.read_bytes()[:-3])
-        message = refused(replay.replay, servable, SERVICES, code=CODE.DATA_LOSS)
+        message = refused(warmup_replay.replay, servable, SERVICES, code=CODE.DATA_LOSS)
         assert message.startswith("truncated record at ") and message.endswith(". Please verify your warmup data is in TFRecord format.")
         assert len(servable.runs) == 1
 
     def test_folder_in_place_of_the_file(self, servable, tmp_path):
-        (tmp_path / replay.FILE).mkdir(parents=True)
-        assert "Is a directory" in refused(replay.replay, servable, SERVICES, code=CODE.FAILED_PRECONDITION)
+        (tmp_path / warmup_replay.FILE).mkdir(parents=True)
+        assert "Is a directory" in refused(warmup_replay.replay, servable, SERVICES, code=CODE.FAILED_PRECONDITION)
 
     def test_record_that_is_no_prediction_log(self, servable, tmp_path):
         path = stored(tmp_path, [b"\xff" * 10_000])
-        message = refused(replay.replay, servable, SERVICES)
+        message = refused(warmup_replay.replay, servable, SERVICES)
         assert message.startswith("Failed to parse warmup record: ") and message.endswith(f" from {path}") and len(message) < 1024
 
     @pytest.mark.parametrize("kind, number", [("session_run", 5), ("predict_streamed", 7)])
@@ -166,12 +166,12 @@ class TestFaults:
         log = prediction_log_pb2.PredictionLog()
         getattr(log, f"{kind}_log").SetInParent()
         stored(tmp_path, [log.SerializeToString()])
-        message = refused(replay.replay, servable, SERVICES, code=CODE.UNIMPLEMENTED)
+        message = refused(warmup_replay.replay, servable, SERVICES, code=CODE.UNIMPLEMENTED)
         assert message == f"Unsupported log_type for warmup: {number}"
 
     def test_failing_request_fails_the_load_and_stops_it(self, servable, tmp_path):
         stored(tmp_path, logs(classify=classification((1, 2), signature="none"), regress=regression((1, 2))))
         seen = []
-        message = refused(replay.replay, servable, SERVICES, record_latency=lambda *values: seen.append(values))
+        message = refused(warmup_replay.replay, servable, SERVICES, record_latency=lambda *values: seen.append(values))
         assert message == "No signature was found with the name: none"
         assert not servable.runs and not seen

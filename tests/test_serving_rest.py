@@ -14,14 +14,14 @@ import pytest
 
 from tests import rest_model
 from tftrt_tools import errors
-from tftrt_tools.serving.local.rest import routes, server
+from tftrt_tools.serving.local.rest import rest_server, routes
 
 PREDICT = f"/v1/models/{rest_model.NAME}:predict"
 
 
 @contextlib.contextmanager
 def serving(backend, **options):
-    rest = server.RestServer(backend, "127.0.0.1", 0, **options)
+    rest = rest_server.RestServer(backend, "127.0.0.1", 0, **options)
     port = rest.start()
     try:
         yield port
@@ -299,11 +299,11 @@ def test_clients_that_vanish_or_dawdle_hold_up_nobody(backend):
 
 def test_a_port_that_is_taken_is_one_clear_line(port):
     with pytest.raises(errors.TftrtError, match=f"cannot listen on 127.0.0.1:{port}: "):
-        server.RestServer(rest_model.Backend(), "127.0.0.1", port).start()
+        rest_server.RestServer(rest_model.Backend(), "127.0.0.1", port).start()
 
 
 def test_a_stopped_server_no_longer_listens():
-    rest = server.RestServer(rest_model.Backend(), "127.0.0.1", 0)
+    rest = rest_server.RestServer(rest_model.Backend(), "127.0.0.1", 0)
     port = rest.start()
     assert call(port, "GET", "/v1/models/demo")[0] == 200
     rest.stop()

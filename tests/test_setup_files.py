@@ -165,9 +165,11 @@ def checkout(tmp_path):
         shutil.copy(ROOT / name, folder / name)
     body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
     machine.executable(folder / ".venv/bin/python", body)
+    linter = machine.executable(folder / ".venv/bin/lint-imports", f'echo "lint-imports" >> "{calls}"')
+    shutil.copy(linter, tmp_path / "linter")
     # The Python that find_python names makes a .venv by copying the recording one.
     good = machine.executable(tmp_path / "good", body)
-    making = f'echo "$*" >> "{calls}"; mkdir -p .venv/bin; cp "{good}" .venv/bin/python'
+    making = f'echo "$*" >> "{calls}"; mkdir -p .venv/bin; cp "{good}" .venv/bin/python; cp "{tmp_path}/linter" .venv/bin/lint-imports'
     new = machine.executable(tmp_path / "new-python", making)
     machine.executable(folder / ".ci/find_python", f'echo "{new}"')
 
@@ -184,7 +186,7 @@ def test_make_installs_once(checkout):
     _, run = checkout
     first = run("venv")
     assert len(first) == 1
-    assert first[0].endswith("--constraint constraints.txt --editable .[test,bench]")
+    assert first[0].endswith("--constraint constraints.txt --editable .[tftrt,test,bench,docs]")
     assert run("venv") == []
 
 
@@ -213,12 +215,12 @@ def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
     calls = run(target)
     assert calls[0] == "-m venv .venv"
     assert "pip install" in calls[1]
-    assert {"test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus", "demo": "-m saved_models.demo"}[target] in calls[-1]
+    assert {"test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable", "demo": "-m saved_models.demo"}[target] in calls[-1]
 
 
 def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkout):
     _, run = checkout
-    assert [call.rstrip() for call in run("test")[-2:]] == ["-m ruff check .", "-m pytest -n 2 --dist worksteal -m not gpu and not corpus"]
+    assert [call.rstrip() for call in run("test")[-4:]] == ["-m ruff check .", "-m mypy", "lint-imports", "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable"]
 
 
 def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path):

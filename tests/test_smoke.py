@@ -14,16 +14,16 @@ import textwrap
 import numpy as np
 import pytest
 
+from tests.command_line import assert_clear
 from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
-from tests.test_convert import assert_clear
-from tests.test_trace import HEAD
+from tests.trace_lines import HEAD
 from tftrt_tools import errors, progress
-from tftrt_tools.savedmodel import describe, passport
-from tftrt_tools.serving import publish
-from tftrt_tools.serving.smoke import gate, gpu_use, measurement, process, smoke, statistics, steps
-from tftrt_tools.serving.smoke.evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
+from tftrt_tools.savedmodel import describe_job, passport
+from tftrt_tools.serving.publishing import publish
+from tftrt_tools.serving.smoke import gate, gpu_use, latency, measurement, server_process, smoke, smoke_job
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 QUICK = {"repeats": 2}
@@ -41,10 +41,10 @@ def house(zoo_model, converted, tmp_path_factory):
     """A running server: digits (converted, warmed with batch 1 and 4), digits_native, and models of the conformance suite."""
     folder = tmp_path_factory.mktemp("smoke")
     made = converted("digits_cnn", "--precision_mode=FP16")
-    from tftrt_tools.serving import warmup
+    from tftrt_tools.serving.warmup import warmup_requests
 
     publish.publish(made, "digits", str(folder / "models"),
-                    publish.Options(unverified=True, requests=warmup.Options(shapes="image:1x8x8x1,4x8x8x1")))
+                    publish.Options(unverified=True, requests=warmup_requests.Options(shapes="image:1x8x8x1,4x8x8x1")))
     shutil.copytree(zoo_model("digits_cnn"), folder / "models" / "digits_native" / "1")
     names = ("digits", "digits_native", "half_plus_two", "dtypes", "texts", "fragile", "slow", "versions")
     for name in names[2:]:
@@ -64,8 +64,8 @@ def house(zoo_model, converted, tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def one_child():
     """The smoke tests of this module share the child process that has TensorFlow loaded."""
-    with steps.worker() as shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "worker", lambda: contextlib.nullcontext(shared))
+    with smoke_job.worker() as shared, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smoke_job, "worker", lambda: contextlib.nullcontext(shared))
         yield
 
 
@@ -74,7 +74,7 @@ def asked(house, name, **options):
 
 
 def engine_name(house):
-    return describe.job({"models": [str(house.models / "digits" / "1")]})[0]["engines"][0]["name"]
+    return describe_job.job({"models": [str(house.models / "digits" / "1")]})[0]["engines"][0]["name"]
 
 
 def of_source(done, source):
@@ -102,7 +102,7 @@ def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(h
 def test_tensorflow_is_asked_for_gpus_as_the_development_server_was_started(house, monkeypatch):
     """Where devices are there, the environment or a missing library can still hide them."""
     monkeypatch.setattr(gpu_use, "open_devices", lambda pid: ["/dev/nvidia0"])
-    use = gpu_use.look(process.of_id(house.process.pid))
+    use = gpu_use.look(server_process.of_id(house.process.pid))
     assert use.uses is False and "TensorFlow sees none" in use.seen and use.evidence().weight == CERTAIN
 
 
@@ -235,7 +235,7 @@ def test_refusals_name_what_is_known(house, zoo_model, tmp_path):
 
 def test_without_its_process_nothing_is_certain_and_what_would_settle_it_is_listed(house, monkeypatch):
     """As seen from another machine: the port leads to no process."""
-    monkeypatch.setattr(process, "find", lambda target: (None, "it is another machine"))
+    monkeypatch.setattr(server_process, "find", lambda target: (None, "it is another machine"))
     done = asked(house, "digits", model_dir=str(house.models / "digits"))
     assert (done.engines.answer, done.engines.certainty) == ("cannot tell", "") and done.passed
     assert [one for one in done.engines.settle if gate.VARIABLE in one] and [one for one in done.engines.settle if "--log_file" in one]
@@ -288,7 +288,7 @@ def test_a_server_that_ends_is_said_with_the_end_of_its_log(house, tmp_path):
 
 def test_likely_is_never_more_than_likely(house, monkeypatch):
     """A converted model that is much faster than the native one beside it, from afar."""
-    monkeypatch.setattr(process, "find", lambda target: (None, "it is another machine"))
-    monkeypatch.setattr(measurement, "against_native", lambda *_: statistics.Ratio(4.0, 3.8, 4.1, 0.02, 0.005, 20))
+    monkeypatch.setattr(server_process, "find", lambda target: (None, "it is another machine"))
+    monkeypatch.setattr(measurement, "against_native", lambda *_: latency.Ratio(value=4.0, low=3.8, high=4.1, first=0.02, second=0.005, blocks=20))
     done = asked(house, "digits", native_model_name="digits_native", require_engines=True)
     assert (done.engines.answer, done.engines.certainty) == (YES, LIKELY) and done.passed and done.engines.settle

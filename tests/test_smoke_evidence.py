@@ -12,10 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.test_trace import BUILD, ENGINE, NAME, NATIVE, WHY
+from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools import errors
-from tftrt_tools.serving.smoke import answers, client, gate, gpu_use, log_watch, measurement, messages, model, process, statistics
-from tftrt_tools.serving.smoke.evidence import (
+from tftrt_tools.client import request_bytes, response_arrays
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.smoke import (
+    answer_check,
+    gate,
+    gpu_use,
+    latency,
+    log_watch,
+    measurement,
+    server_process,
+    version_on_disk,
+)
+from tftrt_tools.serving.smoke.engine_evidence import (
     CERTAIN,
     CONTRADICTION,
     LIKELY,
@@ -29,6 +40,7 @@ from tftrt_tools.serving.smoke.evidence import (
     judge,
     judge_call,
 )
+from tftrt_tools.serving.smoke.served_model import Served
 
 CALL = "serving_default(image 1x8x8x1)"
 
@@ -92,8 +104,8 @@ def test_a_signature_without_engines_does_not_count_beside_one_that_has_some():
 
 
 def served_model(same=True, **engine):
-    one = model.Engine(**{"name": NAME, "precision": "FP16", "hole": "", "silent": False, **engine})
-    return model.Model(pathlib.Path("/m/1"), same, {"serving_default": (one,), "plain": ()}, {}, 0)
+    one = version_on_disk.Engine(**{"name": NAME, "precision": "FP16", "hole": "", "silent": False, **engine})
+    return version_on_disk.Model(path=pathlib.Path("/m/1"), same=same, engines={"serving_default": (one,), "plain": ()}, signatures={}, warmup_records=0)
 
 
 CLOSED, USED = {gate.VARIABLE: "False"}, gpu_use.Use(True, "a GPU")
@@ -183,19 +195,19 @@ def test_only_what_comes_after_the_start_is_read_also_from_a_log_that_was_rotate
 
 
 def test_the_ratio_of_medians_and_its_interval_on_known_numbers():
-    found = statistics.ratio([(4.0, 2.0)] * 10)
+    found = latency.ratio([(4.0, 2.0)] * 10)
     assert (found.value, found.low, found.high, found.first, found.second, found.blocks) == (2.0, 2.0, 2.0, 4.0, 2.0, 10)
     # Of three blocks one is an outlier: the median ignores it, the interval reaches it.
-    found = statistics.ratio([(3.0, 1.0), (3.0, 1.0), (30.0, 1.0)])
+    found = latency.ratio([(3.0, 1.0), (3.0, 1.0), (30.0, 1.0)])
     assert (found.value, found.low, found.high) == (3.0, 3.0, 30.0)
     with pytest.raises(ValueError, match="two blocks"):
-        statistics.ratio([(1.0, 1.0)])
+        latency.ratio([(1.0, 1.0)])
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     rng, hits = np.random.default_rng(5), 0
     for number in range(200):
-        found = statistics.ratio(np.stack([rng.lognormal(np.log(1.5), 0.2, 30), rng.lognormal(0, 0.2, 30)], 1), seed=number)
+        found = latency.ratio(np.stack([rng.lognormal(np.log(1.5), 0.2, 30), rng.lognormal(0, 0.2, 30)], 1), seed=number)
         hits += found.low <= 1.5 <= found.high
     assert 180 <= hits <= 199  # 95 % of 200 is 190; the bootstrap of a median is somewhat off
 
@@ -203,8 +215,8 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
 def test_what_disturbs_a_whole_block_does_not_widen_the_interval():
     slow = np.linspace(1, 3, 30)[:, None] * np.array([[2.0, 1.0]])
     rng = np.random.default_rng(0)
-    apart = statistics.ratio(np.stack([rng.permutation(slow[:, 0]), rng.permutation(slow[:, 1])], 1))
-    together = statistics.ratio(slow)
+    apart = latency.ratio(np.stack([rng.permutation(slow[:, 0]), rng.permutation(slow[:, 1])], 1))
+    together = latency.ratio(slow)
     assert together.high - together.low < 1e-9 < apart.high - apart.low
 
 
@@ -212,7 +224,7 @@ def test_what_disturbs_a_whole_block_does_not_widen_the_interval():
     ([(0.030, 0.010)] * 5, (YES, LIKELY)), ([(0.030, 0.029)] * 5, (NO, LIKELY)), ([(0.003, 0.0029)] * 5, (NO, WEAK)),
     ([(0.030, 0.026)] * 5, (NOTHING, WEAK)), ([(0.010, 0.030)] * 5, (NO, LIKELY))])
 def test_a_ratio_decides_only_where_it_is_clear(blocks, says):
-    found = measurement.of_ratio(statistics.ratio(blocks), CALL)
+    found = measurement.of_ratio(latency.ratio(blocks), CALL)
     assert (found.speaks, found.weight) == says
 
 
@@ -229,23 +241,23 @@ def test_a_slow_first_request_is_shown_and_never_decides():
 
 
 def test_answers_of_a_wrong_form_are_named():
-    specs = [client.InputSpec("y", "float32", (None, 2)), client.InputSpec("z", "string", None)]
+    specs = [InputSpec("y", "float32", (None, 2)), InputSpec("z", "string", None)]
     good = {"y": np.zeros((3, 2), np.float32), "z": np.array([b"a"], object)}
-    assert answers.form_problems(CALL, good, specs) == []
+    assert answer_check.form_problems(CALL, good, specs) == []
     for changed, says in (({"y": np.zeros((3, 3), np.float32)}, "float32[3,3]"), ({"y": np.zeros((3, 2))}, "float64[3,2]"),
                           ({"y": np.array([[0, np.nan], [np.inf, 0]], np.float32)}, "2 NaN or Inf among 4"), ({"x": good["y"]}, "'x'")):
-        problem, = answers.form_problems(CALL, good | changed, specs)
+        problem, = answer_check.form_problems(CALL, good | changed, specs)
         assert says in problem and CALL in problem
-    assert "lacks the output 'z'" in answers.form_problems(CALL, {"y": good["y"]}, specs)[0]
+    assert "lacks the output 'z'" in answer_check.form_problems(CALL, {"y": good["y"]}, specs)[0]
 
 
 def test_the_bounds_are_those_of_what_ran():
     none, some = gpu_use.Use(False, "no GPU"), gpu_use.Use(True, "a GPU")
-    assert answers.arithmetic(served_model(), None, none)[0] == "rewrite"
-    assert answers.arithmetic(served_model(precision="INT8"), True, some)[0] == "INT8"
-    assert answers.arithmetic(served_model(precision="INT8"), False, some)[0] == "TF32"
-    assert answers.arithmetic(served_model(precision="FP32"), None, some)[0] == "TF32"
-    assert answers.arithmetic(None, None, None)[0] == "FP16"
+    assert answer_check.arithmetic(served_model(), None, none)[0] == "rewrite"
+    assert answer_check.arithmetic(served_model(precision="INT8"), True, some)[0] == "INT8"
+    assert answer_check.arithmetic(served_model(precision="INT8"), False, some)[0] == "TF32"
+    assert answer_check.arithmetic(served_model(precision="FP32"), None, some)[0] == "TF32"
+    assert answer_check.arithmetic(None, None, None)[0] == "FP16"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint16", "uint32",
@@ -255,20 +267,19 @@ def test_requests_are_what_the_servers_own_classes_read(dtype):
     from tensorflow_serving.apis import predict_pb2
 
     value = np.array([[b"a", b""]], object) if dtype == "string" else np.array([[1, 0]]).astype(tf.as_dtype(dtype).as_numpy_dtype)
-    spec = messages.model_spec("m", 7, signature="s")
-    request = predict_pb2.PredictRequest.FromString(messages.predict_request(spec, {"x": value}))
+    request = predict_pb2.PredictRequest.FromString(request_bytes("m", {"x": value}, "s", 7))
     assert (request.model_spec.name, request.model_spec.version.value, request.model_spec.signature_name) == ("m", 7, "s")
     assert tf.make_ndarray(request.inputs["x"]).tolist() == value.tolist()
     answer = predict_pb2.PredictResponse(model_spec=request.model_spec)
     answer.outputs["y"].CopyFrom(tf.make_tensor_proto(value))
-    arrays, version = messages.predict_answer(answer.SerializeToString())
-    assert arrays["y"].tolist() == value.tolist() and arrays["y"].dtype == value.dtype and version == 7
+    model, arrays = response_arrays(answer.SerializeToString())
+    assert arrays["y"].tolist() == value.tolist() and arrays["y"].dtype == value.dtype and model.version == 7
 
 
 def test_what_is_no_answer_is_refused():
     for raw in (b"\xff\xff", b"\x0a\x02\x08"):
-        with pytest.raises(ValueError, match="PredictResponse"):
-            messages.predict_answer(raw)
+        with pytest.raises(ValueError, match="does not end|is cut off"):
+            response_arrays(raw)
 
 
 # The process behind a port
@@ -281,13 +292,13 @@ def test_the_holder_of_a_port_is_found_and_a_program_that_is_no_server_says_so(t
         other.bind(str(tmp_path / "socket"))
         other.listen()
         for target in (f"127.0.0.1:{one.getsockname()[1]}", f"localhost:{one.getsockname()[1]}", f"unix:{tmp_path / 'socket'}"):
-            found, why = process.find(target)
+            found, why = server_process.find(target)
             assert found.pid == os.getpid() and not found.known and not why
         port = one.getsockname()[1]
-    assert process.find(f"127.0.0.1:{port}")[0] is None
-    assert "another machine" in process.find("192.0.2.1:8500")[1]
+    assert server_process.find(f"127.0.0.1:{port}")[0] is None
+    assert "another machine" in server_process.find("192.0.2.1:8500")[1]
     with pytest.raises(errors.UsageError, match="--server_pid"):
-        process.of_id(os.getpid())
+        server_process.of_id(os.getpid())
 
 
 LISTENER = "import socket,sys;s=socket.socket();s.bind(('127.0.0.1',0));s.listen();print(s.getsockname()[1],flush=True);sys.stdin.read()"
@@ -305,9 +316,9 @@ def listener(tmp_path):
 
 def test_a_server_is_known_by_its_program_with_flags_environment_and_open_devices(listener, tmp_path):
     started, port = listener
-    found, _ = process.find(f"127.0.0.1:{port}")
-    assert (found.pid, found.program, found.known) == (started.pid, process.SERVING, True)
-    assert process.of_id(started.pid) == found
+    found, _ = server_process.find(f"127.0.0.1:{port}")
+    assert (found.pid, found.program, found.known) == (started.pid, server_process.SERVING, True)
+    assert server_process.of_id(started.pid) == found
     assert gate.closed(found.environ) and found.flag("model_base_path") == "models/m" and found.flag("port") == ""
     assert found.path("models/m") == tmp_path / "models/m"
     assert gpu_use.open_devices(found.pid) == []
@@ -323,30 +334,30 @@ def version_at(base, number):
 
 
 def test_the_version_directory_is_the_one_that_the_server_names_and_no_other_is_taken(listener, tmp_path):
-    found = process.of_id(listener[0].pid)
+    found = server_process.of_id(listener[0].pid)
     own, other = version_at(tmp_path / "models/m", 3), version_at(tmp_path / "models/other", 3)
-    served = client.Served("m", 3, {})
-    assert model.locate("", served, found) == (own, True)
-    assert model.locate(str(own.parent), served, found) == (own, True)
-    assert model.locate(str(other), served, found) == (other, True), "a copy is the same model"
+    served = Served("m", 3, {})
+    assert version_on_disk.locate("", served, found) == (own, True)
+    assert version_on_disk.locate(str(own.parent), served, found) == (own, True)
+    assert version_on_disk.locate(str(other), served, found) == (other, True), "a copy is the same model"
     (other / "saved_model.pb").write_bytes(b"other")
     with pytest.raises(errors.UsageError, match="the server serves .* is another model"):
-        model.locate(str(other), served, found)
-    assert model.locate("", client.Served("m", 4, {}), found) == (None, False)  # not there any more
-    assert model.names(found) == ["m"]
+        version_on_disk.locate(str(other), served, found)
+    assert version_on_disk.locate("", Served("m", 4, {}), found) == (None, False)  # not there any more
+    assert version_on_disk.names(found) == ["m"]
 
 
 def test_a_version_directory_given_for_another_machine_must_at_least_be_that_version(tmp_path):
-    path, served = version_at(tmp_path / "m", 3), client.Served("m", 3, {})
-    assert model.locate(str(tmp_path / "m"), served, None) == (path, False)
-    assert model.locate(str(path), served, None) == (path, False)
-    assert model.locate("", served, None) == (None, False)
+    path, served = version_at(tmp_path / "m", 3), Served("m", 3, {})
+    assert version_on_disk.locate(str(tmp_path / "m"), served, None) == (path, False)
+    assert version_on_disk.locate(str(path), served, None) == (path, False)
+    assert version_on_disk.locate("", served, None) == (None, False)
     with pytest.raises(errors.UsageError, match="is version 3, and version 4"):
-        model.locate(str(path), client.Served("m", 4, {}), None)
+        version_on_disk.locate(str(path), Served("m", 4, {}), None)
     with pytest.raises(errors.UsageError, match="no version 4|not a SavedModel"):
-        model.locate(str(tmp_path / "m"), client.Served("m", 4, {}), None)
+        version_on_disk.locate(str(tmp_path / "m"), Served("m", 4, {}), None)
     with pytest.raises(errors.UsageError, match="no such file"):
-        model.locate(str(tmp_path / "nothing"), served, None)
+        version_on_disk.locate(str(tmp_path / "nothing"), served, None)
 
 
 def test_evidence_is_json():

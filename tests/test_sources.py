@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_convert import assert_clear
-from tftrt_tools import cli, errors, scratch
+from tests.sources_command import run
+from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.conversion import pipeline
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import describe, files, passport
-from tftrt_tools.serving import publish
+from tftrt_tools.serving.publishing import publish
 from tftrt_tools.sources import kinds
 from tftrt_tools.sources.opened import opened
 from tftrt_tools.sources.source import Source
@@ -74,11 +75,6 @@ def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, conve
     passport.write(converted, passport.VERIFY, done.to_dict())
     published = publish.publish(converted, "m", str(tmp_path), publish.Options(warm_up=False))
     assert published.evidence.valid and published.evidence.said["original"] == str(keras)
-
-
-def run(*argv):
-    """The command in this process, where the file is open already. Returns: its exit code."""
-    return cli.main([str(one) for one in argv])
 
 
 @pytest.mark.parametrize("argv", [

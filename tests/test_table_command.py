@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.test_convert import assert_clear
-from tests.test_table import HEADER, WRITTEN, calibration, engine
+from tests.calibration_tables import HEADER, WRITTEN, calibration, engine
+from tests.command_line import assert_clear
 from tftrt_tools import cli
 from tftrt_tools.calibration import file, table
 from tftrt_tools.savedmodel import passport

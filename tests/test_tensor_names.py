@@ -2,12 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import ROOT
+from tests.weights_of import weights
 from tftrt_tools.calibration import numbering, tensor_names
 from tftrt_tools.calibration.tensor_names import NamedTensor
 from tftrt_tools.conversion import graph_pass, prepare
@@ -46,10 +46,6 @@ def predicted(body, *shapes, dynamic=True, dtype=tf.float32, built=None):
 
 def unnamed(found):
     return [tensor.name for tensor in found if tensor.name.startswith("(")]
-
-
-def weights(*shape):
-    return tf.constant(np.random.default_rng(0).normal(size=shape).astype("f4"))
 
 
 def conv(x, *shape):

@@ -15,8 +15,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.test_convert import assert_clear
+from tests.command_line import assert_clear
 from tftrt_tools import child, errors
+from tftrt_tools.accuracy import goal as goals
+from tftrt_tools.accuracy import score
+from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.calibration import file as calibration_file
@@ -27,12 +30,10 @@ from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.report import html
-from tftrt_tools.tuning import final, journal, ranking, score, search, space
-from tftrt_tools.tuning import goal as goals
-from tftrt_tools.tuning.goal import Goal
-from tftrt_tools.tuning.result import NATIVE, Latency, Measured, Tuning
+from tftrt_tools.tuning import final, journal, ranking, search, space
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
+from tftrt_tools.tuning.tried import NATIVE, Latency, Measured, Tuning
 
 CALL = "serving_default(image 8x8x8x1)"
 TOP1 = Goal("top1", "max-degradation", 0.01, True)
@@ -71,7 +72,7 @@ class Synthetic:
         return Measured(accuracy=0.98 - lost, latencies={CALL: Latency(ms, 0.0, 500)}, seconds=60.0)
 
     def space(self, **changes):
-        return space.Space(BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), methods=tuple(self.methods), **changes)
+        return space.Space(base=BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), methods=tuple(self.methods), **changes)
 
     def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, snr_db=None, **changes):  # noqa: B008
         return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: search.Ranked(tuple(self.names), self.first),
@@ -114,8 +115,11 @@ def models(draw):
 def test_a_model_that_misses_the_goal_is_never_the_winner(model, loss, trials):
     goal = dataclasses.replace(TOP1, value=loss)
     found = model.search(Budget(trials, 1e9), goal, drift=search.DRIFT)
-    if found.winner:
-        assert found.winner.kept and found.winner.measured.accuracy >= 0.98 - loss - 1e-6 and found.best is None
+    right = [one for one in found.trials if one.measured.accuracy >= 0.98 - loss - 1e-6]
+    if right:
+        assert found.winner in right and found.best is None
+    else:
+        assert found.winner is None and found.best.measured.accuracy == max(one.measured.accuracy for one in found.trials)
     assert all(one.kept == (one.measured.accuracy >= goal.bound(0.98) - 1e-9) for one in found.trials)
 
 
@@ -173,7 +177,7 @@ def test_a_spent_budget_says_what_it_kept_from_being_tried():
 
 
 def trial(number, ms, accuracy, high=(), mad=0.0, calls=500, kept=True):
-    return search.Trial(number, dataclasses.replace(BASE, max_engines=number), high, Measured(accuracy, {CALL: Latency(ms, mad, calls)}), kept)
+    return search.Trial(number, dataclasses.replace(BASE, max_engines=number), high, Measured(accuracy=accuracy, latencies={CALL: Latency(ms, mad, calls)}), kept)
 
 
 def test_of_two_that_are_equally_fast_the_more_accurate_is_taken_then_the_one_with_fewer_nodes_high():
@@ -196,7 +200,8 @@ def test_noise_never_makes_a_winner_of_what_misses_the_goal(model, random):
         return dataclasses.replace(plain, latencies={CALL: Latency(ms, 0.05 * ms, 30)})
 
     found = model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT)
-    assert found.winner is None or found.winner.measured.accuracy >= 0.97 - 1e-6
+    right = [one for one in found.trials if one.measured.accuracy >= 0.97 - 1e-6]
+    assert found.winner in (right or [None])
 
 
 def test_the_fewest_nodes_are_found_by_doubling_and_bisection():
@@ -429,8 +434,9 @@ def test_strategies_are_those_that_can_serve_the_shapes(shapes, expected):
 
 
 def test_segment_sizes_are_those_that_make_other_segments_and_leave_an_engine():
-    rows = (SizeResult(1, 2, 3, 20, 1.0, 2), SizeResult(3, 5, 2, 18, 0.9, 5), SizeResult(6, 9, 1, 12, 0.6, 12), SizeResult(10, None, 0, 0, 0.0, None))
-    plan = Plan("model", ("serve",), Settings(), "2.14.1", (SignaturePlan("s", (), sizes=rows),))
+    rows = tuple(SizeResult(low=low, high=high, engines=engines, inside=inside, coverage=inside / 20, smallest=smallest)
+                 for low, high, engines, inside, smallest in ((1, 2, 3, 20, 2), (3, 5, 2, 18, 5), (6, 9, 1, 12, 12), (10, None, 0, 0, None)))
+    plan = Plan(model="model", tags=("serve",), settings=Settings(), tensorflow="2.14.1", signatures=(SignaturePlan(name="s", inputs=(), sizes=rows),))
     assert space.sizes(plan, 3) == (6, 1) and space.sizes(plan, 4) == (6, 1) and space.sizes(plan, 8) == (3, 1)
 
 
@@ -449,7 +455,8 @@ def test_nodes_are_ranked_by_the_harm_that_they_do_alone():
 
 # The journal.
 
-MEASURED = Measured(math.inf, {CALL: Latency(1.0, 0.1, 30)}, 2.0, 1, 1000, 1, 0.5, 3.0)
+MEASURED = Measured(accuracy=math.inf, latencies={CALL: Latency(1.0, 0.1, 30)}, build_seconds=2.0, cached=1, engine_bytes=1000, engines=1,
+                    coverage=0.5, seconds=3.0)
 
 
 def test_a_precision_that_tensorrt_did_not_take_is_told_once():
@@ -533,7 +540,7 @@ def worker_job(request):
 
 def trials(tmp_path, task=None, **options):
     # Names as `tune` gives them: no key may trip over one.
-    task = task or Task("model", (), {}, facts={"model": "sha256:0", "data": "sha256:1", "metric": "top1", "timed": [CALL], "name": "a GPU"})
+    task = task or Task(model="model", timed=(), scoring={}, facts={"model": "sha256:0", "data": "sha256:1", "metric": "top1", "timed": [CALL], "name": "a GPU"})
     return Trials(task, journal.Journal(tmp_path / "work"), target="tests.test_tuning:worker_job", **options)
 
 
@@ -573,7 +580,7 @@ def test_what_is_done_is_not_done_again_unless_it_failed_and_that_is_asked_for(t
     with trials(tmp_path, retry_failed=True) as measure:
         measure(native_nodes("a")), measure(native_nodes("error"))
         assert measure.reused == 1
-    with trials(tmp_path, Task("model", (), {}, facts={"model": "sha256:another"})) as measure:
+    with trials(tmp_path, Task(model="model", timed=(), scoring={}, facts={"model": "sha256:another"})) as measure:
         assert measure(native_nodes("a")).accuracy != first.accuracy and measure.reused == 0
 
 
@@ -595,7 +602,7 @@ def test_an_interruption_is_no_result(tmp_path):
 
 
 def test_a_table_is_made_once_for_each_choice_of_segments_and_given_to_the_trials(tmp_path):
-    task = Task("model", (), {}, data=DATA, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
+    task = Task(model="model", timed=(), scoring={}, data=DATA, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
     with trials(tmp_path, task) as measure:
         variants = [INT8, space.with_high(INT8, ["a"]), space.with_strategy(INT8, "Range")]
         assert [measure(one).engines for one in variants] == [1, 1, 1] and measure(BASE).engines == 0
@@ -627,7 +634,7 @@ def test_what_is_simulated_is_what_sensitivity_says_of_the_same_ranges(zoo_model
     np.savez(tmp_path / "rows.npz", image=rows)
     data = DataOptions(source=str(images / "calibration.npz"), batch_size=64)
     calls = [{"signature": "serving_default", "rows": len(rows), "inputs": str(tmp_path / "rows.npz")}]
-    task = Task(model, (), {"calls": calls}, data, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
+    task = Task(model=model, timed=(), scoring={"calls": calls}, data=data, facts={"model": "sha256:0"}, data_facts={"model": "sha256:0"})
     kept = journal.Journal(tmp_path / "work")
     settings = Settings(precision_mode="INT8", shapes="image:8x8x8x1")
     with Trials(task, kept) as measure:
@@ -709,9 +716,9 @@ def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(z
     spec = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
     request = {"do": "final", "model": str(zoo_model("digits_cnn")), "tags": ["serve"], "converts": {}, "folder": str(tmp_path),
                "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]}}
-    found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure:job", request, env=ENV).result)
+    found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request, env=ENV).result)
     assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == final.ROUNDS and not list(tmp_path.iterdir())
-    task = Task(request["model"], (request["timed"],), {})
+    task = Task(model=request["model"], timed=(request["timed"],), scoring={})
     with Trials(task, journal.Journal(tmp_path / "work")) as measure, pytest.raises(errors.TftrtError):
         measure.in_turns({4: Settings(precision_mode="FP32")}, request["timed"])
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
@@ -723,8 +730,9 @@ def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(z
 def tuning(model=None, winner=True, goal=TOP1, timed=None):
     found = (model or Synthetic([0.03, 0.01, 0.001], [0.1, 0.1, 0.1], sizes={10: 0.9})).search(goal=goal)
     assert bool(found.winner) == winner
-    return Tuning("/models/digits", goal, 0.98, (CALL,), CALL, {CALL: Latency(9.0, 0.1, 60)}, found.trials, found.winner, found.best, found.ended,
-                  found.notes, "GPU", "8.5.3", {"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""}, final=timed and timed(found))
+    return Tuning(model="/models/digits", goal=goal, original=0.98, calls=(CALL,), objective=CALL, native={CALL: Latency(9.0, 0.1, 60)},
+                  trials=found.trials, winner=found.winner, best=found.best, ended=found.ended, notes=found.notes, gpu="GPU", tensorrt="8.5.3",
+                  data={"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""}, final=timed and timed(found))
 
 
 def test_the_plot_names_every_trial_the_goal_and_the_winner(tmp_path):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests import signature_models as models
-from tests.test_fidelity import converted, meta, stripped
+from tests.meta_graphs import converted, meta, stripped
 from tftrt_tools import errors
 from tftrt_tools.accuracy import truth
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.conversion import calibrate, convert, planner
-from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion import calibrate_job, convert_job, planner
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.execution import native_copy
 from tftrt_tools.savedmodel import graph, inspector, passport, twins
 from tftrt_tools.savedmodel.signatures import Once, label
@@ -65,7 +65,7 @@ def test_a_twin_that_was_not_asked_for_stays_as_it_was(exported, tmp_path):
     out.mkdir()
     request = {"source": str(exported), "output": str(out), "settings": Settings(signature_keys=("serve",)).to_dict(),
                "int8": {"options": None, "given": None}, "cache": None}
-    found = [SignatureResult.from_dict(one) for one in convert.job(request)["signatures"]]
+    found = [SignatureResult.from_dict(one) for one in convert_job.job(request)["signatures"]]
     assert [(one.name, one.converted, one.twins) for one in found] == [("serve", True, ()), ("serving_default", False, ())]
     assert twins.find(meta(out)) == {}
 
@@ -79,7 +79,7 @@ def test_they_are_planned_and_calibrated_once(exported, tmp_path):
     np.savez(tmp_path / "rows.npz", **{name: models.rows(64)})
     settings = Settings(precision_mode="INT8", signature_keys=())
     source = {"options": DataOptions(source=str(tmp_path / "rows.npz")).to_dict(), "given": None}
-    answer = calibrate.job({"source": str(exported), "settings": settings.to_dict(), "int8": source})
+    answer = calibrate_job.job({"source": str(exported), "settings": settings.to_dict(), "int8": source})
     assert [one["signature"] for one in answer["tables"]] == ["serving_default"] and len(answer["data"]) == 1
 
 

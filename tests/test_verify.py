@@ -10,21 +10,13 @@ import numpy as np
 import pytest
 
 import saved_models
-from tests.test_convert import FLAGS, assert_clear
-from tests.zoo import zoo_inputs
+from tests.command_line import FLAGS, assert_clear
+from tests.saved_inputs import saved_inputs
 from tftrt_tools import errors
-from tftrt_tools.accuracy import data
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.inputs import drawing
 from tftrt_tools.savedmodel import files, passport, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
-
-
-def saved_inputs(path, name, batch=6):
-    """Sample inputs of all signatures as an .npz with SIGNATURE/INPUT names."""
-    arrays = {f"{signature}/{key}": value.astype("S") if value.dtype == object else value
-              for signature, inputs in zoo_inputs(name, batch).items() for key, value in inputs.items()}
-    np.savez(path, **arrays)
-    return path
 
 
 @pytest.fixture
@@ -72,7 +64,7 @@ def test_drawn_calls_follow_the_seed():
     shapes = [{"x": (2, 3), "n": (2,)}, {"x": (2, 3), "n": (2,)}]
 
     def drawn(seed):
-        return [call.inputs["x"].tolist() for call in data.random_calls("serving_default", specs, shapes, seed, {})]
+        return [call.inputs["x"].tolist() for call in drawing.calls("serving_default", specs, shapes, seed, {})]
 
     assert drawn(1) == drawn(1) != drawn(2) and drawn(1)[0] != drawn(1)[1]
 

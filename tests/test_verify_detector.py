@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from tests.command_line import assert_clear
 from tests.detectors import SIZE, detector
-from tests.test_convert import assert_clear
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ from tftrt_tools.commands import _worth
 from tftrt_tools.conversion import advice
 from tftrt_tools.conversion.plan import Outcome
 from tftrt_tools.conversion.quantization import Problem, Quantization
-from tftrt_tools.conversion.result import SignatureResult
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel.flops import Flops
 
 
 def signature(coverage=0.34, **fields):
-    return SignatureResult("serving_default", (), True, coverage, (1, 2, 3), (), {"Mul": 3}, **fields)
+    return SignatureResult(name="serving_default", inputs=(), converted=True, coverage=coverage, engines=(1, 2, 3), left_out=(), native_ops={"Mul": 3}, **fields)
 
 
 @pytest.mark.parametrize(("flops", "coverage", "says"), [
@@ -36,7 +36,7 @@ def test_the_other_batch_mode_is_named_with_its_share():
 def test_accepted_changes_are_named():
     assert _worth.accepted(signature()) == []
     problems = tuple(Problem(f"node{number}", "FakeQuant", "has no effect") for number in range(7))
-    said = _worth.accepted(signature(quantization=Quantization((), False, altered=problems)))
+    said = _worth.accepted(signature(quantization=Quantization(nodes=(), explicit=False, altered=problems)))
     assert said[0] == "accepted: node0 (FakeQuant) has no effect" and said[-1] == "accepted: 2 more; `tftrt inspect` lists all" and len(said) == 6
 
 

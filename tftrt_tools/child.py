@@ -8,6 +8,8 @@ For each it writes JSON lines to the pipe FD: {"progress": [text, done, total]},
 Its stdout and stderr, which native libraries write to, go to a log file.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import dataclasses
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, BinaryIO
 
 from tftrt_tools import collection, errors, progress, scratch
 
@@ -32,14 +36,14 @@ _TERMINATE_SECONDS = 5
 class Outcome:
     """What a child left: its result (JSON values) and everything it and its libraries printed."""
 
-    result: object
+    result: Any
     log: str
 
 
 class ChildDied(errors.TftrtError):
     """The child ended without an answer: killed by a signal, or its native code called exit."""
 
-    def __init__(self, cause, mend, log, signal_name=None):
+    def __init__(self, cause: str, mend: str, log: str, signal_name: str | None = None) -> None:
         super().__init__(cause, mend)
         self.log = log
         self.signal_name = signal_name
@@ -49,7 +53,8 @@ class ChildBug(Exception):
     """An exception that is no user error; carries the child's traceback."""
 
 
-def run(target, request, env=None, python=None, timeout=None, log_file=None):
+def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python: str | None = None, timeout: float | None = None,
+        log_file: str | os.PathLike[str] | None = None) -> Outcome:
     """Call `target` ("package.module:function") with `request` in a child process of its own.
 
     Args:
@@ -69,7 +74,8 @@ def run(target, request, env=None, python=None, timeout=None, log_file=None):
 
 
 @contextlib.contextmanager
-def worker(target, env=None, log_file=None, python=None):
+def worker(target: str, env: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None,
+           python: str | None = None) -> Iterator[Worker]:
     """A child process that answers many calls of `target`, one after the other: what it loaded and cached stays.
 
     Arguments as for `run`. Yields: Worker. The child ends with the context, at once where a call is under way.
@@ -80,9 +86,9 @@ def worker(target, env=None, log_file=None, python=None):
             yield Worker(process, lines, log_path)
 
 
-def _temporary(folder):
-    """Where a child's temporary files go, and with them what it does not remove: it ends without exit handlers, which AutoGraph leaves the
-    removing of its generated code to."""
+def _temporary(folder: str) -> str:
+    """A folder for a child's temporary files. A child ends without exit handlers, so its files stay (AutoGraph's generated code among them)
+    until this folder goes."""
     made = pathlib.Path(folder) / "tmp"
     made.mkdir()
     return str(made)
@@ -91,16 +97,16 @@ def _temporary(folder):
 class Worker:
     """A started child process; made by `worker`."""
 
-    def __init__(self, process, lines, log_path):
+    def __init__(self, process: subprocess.Popen[bytes], lines: BinaryIO, log_path: pathlib.Path) -> None:
         self._process, self._lines, self._log_path = process, lines, log_path
         self._ended, self._logged = False, 0
 
     @property
-    def alive(self):
+    def alive(self) -> bool:
         """Whether the process runs and can be called."""
         return not self._ended and self._process.poll() is None
 
-    def call(self, request, timeout=None):
+    def call(self, request: Any, timeout: float | None = None) -> Outcome:
         """Call the function with `request` (a JSON value); no longer than `timeout` seconds, or the child is killed.
 
         Returns: Outcome with the log of this call alone.
@@ -116,7 +122,7 @@ class Worker:
                 if answer is None:
                     self._ended, code = True, self._process.wait()
         except BaseException:
-            # An answer that nobody read would be taken for the next call's.
+            # The answer to this call may still come; the next call would take it for its own.
             self._ended = True
             _end(self._process)
             raise
@@ -129,12 +135,13 @@ class Worker:
             raise ChildBug(answer["bug"])
         return Outcome(answer["result"], log)
 
-    def _answer(self, request):
+    def _answer(self, request: Any) -> dict[str, Any] | None:
         """The child's answer, or None where it ended without one."""
         line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
+            stdin = _stdin(self._process)
+            stdin.write(line)
+            stdin.flush()
         for line in self._lines:
             if not line.endswith(b"\n"):
                 return None
@@ -144,7 +151,7 @@ class Worker:
             progress.say(*message["progress"])
         return None
 
-    def _new_log(self):
+    def _new_log(self) -> str:
         """What was logged since the last call."""
         if not self._log_path.exists():
             return ""
@@ -155,15 +162,15 @@ class Worker:
         return text.decode(errors="replace")
 
 
-def _environment(changes):
+def _environment(changes: Mapping[str, Any]) -> dict[str, str]:
     env = dict(os.environ, PYTHONUNBUFFERED="1")
     env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
-    # Kernels are loaded when they are first called, not all that a library has: TensorRT's alone hold hundreds of megabytes.
+    # Load each kernel when it is first called. All kernels of TensorRT's libraries together take hundreds of megabytes.
     env.setdefault("CUDA_MODULE_LOADING", "LAZY")
     root = str(pathlib.Path(__file__).resolve().parents[1])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
-    for name, value in (changes or {}).items():
+    for name, value in changes.items():
         if value is None:
             env.pop(name, None)
         else:
@@ -172,38 +179,45 @@ def _environment(changes):
 
 
 @contextlib.contextmanager
-def _started(target, env, python, log_path):
+def _started(target: str, env: Mapping[str, Any], python: str | None,
+             log_path: pathlib.Path) -> Iterator[tuple[subprocess.Popen[bytes], BinaryIO]]:
     reader, writer = os.pipe()
+    open_ends = [reader, writer]
     process = None
     try:
         with open(log_path, "wb") as log:
             command = [python or sys.executable, "-m", "tftrt_tools.child", str(writer), target]
-            # A session of its own, so that Ctrl-C reaches this process first and it decides what to clean.
+            # The child has its own session: Ctrl-C reaches only this process, which then ends the child.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
                                        env=_environment(env), start_new_session=True)
-        # Forgotten before it is closed: an interrupt between the two must not close it again, when the number may be another file's.
-        ours, writer = writer, None
-        os.close(ours)
+        # Off the list first. After an interrupt between these lines it must not be closed again: its number may be another file's.
+        open_ends.remove(writer)
+        os.close(writer)
         with open(reader, "rb", closefd=False) as lines:
             yield process, lines
             _dismiss(process)
     finally:
         if process is not None:
             _end(process)
-        for fd in (reader, writer):
-            if fd is not None:
-                os.close(fd)
+        for fd in open_ends:
+            os.close(fd)
 
 
-def _dismiss(process):
-    """Let an idle child end by itself: it does when its stdin is closed."""
+def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    """The pipe for the child's requests."""
+    assert process.stdin is not None
+    return process.stdin
+
+
+def _dismiss(process: subprocess.Popen[bytes]) -> None:
+    """Close the child's stdin, at which an idle child ends."""
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+        _stdin(process).close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_TERMINATE_SECONDS)
 
 
-def _end(process):
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the child if it still runs, and reap it."""
     if process.poll() is None:
         process.terminate()
@@ -213,11 +227,11 @@ def _end(process):
             process.kill()
             process.wait()
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+        _stdin(process).close()
 
 
 @contextlib.contextmanager
-def _killed_after(process, seconds):
+def _killed_after(process: subprocess.Popen[bytes], seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
@@ -230,7 +244,7 @@ def _killed_after(process, seconds):
         timer.cancel()
 
 
-def _death(code, log, timeout):
+def _death(code: int, log: str, timeout: float | None) -> ChildDied:
     tail = "\n".join(line for line in log.splitlines()[-_TAIL_LINES:])
     if code < 0:
         name = signal.Signals(-code).name
@@ -241,7 +255,7 @@ def _death(code, log, timeout):
     return ChildDied(f"the process ended with exit code {code} and no answer", "the end of its log:\n" + tail, log)
 
 
-def _serve(fd, target):
+def _serve(fd: int, target: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # Programs that native code starts (ptxas) must not hold the pipe open after this process has ended.
     os.set_inheritable(fd, False)
@@ -254,11 +268,11 @@ def _serve(fd, target):
 
         lock = threading.Lock()  # a thread may tell of progress beside the one that works
 
-        def send(message):
+        def send(message: dict[str, Any]) -> None:
             with lock:
                 pipe.write(json.dumps(message) + "\n")
 
-        # A child that waits for its first call has loaded what it needs by then; what fails here fails again in the call, and is told.
+        # Import while no call has come yet. An import that fails here fails again in the call, which reports it.
         with contextlib.suppress(Exception), collection.paused():
             importlib.import_module(target.partition(":")[0])
         for line in requests:
@@ -266,7 +280,7 @@ def _serve(fd, target):
             sys.stdout.flush()
 
 
-def _answer(target, request, send):
+def _answer(target: str, request: Any, send: Callable[[dict[str, Any]], None]) -> None:
     try:
         module, function = target.split(":")
         with progress.listening(lambda *said: send({"progress": said})):
@@ -275,20 +289,19 @@ def _answer(target, request, send):
         send({"result": result})
     except errors.TftrtError as error:
         send({"error": error.to_dict()})
+    except ImportError as error:
+        told = errors.from_import_error(error)
+        send({"error": told.to_dict()} if told else {"bug": traceback.format_exc()})
     except OSError as error:
         send({"error": errors.from_os_error(error).to_dict()})
     except MemoryError:
         send({"error": errors.TftrtError("out of memory", "free memory or use a larger machine").to_dict()})
-    except BaseException as error:
-        if isinstance(error, ImportError) and (error.name or "").startswith("tensorflow"):
-            missing = errors.TftrtError(f"TensorFlow is missing or not the one needed: {error}", "`tftrt doctor` says what mends it")
-            send({"error": missing.to_dict()})
-        else:
-            send({"bug": traceback.format_exc()})
+    except BaseException:
+        send({"bug": traceback.format_exc()})
 
 
 if __name__ == "__main__":
     _serve(int(sys.argv[1]), sys.argv[2])
     sys.stdout.flush()
-    # TensorFlow's and CUDA's exit handlers can abort after the answer is sent; the answer stands.
+    # The answer is sent. TensorFlow's and CUDA's exit handlers could still abort, so they do not run.
     os._exit(0)

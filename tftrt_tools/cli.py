@@ -1,9 +1,12 @@
 """The `tftrt` command: finds the command, imports its module, runs it."""
 
+from __future__ import annotations
+
 import difflib
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 
 from tftrt_tools import environment, errors, op_libraries, signals
 
@@ -33,7 +36,7 @@ COMMANDS = {
 _HELP = ("-h", "-help", "--help", "help", "--helpfull", "--helpshort")
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Args: argv: without the program's name. Returns: the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or argv[0] in _HELP:
@@ -54,13 +57,18 @@ def main(argv=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_FAILED
+    except ImportError as error:
+        told = errors.from_import_error(error)
+        if told is None:
+            raise
+        return _report(told)
     except OSError as error:
         return _report(errors.from_os_error(error))
     except MemoryError as error:
         return _report(errors.TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests"))
 
 
-def _run(name, argv):
+def _run(name: str, argv: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean `tftrt {near[0]}`?" if near else "`tftrt --help` lists the commands"
@@ -75,14 +83,14 @@ def _run(name, argv):
         return command.run(values, positional)
 
 
-def _report(error):
+def _report(error: errors.TftrtError) -> int:
     print(f"tftrt: error: {error.cause}", file=sys.stderr)
     if error.mend:
         print(f"  {error.mend}", file=sys.stderr)
     return error.exit_code
 
 
-def _overview():
+def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["usage: tftrt COMMAND [--flags]", "", "TF-TRT models that are right, fast and proven so.", "", "commands:"]
     lines += [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]

@@ -1,14 +1,17 @@
 """Python's garbage collector while large modules are imported."""
 
+from __future__ import annotations
+
 import contextlib
 import gc
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def paused():
-    """Collect nothing meanwhile, and never look at what was made here again.
+def paused() -> Iterator[None]:
+    """Pause the collector, and exempt all objects made in this block from later collections.
 
-    TensorFlow's import makes hundreds of thousands of objects that stay, and looking through them for garbage is a fifth of its time.
+    TensorFlow's import makes hundreds of thousands of objects that stay. Searching them for garbage takes a fifth of the import's time.
     """
     gc.disable()
     try:

@@ -1,19 +1,27 @@
 """What a user can cause: one line of cause, one of mend. Anything else that is raised is a bug and keeps its traceback."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CHECK = 3
 EXIT_UNSURE = 4
 
-# Where TensorFlow says in which node of a function an error arose, before it says which error.
+# Lines in front of TensorFlow's error message: they name the node where it arose.
 _PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
-_NODES = "[[{{"  # what follows names nodes
+_NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
 
+# What the extra `tftrt` installs: {name of the package to import: what people call it}.
+EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "TensorFlow 2.14",
+          "tensorflow_serving": "tensorflow-serving-api 2.14", "aiohttp": "aiohttp", "rapidjson": "python-rapidjson"}
 
-def first_line(text):
-    """The first line of TensorFlow's words that says what is wrong; "" where there are none."""
+
+def first_line(text: str) -> str:
+    """The first line of TensorFlow's message `text` that says what is wrong; "" for an empty text."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line.split(_NODES)[0].strip() for line in lines if not line.startswith(_PREAMBLE)]
     return next(filter(None, [*told, *lines]), "")[:_LONGEST]
@@ -24,13 +32,13 @@ class TftrtError(Exception):
 
     exit_code = EXIT_FAILED
 
-    def __init__(self, cause, mend=""):
+    def __init__(self, cause: str, mend: str = "") -> None:
         """Args: cause: what is wrong, one line. mend: what the user can do about it, one line."""
         super().__init__(cause)
         self.cause = str(cause)
         self.mend = str(mend)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, str]:
         return {"kind": type(self).__name__, "cause": self.cause, "mend": self.mend}
 
 
@@ -59,19 +67,46 @@ class Unsure(TftrtError):
 class Interrupted(TftrtError):
     """Ctrl-C or SIGTERM (exit code 1)."""
 
-    def __init__(self, cause="interrupted", mend="nothing was written; run the command again"):
+    def __init__(self, cause: str = "interrupted", mend: str = "nothing was written; run the command again") -> None:
         super().__init__(cause, mend)
 
 
-_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CallFailed, CheckFailed, Unsure, Interrupted)}
+class NeedsExtra(TftrtError):
+    """A package of the extra `tftrt` is not installed (exit code 1)."""
 
 
-def from_dict(data):
+_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CallFailed, CheckFailed, Unsure, Interrupted, NeedsExtra)}
+
+
+def from_dict(data: Mapping[str, str]) -> TftrtError:
     """Rebuild an error that crossed a process boundary as `to_dict` wrote it."""
     return _KINDS.get(data["kind"], TftrtError)(data["cause"], data["mend"])
 
 
-def from_os_error(error):
+def needs_extra(package: str) -> NeedsExtra:
+    """NeedsExtra for one of EXTRA, which says what to install."""
+    import sys
+
+    here = ".".join(map(str, sys.version_info[:2]))
+    return NeedsExtra(f"{EXTRA[package]} is not installed for this Python {here}",
+                      "with Python 3.10: pip install 'tftrt-tools[tftrt]' (in a checkout: pip install '.[tftrt]')")
+
+
+def from_import_error(error: ImportError) -> TftrtError | None:
+    """What an ImportError means to the user.
+
+    Returns: NeedsExtra where the extra `tftrt` is not installed; another TftrtError where the TensorFlow here is not the one needed; None
+    for any other error, which is a bug.
+    """
+    name = error.name or ""
+    if isinstance(error, ModuleNotFoundError) and name in EXTRA:
+        return needs_extra(name)
+    if name.partition(".")[0] == "tensorflow":
+        return TftrtError(f"TensorFlow is not the one needed: {error}", "`tftrt doctor` says what mends it")
+    return None
+
+
+def from_os_error(error: OSError) -> TftrtError:
     """A TftrtError that says which file the system refused and why."""
     import errno
 
@@ -87,4 +122,4 @@ def from_os_error(error):
     }
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     reason = error.strerror or str(error)
-    return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno, ""))
+    return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))

@@ -1,16 +1,19 @@
-"""What native libraries write to stderr, caught or read on the way: TF-TRT reports much in its log only."""
+"""Captures or reads what native libraries write to stderr: much of what TF-TRT reports is only there."""
+
+from __future__ import annotations
 
 import contextlib
 import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def captured():
-    """Yield a list that, after the block, holds one string: what was written to file descriptor 2. It is passed on too."""
-    text = []
+def captured() -> Iterator[list[str]]:
+    """Capture what is written to file descriptor 2. Yields: a list; after the block it holds the text, which goes to stderr as well."""
+    text: list[str] = []
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
@@ -28,14 +31,14 @@ def captured():
                 stderr.write(raw)
 
 
-def position():
-    """Where file descriptor 2 is now, for `since`; None where it is no file (a terminal, a pipe)."""
+def position() -> int | None:
+    """The length of stderr's file, for `since`; None where stderr is a terminal or a pipe."""
     found = os.fstat(2)
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-def since(position):
-    """What was written to file descriptor 2 since `position`; "" for None. Unlike `captured` it keeps nothing back meanwhile."""
+def since(position: int | None) -> str:
+    """What was written to stderr since `position`; "" for None. Unlike `captured`, it does not delay the output."""
     if position is None:
         return ""
     sys.stderr.flush()

@@ -10,11 +10,11 @@ _VARIABLE = "TFTRT_OP_LIBRARIES"
 
 
 def variables(paths: list[str]) -> dict[str, str]:
-    """The environment of processes that are to load these files. Raises: UsageError for one that is not there."""
+    """Environment variables that tell child processes to load these files. Raises: UsageError for a file that does not exist."""
     for path in paths:
         if not pathlib.Path(path).is_file():
             raise errors.UsageError(f"--op_library={path}: no such file", "give the shared library (.so) that the op was built into")
-    # Not what an outer process was given: the flag says all of it.
+    # The flag's files replace those of an outer process.
     return {_VARIABLE: os.pathsep.join(str(pathlib.Path(path).absolute()) for path in paths)} if paths else {}
 
 

@@ -1,25 +1,29 @@
 """Progress of long steps. The step says where it is; whoever listens (a terminal, a parent process) shows it."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Iterator
 
-_listener = None
+Listener = Callable[[str, int | None, int | None], None]
+_listener: Listener | None = None
 
 
-def say(text, done=None, total=None):
+def say(text: str, done: int | None = None, total: int | None = None) -> None:
     """Report that the step `text` runs; `done` of `total` parts where they can be counted."""
     if _listener is not None:
         _listener(text, done, total)
 
 
-def note(text):
-    """Tell what stays to be read, a line on stderr."""
+def note(text: str) -> None:
+    """Print a line on stderr that stays there, unlike the progress line."""
     import sys
 
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def listening(listener):
+def listening(listener: Listener) -> Iterator[None]:
     """Send what is said inside the block to `listener(text, done, total)`."""
     global _listener
     before, _listener = _listener, listener
@@ -30,7 +34,7 @@ def listening(listener):
 
 
 @contextlib.contextmanager
-def on_terminal():
+def on_terminal() -> Iterator[None]:
     """Show progress as one line at the bottom of the terminal (stderr); silent where stderr is no terminal."""
     import sys
 
@@ -44,7 +48,7 @@ def on_terminal():
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
-        def show(text, done, total):
+        def show(text: str, done: int | None, total: int | None) -> None:
             bar.update(task, description=text, completed=done or 0, total=total)
 
         with listening(show):

@@ -1,4 +1,6 @@
-"""Temporary folders. What a killed process left of them, engines and copies of models often, the next one removes."""
+"""Temporary folders. Those that a killed process left (they often hold engines and copies of models) are removed by the next process."""
+
+from __future__ import annotations
 
 import contextlib
 import fcntl
@@ -7,22 +9,23 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 
 _PREFIX = "tftrt-scratch-"
-# A folder that is younger may not be held yet.
+# A younger folder may belong to a process that has not locked it yet.
 _SETTLED_SECONDS = 60
 
 
 @contextlib.contextmanager
-def folder(what):
-    """A new temporary folder, which goes with the context. Args: what: it is for; part of its name. Yields: path as str."""
+def folder(what: str) -> Iterator[str]:
+    """A new temporary folder, removed at the end of the context. Args: what: its purpose, part of its name. Yields: its path, a str."""
     _sweep()
     made = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{what}-", ignore_cleanup_errors=True)
     held = os.open(made.name, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # The system lets go of it when this process ends, however it ends; its children do not inherit it. A process identifier would not
-        # do: containers that share a disk number their processes on their own.
-        with contextlib.suppress(OSError):  # a file system without locks: nobody can take the folder for abandoned there either
+        # The lock marks the folder as in use. The system releases it when this process ends, in whatever way; children do not inherit it.
+        # A process identifier is no such mark: containers that share a disk each number their own processes.
+        with contextlib.suppress(OSError):  # without locks on this file system, nobody can remove the folder as abandoned either
             fcntl.flock(held, fcntl.LOCK_EX)
         yield made.name
     finally:
@@ -30,14 +33,14 @@ def folder(what):
         os.close(held)
 
 
-def _sweep():
+def _sweep() -> None:
     for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{_PREFIX}*")):
         with contextlib.suppress(OSError):
             _remove_abandoned(path)
 
 
-def _remove_abandoned(path):
-    """Raises: OSError where somebody holds it, or it is not ours to look at."""
+def _remove_abandoned(path: str) -> None:
+    """Remove a folder that no process has locked. Raises: OSError where a process has, or where it is another user's."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         facts = os.fstat(descriptor)

@@ -1,38 +1,41 @@
-"""Ctrl-C and SIGTERM end a command through its clean-up, and never in the middle of an import or of the start of a process.
+"""Ctrl-C and SIGTERM end a command through its clean-up, but never during an import or the start of a process.
 
-An exception that a signal handler raises while numpy or TensorFlow is being imported meets C code, which turns it into an
-ImportError with two tracebacks. One that is raised inside subprocess.Popen leaves a process that nobody knows, and so nobody ends. A
-signal that comes then therefore waits until that is done, at most PATIENCE.
+If a signal handler raises while numpy or TensorFlow is being imported, their C code turns the exception into an ImportError with two
+tracebacks. If it raises inside subprocess.Popen, the new process is known to nobody, and nobody ends it. So such a signal waits until the
+import or the start is done, at most PATIENCE_SECONDS.
 """
+
+from __future__ import annotations
 
 import os
 import signal
 import subprocess
 import threading
 import time
+from types import FrameType
 
 from tftrt_tools import errors
 
-# TensorFlow's import takes seconds on a slow disk; a module of the user's that hangs in its import still has to end.
+# TensorFlow's import takes seconds on a slow disk. An import that hangs (of the user's module) must still be interruptible.
 PATIENCE_SECONDS = 10
 _AGAIN_SECONDS = 0.02
 _IMPORT_FILE = "<frozen importlib._bootstrap>"
 _START = subprocess.Popen.__init__.__code__
 
 
-def install():
-    """Set both handlers. A SIGINT that whoever started us has set to be ignored stays ignored."""
+def install() -> None:
+    """Set both handlers. SIGINT stays ignored where the parent process has set it so."""
     signal.signal(signal.SIGTERM, _Handler(errors.Interrupted, "ended by SIGTERM"))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _Handler(KeyboardInterrupt))
 
 
 class _Handler:
-    def __init__(self, kind, *arguments):
+    def __init__(self, kind: type[BaseException], *arguments: str) -> None:
         self._kind, self._arguments = kind, arguments
-        self._since = None
+        self._since: float | None = None
 
-    def __call__(self, number, frame):
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if _busy(frame) and now - self._since < PATIENCE_SECONDS:
@@ -42,12 +45,12 @@ class _Handler:
             return
         self._since = None
         if number == signal.SIGTERM:
-            # The clean-up that follows is not to be cut by a second one.
+            # A second SIGTERM must not interrupt the clean-up.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise self._kind(*self._arguments)
 
 
-def _busy(frame):
+def _busy(frame: FrameType | None) -> bool:
     """Whether an import or the start of a process is under way."""
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_FILE or frame.f_code is _START:

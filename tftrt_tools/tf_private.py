@@ -4,11 +4,15 @@ Checked by running against: TF 2.14.1. `tests/test_tf_private.py` fails on any o
 these again: the names' existence says nothing about what they do.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import ctypes
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 from tensorflow.compiler.tf2tensorrt import _pywrap_py_utils
@@ -17,24 +21,29 @@ from tensorflow.core.function.polymorphism import function_type as function_type
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.compiler.tensorrt import trt_convert
 from tensorflow.python.eager import wrap_function
-from tensorflow.python.framework import convert_to_constants, function_def_to_graph, op_def_registry, ops  # noqa: F401, ops for a test
+from tensorflow.python.framework import convert_to_constants, function_def_to_graph, op_def_registry
+from tensorflow.python.framework import ops as ops  # for a test
 from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.util import nest
-from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: F401, for execution.trace
+from tensorflow.tsl.profiler.protobuf import xplane_pb2 as xplane_pb2  # for execution.trace
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2
+
 
 CHECKED_VERSIONS = ("2.14.1",)
-# Without a slash at its end, and no underscore first: TensorFlow gives such a placeholder another name.
+# TensorFlow renames a placeholder whose name ends with a slash or begins with an underscore.
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(?<!/)")
 
 
 class GraphPass(trt_convert.TrtGraphConverterV2):
     """TrtGraphConverterV2 without its own loading: one model, loaded once, serves all its signatures."""
 
-    def run(self, meta_graph):
+    def run(self, meta_graph: meta_graph_pb2.MetaGraphDef) -> graph_pb2.GraphDef:
         """Run grappler with the TensorRT optimizer. Args: meta_graph: MetaGraphDef. Returns: GraphDef."""
         return self._run_conversion(meta_graph)
 
-    def _run_conversion(self, meta_graph_def):
+    def _run_conversion(self, meta_graph_def: meta_graph_pb2.MetaGraphDef) -> graph_pb2.GraphDef:
         # Stock, less grappler's "layout" optimizer: it acts only where a GPU is visible, and its NCHW convolutions would make the
         # result depend on the converting machine. TensorRT chooses layouts itself when it builds.
         config = config_pb2.ConfigProto()
@@ -48,12 +57,12 @@ class GraphPass(trt_convert.TrtGraphConverterV2):
         return tf_optimizer.OptimizeGraph(config, meta_graph_def, graph_id=b"tf_graph")
 
 
-def registered_converters():
+def registered_converters() -> set[str]:
     """Op types for which this TensorFlow has a TensorRT converter."""
     return set(_pywrap_py_utils.get_registered_op_converters())
 
 
-def op_def(name):
+def op_def(name: str) -> op_def_pb2.OpDef:
     """The OpDef of op type `name`. Raises: KeyError for one that this TensorFlow does not know."""
     found = op_def_registry.get(name)
     if found is None:
@@ -61,14 +70,14 @@ def op_def(name):
     return found
 
 
-def tensorrt_versions():
+def tensorrt_versions() -> tuple[str, str]:
     """(linked, loaded) as "8.5.3". Aborts the process where libnvinfer is missing."""
-    dotted = [".".join(map(str, version)) for version in
-              (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version())]
-    return tuple(dotted)
+    linked, loaded = (".".join(map(str, version)) for version in
+                      (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version()))
+    return linked, loaded
 
 
-def freeze(function, graph_def=None):
+def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
     """Constants for a function's variables, calls inlined.
 
     Args:
@@ -95,8 +104,8 @@ def freeze(function, graph_def=None):
 
 
 @contextlib.contextmanager
-def _graph_in_place(graph, graph_def):
-    """A function's graph says of itself that it is `graph_def`."""
+def _graph_in_place(graph: Any, graph_def: graph_pb2.GraphDef | None) -> Iterator[None]:
+    """Let a function's graph return `graph_def` as its own."""
     if graph_def is not None:
         graph.as_graph_def = lambda *_, **__: graph_def
     try:
@@ -106,7 +115,7 @@ def _graph_in_place(graph, graph_def):
             del graph.as_graph_def
 
 
-def meta_graph(graph_def, preserved):
+def meta_graph(graph_def: graph_pb2.GraphDef, preserved: Sequence[str]) -> meta_graph_pb2.MetaGraphDef:
     """A MetaGraphDef of `graph_def` in which grappler keeps `preserved` (node or tensor names) as they are."""
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
@@ -114,12 +123,12 @@ def meta_graph(graph_def, preserved):
     return meta
 
 
-def function_body(function):
+def function_body(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
     """A FunctionDef's body as (GraphDef with a Placeholder for each argument, {reference inside the function: tensor "node:port"})."""
     return function_def_to_graph.function_def_to_graph_def(function)
 
 
-def optimized_as_on_gpu(graph_def, optimizer, fetched):
+def optimized_as_on_gpu(graph_def: graph_pb2.GraphDef, optimizer: str, fetched: Sequence[str]) -> graph_pb2.GraphDef:
     """One grappler optimizer ("layout", "constfold") on a graph, as TF-TRT runs it when it builds an engine on a GPU. Needs no GPU.
 
     The GPU is one of before Volta: for those alone "layout" makes NCHW of NHWC unasked; TF-TRT asks for that on every GPU.
@@ -157,7 +166,7 @@ def optimized_as_on_gpu(graph_def, optimizer, fetched):
     return optimized
 
 
-def _source_of_shape(node):
+def _source_of_shape(node: node_def_pb2.NodeDef) -> None:
     """Make the _Arg an op that gives a tensor of its shape, and that no optimizer folds or feeds."""
     dtype, shape = node.attr["T"].type, node.attr["_output_shapes"].list.shape[0]
     node.op = "ImmutableConst"
@@ -167,7 +176,7 @@ def _source_of_shape(node):
     node.attr["memory_region_name"].s = b"argument"
 
 
-def argument_names(function) -> tuple[str, ...]:
+def argument_names(function: Any) -> tuple[str, ...]:
     """The names of a signature's inputs, as its SignatureDef has them, in the order of the ConcreteFunction's arguments.
 
     structured_input_signature will not do: its names are made into Python's ("input.1" into "input_1"), and it has an order of its own.
@@ -175,7 +184,7 @@ def argument_names(function) -> tuple[str, ...]:
     return tuple(map(tf.compat.as_str, function._arg_keywords))
 
 
-def call(function, feed):
+def call(function: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
     """Call a signature. Args: function: ConcreteFunction. feed: {input: tensor}, by argument_names. Returns: what the function does."""
     names = argument_names(function)
     if len(set(map(function_types.sanitize_arg_name, names))) == len(names):
@@ -185,13 +194,13 @@ def call(function, feed):
 
 
 @contextlib.contextmanager
-def names_that_can_be_saved(functions):
+def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
     """TensorFlow saves no signature with an input that is not named as a node may be ("x:0", "a b"), or with two whose names it makes one.
 
     Args: functions: {signature: ConcreteFunction}. In those concerned the inputs have other names meanwhile.
     Yields: {signature: {name to save it with: its name}}.
     """
-    renamed = {}
+    renamed: dict[str, dict[str, str]] = {}
     # Signatures may share a function.
     for signature, names in {signature: argument_names(function) for signature, function in functions.items()}.items():
         made = set(map(function_types.sanitize_arg_name, names))
@@ -201,12 +210,27 @@ def names_that_can_be_saved(functions):
     try:
         yield renamed
     finally:
-        for signature, names in renamed.items():
-            functions[signature]._arg_keywords = list(names.values())
+        for signature, saved_as in renamed.items():
+            functions[signature]._arg_keywords = list(saved_as.values())
 
 
-def rebuild(graph_def, frozen):
-    """A ConcreteFunction over `graph_def` with the signature and names of graph_pass.Frozen `frozen`.
+class FrozenSignature(Protocol):
+    """What `rebuild` reads of a conversion.graph_pass.Frozen."""
+
+    @property
+    def original(self) -> Any: ...
+    @property
+    def inputs(self) -> list[str]: ...
+    @property
+    def outputs(self) -> list[str]: ...
+    @property
+    def captures(self) -> dict[str, Any]: ...
+    @property
+    def input_names(self) -> tuple[str, ...]: ...
+
+
+def rebuild(graph_def: graph_pb2.GraphDef, frozen: FrozenSignature) -> Any:
+    """A ConcreteFunction over `graph_def` with the signature and names of `frozen`.
 
     It takes its inputs by name, or as tensors in the order of `frozen`.input_names.
     """
@@ -222,12 +246,12 @@ def rebuild(graph_def, frozen):
     return function
 
 
-def running(graph_def, inputs, node):
+def running(graph_def: graph_pb2.GraphDef, inputs: Sequence[str], node: str) -> Any:
     """A function of tensors for `inputs` ("node:0") that runs the op `node` and returns none of its results."""
     return wrap_function.function_from_graph_def(graph_def, list(inputs), [node])
 
 
-def serialize_engines(name, path):
+def serialize_engines(name: str, path: str | os.PathLike[str]) -> bool:
     """Write the built engines of engine op `name` to `path` and drop them from memory. Returns: False where none was built."""
     try:
         gen_trt_ops.serialize_trt_resource(resource_name=name, filename=os.fspath(path), delete_resource=True,
@@ -237,7 +261,7 @@ def serialize_engines(name, path):
     return True
 
 
-def calibration_table(name):
+def calibration_table(name: str) -> bytes | None:
     """End the calibration of engine op `name`, which builds its engine too. Returns: TensorRT's table (bytes); None where there is none."""
     try:
         return gen_trt_ops.get_calibration_data_op(name).numpy()
@@ -245,7 +269,7 @@ def calibration_table(name):
         return None
 
 
-def engine_resource(name, path, maximum_cached_engines):
+def engine_resource(name: str, path: str | os.PathLike[str], maximum_cached_engines: int) -> Any:
     """The trackable object that makes a SavedModel carry the engines in `path`."""
     return trt_convert._TRTEngineResource(name, os.fspath(path), maximum_cached_engines)
 
@@ -270,29 +294,28 @@ class TimingCache:
     CHECKED_VERSIONS alone, and so the machine code of both functions is looked at first.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Raises: RuntimeError where this TensorFlow has no such registry, or one of another form."""
         self._library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
         if tf.__version__ not in CHECKED_VERSIONS or not all(hasattr(self._library, name) for name in (_REGISTRY, _LOOK_UP, _UPSERT)):
             raise RuntimeError("this TensorFlow's timing cache is not known")
         for name, size, calls in ((_LOOK_UP, _LOOK_UP_BYTES, _LOOK_UP_CALLS), (_UPSERT, _UPSERT_BYTES, _UPSERT_CALLS)):
-            address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+            address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
             if not all(call in ctypes.string_at(address, size) for call in calls):
                 raise RuntimeError("this TensorFlow's timing cache has another form")
         self._registry = self._function(_REGISTRY, ctypes.c_void_p)()
 
-    def _function(self, name, result, *arguments):
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(self._library, name)
         function.restype, function.argtypes = result, arguments
         return function
 
-    def read(self):
+    def read(self) -> bytes:
         """The serialized cache (bytes); b"" where nothing was built yet."""
         found = []
 
-        def create_timing_cache(_, data, size):
+        def create_timing_cache(_: int | None, data: int | None, size: int) -> None:
             found.append(ctypes.string_at(data, size) if data else b"")
-            return None
 
         create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(create_timing_cache)
         name, config, result = _String(_DEFAULT_CACHE), _Object({_CREATE_TIMING_CACHE: create}), (ctypes.c_void_p * 8)()
@@ -300,7 +323,7 @@ class TimingCache:
         look_up(ctypes.addressof(result), self._registry, name.address, config.address)
         return found[0] if found else b""
 
-    def write(self, content):
+    def write(self, content: bytes) -> None:
         """Put a serialized cache (bytes) in the place of the one that is there.
 
         It must be one that this TensorRT wrote for this GPU: TF-TRT ends the process on one that TensorRT refuses.
@@ -319,14 +342,16 @@ class _Object:
     """An object of TensorRT's interface: a table of its own functions (its destructors), and an implementation with a table, {slot:
     function}."""
 
-    def __init__(self, implementation, own=None):
-        self._kept = [own, implementation, self._table(own or {}), self._table(implementation)]
-        self._implementation = (ctypes.c_void_p * 1)(ctypes.addressof(self._kept[3]))
-        self._object = (ctypes.c_void_p * 2)(ctypes.addressof(self._kept[2]), ctypes.addressof(self._implementation))
+    def __init__(self, implementation: Mapping[int, Any], own: Mapping[int, Any] | None = None):
+        # What C reads has to stay alive as long as this object.
+        self._functions = own, implementation
+        self._tables = self._table(own or {}), self._table(implementation)
+        self._implementation = (ctypes.c_void_p * 1)(ctypes.addressof(self._tables[1]))
+        self._object = (ctypes.c_void_p * 2)(ctypes.addressof(self._tables[0]), ctypes.addressof(self._implementation))
         self.address = ctypes.addressof(self._object)
 
     @staticmethod
-    def _table(functions):
+    def _table(functions: Mapping[int, Any]) -> ctypes.Array[ctypes.c_void_p]:
         table = (ctypes.c_void_p * _SLOTS)()
         for slot, function in functions.items():
             table[slot] = ctypes.cast(function, ctypes.c_void_p).value
@@ -336,7 +361,7 @@ class _Object:
 class _String:
     """A std::string of GNU's library, for reading."""
 
-    def __init__(self, text):
+    def __init__(self, text: bytes):
         self._text = ctypes.create_string_buffer(text)
         self._object = (ctypes.c_uint64 * 4)(ctypes.addressof(self._text), len(text), len(text), 0)
         self.address = ctypes.addressof(self._object)

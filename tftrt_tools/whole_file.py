@@ -1,17 +1,22 @@
 """Files that are written whole or not at all; devices and pipes, which cannot be replaced, are written to as they are."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import pathlib
 import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
 
 from tftrt_tools import errors
 
+Path = str | os.PathLike[str]
 _MOST_LINKS = 40  # as Linux
 
 
-def check_places(paths):
-    """`check_place` of each of `paths`, and no two of them may be the same file. Raises: UsageError."""
+def check_places(paths: Iterable[Path]) -> None:
+    """Check each path with `check_place`, and that no two are the same file. Raises: UsageError."""
     seen = set()
     for path in paths:
         check_place(path)
@@ -21,21 +26,21 @@ def check_places(paths):
         seen.add(target)
 
 
-def check_place(path):
-    """Refuse a place where no file can be made, before the work whose result it is for. Raises: UsageError."""
+def check_place(path: Path) -> None:
+    """Check, before the work is done, that a file can be made at `path`. Raises: UsageError."""
     parent = pathlib.Path(path).resolve().parent
     if not parent.is_dir() or pathlib.Path(path).is_dir():
         why = "it is a directory" if parent.is_dir() else f"no directory {parent}"
         raise errors.UsageError(f"{path} cannot be written: {why}", "give the path of a file in a directory that is there")
 
 
-def is_stream(path):
-    """Whether `path` is a device, a pipe, or what a process has open (/dev/stdout): nothing that a new file may take the place of."""
+def is_stream(path: Path) -> bool:
+    """Whether `path` is a device, a pipe, or an open file of a process (/dev/stdout): a new file must not replace it."""
     return place(path)[1]
 
 
-def place(path):
-    """(path without symbolic links, whether it is a stream). What is below /proc is a file that is open, under whatever name."""
+def place(path: Path) -> tuple[str, bool]:
+    """(path without symbolic links, whether it is a stream). Paths below /proc are files that a process has open: streams."""
     path = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
         folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
@@ -48,8 +53,8 @@ def place(path):
     return path, os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def write_each(jobs):
-    """Write several files; one that cannot be written does not keep the others from it.
+def write_each(jobs: Iterable[tuple[str | None, Callable[[], object]]]) -> list[str]:
+    """Write several files. Where one cannot be written, the others still are.
 
     Args: jobs: (path, function that writes it) each; a path that is None or "" is left out. Returns: a line for each file that is lost.
     """
@@ -66,35 +71,35 @@ def write_each(jobs):
     return lost
 
 
-def write_text(path, text):
-    """Put `text` into `path` by one rename; readable like a file that was simply opened. Raises: OSError."""
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` by one rename, with the usual permissions of a new file. Raises: OSError."""
     write_bytes(path, text.encode())
 
 
-def write_bytes(path, data):
-    """Put `data` into `path`, as `write_text` does. Raises: OSError."""
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, as `write_text` does. Raises: OSError."""
     with replacing(path) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path):
-    """A binary file that takes the place of `path` by one rename where the block ends well, and leaves nothing else.
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A binary file to write to. It replaces `path` by one rename at the end of the block; after an exception, nothing is left of it.
 
-    Links are followed. To a stream (is_stream) it is written at once. Raises: OSError.
+    Links are followed. A stream (is_stream) is written to directly. Raises: OSError.
     """
     target, stream = place(path)
     try:
         with open(target, "ab") if stream else _renamed(pathlib.Path(target)) as file:
             yield file
     except OSError as error:
-        # What was asked for, where the error names another file or none at all.
+        # Name the path that was asked for: the error may name the temporary file, or none.
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 @contextlib.contextmanager
-def _renamed(target):
-    # Named before it is made: an interrupt may come between any two steps.
+def _renamed(target: pathlib.Path) -> Iterator[BinaryIO]:
+    # The name is known before the file exists, so that it is removed wherever an interrupt comes.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -52,7 +52,7 @@ def text(lines: list[dict]) -> str:
 
 
 def markdown(lines: list[dict]) -> str:
-    """For BUILD_NOTES.md."""
+    """For docs/dev/measured/real_models.md."""
     made = rows(lines)
     shown = [(key, head) for key, head in _COLUMNS if any(row[key] not in (None, "") for row in made)]
     compared = methods(lines)

@@ -1,6 +1,15 @@
 """What an output shows at all: one that is the same whatever goes in is equal in two models that have nothing else in common."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from tftrt_tools.execution.run import Call
 
 # Rows that differ by no more than this share of the largest value differ by rounding alone.
 _ROUNDING = 1e-6
@@ -11,10 +20,11 @@ class Variation:
 
     def __init__(self) -> None:
         self._elements = self._rows = 0
-        self._value = self._row = None
+        self._value: Any = None
+        self._row: Any = None
         self._one_value = self._alike = True
 
-    def add(self, array: np.ndarray, rows: int) -> None:
+    def add(self, array: npt.NDArray[Any], rows: int) -> None:
         """Args: array: of any dtype; rows: of the call. Where its first dimension is another, the whole array is one row."""
         array = np.asarray(array)
         self._elements += array.size
@@ -44,7 +54,7 @@ class Variation:
         return "the same for every input" if inputs_differ and self._rows > 1 and self._alike else ""
 
 
-def _alike(array: np.ndarray, one: np.ndarray) -> bool:
+def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
     """Whether all of `array` is `one` (which is broadcast), but for the rounding of fractions."""
     one = np.asarray(one)
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
@@ -62,7 +72,7 @@ def _alike(array: np.ndarray, one: np.ndarray) -> bool:
         return bool(np.all(same | (np.abs(array - one) <= _ROUNDING * finite.max())))
 
 
-def _shown(value: object) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, bytes | str):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return repr(text if len(text) <= 20 else text[:20] + "…")
@@ -77,7 +87,7 @@ class Watch:
         self._inputs: dict[tuple[str, str], Variation] = {}
         self._outputs: dict[tuple[str, str], Variation] = {}
 
-    def add(self, call: object, answer: dict[str, np.ndarray]) -> None:
+    def add(self, call: Call, answer: Mapping[str, npt.NDArray[Any]]) -> None:
         """Args: call: run.Call. answer: {output: array} of the original."""
         for found, arrays in ((self._inputs, call.inputs), (self._outputs, answer)):
             for name, array in arrays.items():

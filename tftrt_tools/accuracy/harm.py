@@ -4,15 +4,22 @@ With reference r and answer a over all elements of an output, its noise is sum (
 snr_db = -10 log10(noise). NaN or infinity that the reference has not is infinite noise.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.calibration import methods
+from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.savedmodel import passport, signatures
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.metrics.comparison import Comparison
 
 # What an Effect is made of, and by which of verify's bounds it is judged.
 METRICS = ("snr_db", "top1", "cosine")
@@ -39,41 +46,41 @@ class Effect:
     missed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, compared, precision=None):
+    def of(cls, compared: Comparison, precision: str | None = None) -> Effect:
         """Of a metrics.Comparison of floats. Args: precision: in whose bounds it should be, None to look at none."""
         broken = max(compared.nonfinite - compared.nonfinite_reference, 0)
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
-        missed = ()
+        missed: tuple[str, ...] = ()
         if precision:
             wanted = {metric: bound for metric, bound in thresholds.bounds(compared, precision, True, {}).items() if metric in METRICS}
             missed = tuple(one.text() for one in thresholds.misses(compared, wanted, allow_matching_nonfinite=True))
         return cls(compared.output, noise, compared.top1 if compared.classes else None, broken, missed)
 
     @property
-    def snr_db(self):
+    def snr_db(self) -> float:
         """inf without noise."""
         return math.inf if self.noise == 0 else -10 * math.log10(self.noise) if math.isfinite(self.noise) else -math.inf
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"output": self.output, "snr_db": number(self.snr_db), "noise": number(self.noise), "top1": self.top1,
                 "nonfinite": self.nonfinite, "missed": list(self.missed)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Effect:
         return cls(data["output"], float(data["noise"]), data["top1"], data["nonfinite"], tuple(data.get("missed", ())))
 
 
-def number(value):
+def number(value: float) -> float | str:
     """JSON has no infinity: "inf" or "-inf"."""
     return str(value) if math.isinf(value) else value
 
 
-def effects(compared: Iterable, precision: str) -> tuple[Effect, ...]:
+def effects(compared: Iterable[Comparison], precision: str) -> tuple[Effect, ...]:
     """The Effects of metrics.Comparisons of float outputs, by the bounds of a precision."""
     return tuple(Effect.of(one, precision) for one in compared)
 
 
-def worst(effects):
+def worst(effects: Iterable[Effect]) -> Effect:
     """The Effect on the output that has the most noise."""
     return max(effects, key=lambda one: one.noise)
 
@@ -94,7 +101,7 @@ class Measured:
     problem: str = ""
 
     @classmethod
-    def of(cls, effects, baseline):
+    def of(cls, effects: Iterable[Effect], baseline: Iterable[Effect]) -> Measured:
         """Args: effects, baseline: Effects with and without the exclusion of the node, of the same outputs."""
         before = worst(baseline)
         after = next(one for one in effects if one.output == before.output)
@@ -102,12 +109,12 @@ class Measured:
         equal = after.noise == before.noise
         return cls(after, 0.0 if equal else after.snr_db - before.snr_db, top1)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"effect": self.effect.to_dict() if self.effect else None, "gain_db": None if self.gain_db is None else number(self.gain_db),
                 "gain_top1": self.gain_top1, "problem": self.problem}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Measured:
         gain = None if data["gain_db"] is None else float(data["gain_db"])
         return cls(Effect.from_dict(data["effect"]) if data["effect"] else None, gain, data["gain_top1"], data["problem"])
 
@@ -120,21 +127,21 @@ class Node:
     name: str
     op: str
     engine: str
-    effects: tuple
+    effects: tuple[Effect, ...]
     share: float = 0.0
     measured: Measured | None = None
 
     @property
-    def worst(self):
+    def worst(self) -> Effect:
         """The Effect on its worst output."""
         return worst(self.effects)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "op": self.op, "engine": self.engine, "snr_db": number(self.worst.snr_db), "share": self.share,
                 "effects": _dicts(self.effects), "measured": self.measured.to_dict() if self.measured else None}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Node:
         return cls(data["name"], data["op"], data["engine"], _effects(data["effects"]), data["share"],
                    Measured.from_dict(data["measured"]) if data["measured"] else None)
 
@@ -144,18 +151,18 @@ class Kept:
     """Everything rounded but the worst nodes. nodes: how many of them."""
 
     nodes: int
-    effects: tuple
+    effects: tuple[Effect, ...]
 
     @property
     def holds(self) -> bool:
         """Whether all outputs keep verify's bounds."""
         return holds(self.effects)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"nodes": self.nodes, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Kept:
         return cls(data["nodes"], _effects(data["effects"]))
 
 
@@ -166,11 +173,11 @@ class ByMethod:
     method: str
     effects: tuple[Effect, ...]
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         return {"method": self.method, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
 
     @classmethod
-    def from_dict(cls, data: Mapping) -> "ByMethod":
+    def from_dict(cls, data: Mapping[str, Any]) -> ByMethod:
         return cls(data["method"], _effects(data["effects"]))
 
 
@@ -185,13 +192,13 @@ class SignatureHarm:
 
     name: str
     rows: int
-    nodes: tuple
-    total: tuple
-    kept: tuple
-    unrounded: tuple
+    nodes: tuple[Node, ...]
+    total: tuple[Effect, ...]
+    kept: tuple[Kept, ...]
+    unrounded: tuple[str, ...]
     other_nodes: int
     fidelity_db: float
-    measured: tuple = ()
+    measured: tuple[Effect, ...] = ()
     method: str = ""
     methods: tuple[ByMethod, ...] = ()
     twins: tuple[str, ...] = ()
@@ -202,7 +209,7 @@ class SignatureHarm:
         return signatures.label(self.name, self.twins)
 
     @property
-    def suggested(self):
+    def suggested(self) -> Kept | None:
         """The Kept to suggest: that behind whose last node it is no longer worth it, and where it misses verify's bounds, the fewest nodes
         beyond that keep them. None where nothing is worth it, or nothing keeps the bounds."""
         found = self._worth_it
@@ -217,7 +224,7 @@ class SignatureHarm:
         return min(self.kept, key=lambda one: worst(one.effects).noise, default=None)
 
     @property
-    def _worth_it(self):
+    def _worth_it(self) -> Kept | None:
         """The last Kept that gains at least half as much over the one before as the largest such gain; None where no node gains
         WORTH_DB."""
         each = [one for number, one in enumerate(self.kept, 1) if one.nodes == number]
@@ -228,11 +235,11 @@ class SignatureHarm:
         return next(one for one, gain in reversed(list(zip(each, gains, strict=True))) if gain >= max(gains) / 2)
 
     @property
-    def suggested_nodes(self):
+    def suggested_nodes(self) -> tuple[str, ...]:
         """Names of the nodes that `suggested` keeps."""
         return tuple(node.name for node in self.nodes[:self.suggested.nodes]) if self.suggested else ()
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "rows": self.rows, "snr_db": number(worst(self.total).snr_db), "total": _dicts(self.total),
                 "nodes": [one.to_dict() for one in self.nodes], "kept": [one.to_dict() for one in self.kept],
                 "suggested_nodes": list(self.suggested_nodes), "unrounded": list(self.unrounded), "other_nodes": self.other_nodes,
@@ -240,7 +247,7 @@ class SignatureHarm:
                 "methods": [one.to_dict() for one in self.methods], "twins": list(self.twins)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> SignatureHarm:
         return cls(data["name"], data["rows"], tuple(map(Node.from_dict, data["nodes"])), _effects(data["total"]),
                    tuple(map(Kept.from_dict, data["kept"])), tuple(data["unrounded"]), data["other_nodes"], float(data["fidelity_db"]),
                    _effects(data["measured"]), data.get("method", ""), tuple(map(ByMethod.from_dict, data.get("methods", ()))),
@@ -254,12 +261,12 @@ class Sensitivity:
 
     model: str
     model_digest: str
-    precision: str
-    settings: dict
+    precision: Precision
+    settings: dict[str, Any]
     data: str
     ranges: str
-    signatures: tuple
-    gpu: dict | None
+    signatures: tuple[SignatureHarm, ...]
+    gpu: dict[str, str] | None
     seconds: float
     measured_problem: str = ""
 
@@ -280,14 +287,14 @@ class Sensitivity:
         known = [{one.method: _level(one.effects) for one in signature.methods} for signature in self.signatures]
         shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
         levels = {method: min(one[method] for one in known) for method in shared}
-        best = max(levels, key=levels.get, default="")
+        best = max(levels, key=lambda method: levels[method], default="")
         if not best or levels[best] < min(_level(one.total) for one in self.signatures) + PROMISE_DB:
             return ""
         nodes = min(_level(one.suggested.effects if one.suggested else one.total) for one in self.signatures)
         return best if levels[best] > nodes else ""
 
     @property
-    def flag(self):
+    def flag(self) -> str:
         """The flags of `tftrt convert` that are suggested: of a better calibration method, else of the nodes to keep in a higher precision;
         or ""."""
         if self.better_method:
@@ -297,29 +304,29 @@ class Sensitivity:
         names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
         return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"kind": "sensitivity", **passport.stamp(), **plain, "signatures": [one.to_dict() for one in self.signatures],
                 "flag": self.flag, "better_method": self.better_method, "missed": list(self.missed), "seconds": round(self.seconds, 2)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Sensitivity:
         known = {field.name: data[field.name] for field in dataclasses.fields(cls)}
         return cls(**{**known, "signatures": tuple(map(SignatureHarm.from_dict, data["signatures"]))})
 
 
-def _level(effects):
+def _level(effects: Iterable[Effect]) -> float:
     """dB of the worst output, within _LIMIT_DB."""
     return _limited(worst(effects).snr_db)
 
 
-def _limited(snr_db):
+def _limited(snr_db: float) -> float:
     return max(min(snr_db, _LIMIT_DB), -_LIMIT_DB)
 
 
-def ranked(nodes):
+def ranked(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The Nodes with their shares, the worst first; equals stay in order."""
-    totals = {}
+    totals: dict[str, float] = {}
     for node in nodes:
         for effect in node.effects:
             totals[effect.output] = totals.get(effect.output, 0.0) + effect.noise
@@ -327,7 +334,7 @@ def ranked(nodes):
     return tuple(sorted(shared, key=lambda node: -node.worst.noise))
 
 
-def tried(nodes):
+def tried(nodes: Sequence[Node]) -> int:
     """How many of the ranked Nodes to try to keep high: 8, or all that stand before the widest gap in the ranking (at least WORTH_DB, among
     the first 32) where that comes later. The noises of nodes add up: leaving out one of many that are equally harmful gains little."""
     levels = [_limited(node.worst.snr_db) for node in nodes[:_MOST_TRIED + 1]]
@@ -336,15 +343,15 @@ def tried(nodes):
     return max(_TRIED, number) if gap >= WORTH_DB else _TRIED
 
 
-def _share(noise, total):
+def _share(noise: float, total: float) -> float:
     if math.isinf(total):
         return 1.0 if math.isinf(noise) else 0.0
     return noise / total if total else 0.0
 
 
-def _dicts(effects):
+def _dicts(effects: Iterable[Effect]) -> list[dict[str, Any]]:
     return [one.to_dict() for one in effects]
 
 
-def _effects(data):
+def _effects(data: Iterable[Mapping[str, Any]]) -> tuple[Effect, ...]:
     return tuple(map(Effect.from_dict, data))

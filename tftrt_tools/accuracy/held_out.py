@@ -1,9 +1,16 @@
 """Whether the data that scores an INT8 model was kept out of its calibration. No TensorFlow here."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import rows
+
+if TYPE_CHECKING:
+    from tftrt_tools.execution.run import Call
 
 # From this share on the score is one of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5
@@ -18,22 +25,22 @@ class CalibrationUse:
     shared: int
     rows: int
 
-    def warnings(self):
+    def warnings(self) -> Iterator[str]:
         """Lines for people."""
         if self.random:
             yield "the model was calibrated on random data: its INT8 ranges say nothing about real inputs"
         if self.shared:
             yield f"{self.text()}: the score may be too good"
 
-    def text(self):
+    def text(self) -> str:
         """Such as "312 of 400 rows were used for calibration"."""
         return f"{self.shared} of {self.rows} rows were used for calibration"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
-def check(document, calls, sources, allowed):
+def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Mapping[str, str], allowed: bool) -> CalibrationUse | None:
     """Compare the rows of a verification's data with those of the calibration.
 
     Args: document: the model's calibration.json, or None. calls: run.Calls. sources: {signature: "data" or "random"}. allowed: accept any

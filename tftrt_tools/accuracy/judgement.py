@@ -1,12 +1,35 @@
 """Are answers like the original's? The comparison, its bounds and what was shown at all, for every command that judges answers."""
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import constancy, kinds, metrics, thresholds
+from tftrt_tools.accuracy import constancy, kinds, metrics, score, thresholds
+from tftrt_tools.accuracy.labels import Labels
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.metrics.comparison import Pair
 
 ACCEPT = "accept it with --allow_constant_outputs"
+
+
+class Asked(Protocol):
+    """What a command's Options have of the judgement: texts of the flags."""
+
+    @property
+    def thresholds(self) -> str:
+        """Of --thresholds."""
+
+    @property
+    def output_kind(self) -> Iterable[str]:
+        """Of --output_kind."""
+
+    @property
+    def allow_constant_outputs(self) -> bool:
+        """Of --allow_constant_outputs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +45,7 @@ class Rules:
     allow_constant_outputs: bool = False
 
     @classmethod
-    def of(cls, options: object) -> "Rules":
+    def of(cls, options: Asked) -> Rules:
         """Of a command's Options, which have the texts of the flags. Raises: UsageError."""
         given = {name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)}
         bounds = thresholds.parse(options.thresholds)
@@ -35,7 +58,8 @@ class Rules:
 @dataclasses.dataclass(frozen=True)
 class Judgement:
     """comparisons: one for each output; bounds: {output: {metric: bound}}; problems: what else does not agree, in words; nothing_shown: a
-    line for each signature of which no output shows anything, () where that was accepted; warnings: lines."""
+    line for each signature of which no output shows anything, () where that was accepted; warnings: lines; functions: {module:function:
+    its value} of the user's that are bounded."""
 
     comparisons: tuple[metrics.Comparison, ...]
     bounds: dict[str, dict[str, float]]
@@ -43,6 +67,7 @@ class Judgement:
     problems: tuple[str, ...]
     nothing_shown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    functions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def all_problems(self) -> tuple[str, ...]:
@@ -50,23 +75,41 @@ class Judgement:
         return (*self.problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
 
 
-def judge(pairs: Iterable[tuple], arithmetic: str, own_data: Iterable[str], rules: Rules) -> Judgement:
+def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules: Rules,
+          labels: Labels | None = None) -> Judgement:
     """Compare answers and hold them against their bounds.
 
     Args: pairs: (run.Call, {output: array} of the original, {output: array} of the other). arithmetic: key of thresholds.DEFAULTS.
-      own_data: names of the signatures whose inputs are the user's. rules: Rules.
+      own_data: names of the signatures whose inputs are the user's. rules: Rules. labels: of the rows, for the user's functions.
     Returns: Judgement. Raises: UsageError for bounds that fit no output.
     """
     watch, own_data = constancy.Watch(), set(own_data)
-    compared, broken = metrics.compare(pairs, rules.epsilon, watch, rules.kinds)
+    wanted = thresholds.functions(rules.bounds)
+    kept: list[Pair] = []
+    compared, broken = metrics.compare(_keeping(pairs, kept) if wanted else pairs, rules.epsilon, watch, rules.kinds)
+    functions = {} if broken else {one.metric: _value(one.metric, kept, labels) for one in wanted}
+    broken += [f"{one.metric} is {functions[one.metric]:.6g}, wanted {one.text(0.0).partition(' ')[2]}" for one in wanted
+               if one.metric in functions and not one.kept(functions[one.metric], 0.0)]
     bounds = {one.name: thresholds.bounds(one, arithmetic, one.signature in own_data, rules.bounds) for one in compared}
-    unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, *bounds)]
+    unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, thresholds.FUNCTIONS, *bounds)]
     if unknown:
         raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
     misses = [miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)]
     nothing, warnings = _shown(watch, own_data, rules)
     idle = [f"--thresholds: {metric} applies to no output here, and bounds nothing" for metric in thresholds.unused(rules.bounds, compared)]
-    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), nothing, (*warnings, *idle))
+    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), nothing, (*warnings, *idle), functions)
+
+
+def _keeping(pairs: Iterable[Pair], kept: list[Pair]) -> Iterator[Pair]:
+    """The same pairs, kept for functions that take all answers at once."""
+    for pair in pairs:
+        kept.append(pair)
+        yield pair
+
+
+def _value(function: str, kept: list[Pair], labels: Labels | None) -> float:
+    calls, reference, answers = zip(*((call.signature, before, after) for call, before, after in kept), strict=True)
+    return score.own(function, list(calls), list(reference), list(answers), labels, "", "--thresholds")
 
 
 def _shown(watch: constancy.Watch, own_data: set[str], rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:

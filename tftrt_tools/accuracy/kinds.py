@@ -13,8 +13,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 
@@ -31,7 +33,7 @@ _MOST_IDS = 10_000
 
 def parse(texts: Iterable[str]) -> dict[str, str]:
     """Parse --output_kind, given once or more. Returns: {"output" or "signature/output": kind}. Raises: UsageError."""
-    found = {}
+    found: dict[str, str] = {}
     for item in (part.strip() for text in texts for part in text.split(";")):
         if not item:
             continue
@@ -60,7 +62,7 @@ def said(given: Mapping[str, str], signature: str, output: str) -> str:
     return given.get(f"{signature}/{output}", given.get(output, ""))
 
 
-def check_fits(kind: str, name: str, array: np.ndarray) -> None:
+def check_fits(kind: str, name: str, array: npt.NDArray[Any]) -> None:
     """Refuse a kind that the answer cannot be of. Raises: UsageError."""
     type_name = "string" if array.dtype.kind in "OSU" else array.dtype.name
     needs = {TEXTS: (array.dtype.kind in "OSU", "texts are strings"), IDS: (array.dtype.kind in "fiuV", "ids are numbers")}
@@ -81,7 +83,7 @@ class Ids:
         self._named, self.possible = bool(_ID_NAME.search(name)), True
         self._seen: set[float] = set()
 
-    def add(self, *arrays: np.ndarray) -> None:
+    def add(self, *arrays: npt.NDArray[Any]) -> None:
         """Args: arrays: of the reference and the answer, one call, real numbers."""
         for array in arrays if self.possible else ():
             self.possible = bool(np.all(np.isfinite(array)) and np.all(array == np.round(array)) and np.all(array >= -1))

@@ -14,8 +14,10 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
@@ -25,8 +27,6 @@ from tftrt_tools.inputs.read import Rows
 
 CLASSES, TAGS, VALUES, MASKS, TEXTS, BOXES = "classes", "tags", "values", "masks", "texts", "boxes"
 _TWO = 2
-# The metric that says most about each kind.
-FIRST = {CLASSES: "top1", TAGS: "auc", VALUES: "rmse", MASKS: "mean_iou", TEXTS: "wer", BOXES: "map"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Labels:
     """arrays: {"": the array}, or of boxes {"boxes": …, "classes": …} and perhaps "rows". names: of the classes in the model's order, for
     labels that are names of classes; () for those that occur, sorted."""
 
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, npt.NDArray[Any]]
     names: tuple[str, ...] = ()
 
     @property
@@ -48,7 +48,7 @@ class Labels:
         return "rows" in self.arrays
 
     @property
-    def array(self) -> np.ndarray:
+    def array(self) -> npt.NDArray[Any]:
         """All of them, where they are no boxes; the classes, where they are."""
         return self.arrays["classes" if self.boxes else ""]
 
@@ -77,7 +77,7 @@ class Labels:
                                     "name all classes in the model's order by --classes=FILE, one a line")
         return self if self.boxes else Labels({"": files.numbered(self.array, self.names)}, self.names)
 
-    def kind(self, answer: np.ndarray) -> str:
+    def kind(self, answer: npt.NDArray[Any]) -> str:
         """What these labels are for an output; "" where they fit none. Args: answer: to the rows of these labels."""
         if self.boxes or not self.array.ndim or not answer.ndim:
             return ""
@@ -104,7 +104,7 @@ class Labels:
         return cls({name.removeprefix("array "): array for name, array in found.items() if name != "names"}, tuple(found["names"]))
 
 
-def _of_numbers(array: np.ndarray, answer: np.ndarray, dimensions: int) -> str:
+def _of_numbers(array: npt.NDArray[Any], answer: npt.NDArray[Any], dimensions: int) -> str:
     """The kind of numbers or names of classes in the shape of an output, which has so many dimensions beside the rows."""
     if dimensions > 1:
         return MASKS
@@ -135,11 +135,11 @@ def read(path: str, rows: Rows | None = None, column: str = "", classes: str = "
     return Labels({"": files.read(path, rows, column)}, files.class_names(classes))
 
 
-def _checked_boxes(arrays: Mapping[str, np.ndarray], path: str) -> Labels:
+def _checked_boxes(arrays: Mapping[str, npt.NDArray[Any]], path: str) -> Labels:
     example = "boxes [rows, most, 4] with classes [rows, most]; or boxes [n, 4], classes [n] and rows [n]"
     unknown = [name for name in arrays if name not in ("boxes", "classes", "rows")]
     boxes, classes, rows = (arrays.get(name) for name in ("boxes", "classes", "rows"))
-    if unknown or classes is None:
+    if unknown or boxes is None or classes is None:
         raise errors.UsageError(f"--labels={path} holds {', '.join(arrays)}", f"labels of detectors are {example}")
     right = boxes.dtype.kind in "fiu" and boxes.shape == (*classes.shape, 4) and classes.ndim == (2 if rows is None else 1)
     if not right or rows is not None and (rows.shape != classes.shape or rows.dtype.kind not in "iu"):

@@ -3,24 +3,35 @@
 All of them are built in one process, which keeps TensorRT's timings of kernels: the second model builds much faster than the first.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import pathlib
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import harm, metrics
-from tftrt_tools.calibration.file import Calibration
+from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.settings import KEEPS_HIGH
 from tftrt_tools.execution import npz, run
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
+
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.execution.run import Call
 
 _JOB = "tftrt_tools.accuracy.measurement:job"
 
 
-def measured(model, settings, given, calls, saved, found, count, folder):
+def measured(model: str, settings: Settings, given: Calibration | None, calls: Mapping[str, Sequence[Call]],
+             saved: Mapping[str, Sequence[str]], found: Sequence[harm.SignatureHarm], count: int,
+             folder: str) -> list[harm.SignatureHarm]:
     """Measure the `count` worst nodes of all signatures.
 
     Args: model: SavedModel directory; settings: Settings with signature_keys; given: file.Calibration with the tables for INT8, None for
@@ -29,19 +40,21 @@ def measured(model, settings, given, calls, saved, found, count, folder):
     Returns: [SignatureHarm] with what was measured. Raises: TftrtError where the model with everything rounded does not build or run.
     """
     flat = [(signature, path) for signature, paths in saved.items() for path in paths]
-    reference = run.run(model, flat, f"{folder}/reference", "the original", tf32=False)
+    reference = run.run(saved_model.at(model), flat, f"{folder}/reference", "the original", exact=True)
     scored = [{"signature": signature, "inputs": path, "reference": answer} for (signature, path), answer in
               zip(flat, reference.answers, strict=True)]
-    request = {"source": str(model), "int8": {"options": None, "given": given.to_dict() if given else None}, "calls": scored}
+    request: dict[str, Any] = {"source": str(model), "int8": {"options": None, "given": given.to_dict() if given else None},
+                               "calls": scored}
     settings = dataclasses.replace(settings, shapes=shapes_flag(calls, settings.dynamic), calibrator="toolkit")
     nodes = [(signature.name, node) for signature in found for node in signature.nodes]
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
     outcomes = _outcomes([request | {"settings": one.to_dict()} for one in
                           (settings, *(excluding(settings, node.name) for _, node in worst))])
-    if isinstance(outcomes[0], errors.TftrtError):
-        raise errors.TftrtError(f"with everything in {settings.precision_mode} the model does not run: {outcomes[0].cause}",
-                                outcomes[0].mend or "--measure=simulate needs no engines")
-    baseline = _effects(outcomes[0])
+    first = outcomes[0]
+    if isinstance(first, errors.TftrtError):
+        raise errors.TftrtError(f"with everything in {settings.precision_mode} the model does not run: {first.cause}",
+                                first.mend or "--measure=simulate needs no engines")
+    baseline = _effects(first)
     known = {}
     for (signature, node), outcome in zip(worst, outcomes[1:], strict=True):
         known[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
@@ -49,20 +62,21 @@ def measured(model, settings, given, calls, saved, found, count, folder):
         dataclasses.replace(node, measured=known.get((one.name, node.name, node.engine))) for node in one.nodes)) for one in found]
 
 
-def excluding(settings, name):
+def excluding(settings: Settings, name: str) -> Settings:
     """Settings that keep node `name` in a higher precision, besides those that they keep already."""
     field = KEEPS_HIGH[settings.precision_mode]
     before = getattr(settings, field)
     pattern = f"(?:{before})|{re.escape(name)}" if before else re.escape(name)
-    return dataclasses.replace(settings, **{field: pattern})
+    changed: dict[str, Any] = {field: pattern}
+    return dataclasses.replace(settings, **changed)
 
 
-def shapes_flag(calls, dynamic):
+def shapes_flag(calls: Mapping[str, Sequence[Call]], dynamic: bool) -> str:
     """The text of --shapes that serves {signature: [run.Call]}: each shape, and in implicit batch mode (not `dynamic`) the largest batch
     alone, whose engine serves the smaller ones."""
     items = []
     for signature, made in calls.items():
-        found = {}
+        found: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
         for shapes in (call.shapes for call in made):
             key = tuple(sorted((name, shape if dynamic else shape[1:]) for name, shape in shapes.items()))
             found[key] = max(found.get(key, shapes), shapes, key=lambda one: [one[name] for name in sorted(one)])
@@ -70,15 +84,16 @@ def shapes_flag(calls, dynamic):
     return ";".join(items)
 
 
-def calibration(tables, method):
+def calibration(tables: Iterable[EngineTable], method: str) -> Calibration:
     """EngineTables, made by the toolkit's `method`, as a file.Calibration, which nobody keeps."""
-    unknown = dict.fromkeys(("tensorrt", "tensorflow", "model", "model_digest"), "")
-    return Calibration(**passport.stamp(), calibrator="toolkit", method=method, **unknown, data={}, engines=tuple(tables))
+    unknown: dict[str, Any] = dict.fromkeys(("tensorrt", "tensorflow", "model", "model_digest"), "")
+    stamp: dict[str, Any] = {**passport.stamp()}
+    return Calibration(**stamp, calibrator="toolkit", method=method, **unknown, data={}, engines=tuple(tables))
 
 
-def _outcomes(requests):
+def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | errors.TftrtError]:
     """What each request gave: the job's result, or the TftrtError that it ended with. Another process takes over where one dies."""
-    found = []
+    found: list[dict[str, Any] | errors.TftrtError] = []
     while len(found) < len(requests):
         with child.worker(_JOB, env=pass_log.ENV) as worker:
             while len(found) < len(requests) and worker.alive:
@@ -93,42 +108,43 @@ def _outcomes(requests):
     return found
 
 
-def _effects(outcome):
+def _effects(outcome: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[harm.Effect, ...]]:
     """{signature: Effects} of a job's result."""
     return {name: tuple(map(harm.Effect.from_dict, effects)) for name, effects in outcome.items()}
 
 
-def _measured(outcome, baseline, signature):
+def _measured(outcome: dict[str, Any] | errors.TftrtError, baseline: Mapping[str, tuple[harm.Effect, ...]],
+              signature: str) -> harm.Measured:
     if isinstance(outcome, errors.TftrtError):
         return harm.Measured(None, None, None, outcome.cause)
     return harm.Measured.of(_effects(outcome)[signature], baseline[signature])
 
 
-def job(request):
+def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Convert with engines, run, compare; in a child, on a GPU.
 
-    Args: request: {"source", "settings", "int8"} as conversion.convert.job takes them, "calls": [{"signature", "inputs": .npz path,
+    Args: request: {"source", "settings", "int8"} as conversion.convert_job.job takes them, "calls": [{"signature", "inputs": .npz path,
       "reference": .npz path of the original's answers}]}.
 
     Returns: {signature: [Effect dicts of its float outputs]}. Raises: TftrtError, also where an engine fell back to TensorFlow.
     """
-    from tftrt_tools.conversion import convert
-    from tftrt_tools.execution import runner
+    from tftrt_tools.conversion import convert_job
+    from tftrt_tools.models.savedmodel import runner_job
 
     with scratch.folder("measure") as folder:
         output = pathlib.Path(folder) / "model"
         output.mkdir()
-        convert.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
+        convert_job.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
                      "cache": None})
-        calls = [{"signature": call["signature"], "inputs": call["inputs"], "output": f"{folder}/{number}.npz"}
-                 for number, call in enumerate(request["calls"])]
-        done = runner.job({"model": str(output), "tags": [], "calls": calls, "trace": True, "kernels": False, "tf32": True,
-                           "label": "the engines"})
+        saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
+        calls = [{**call, "output": f"{folder}/{number}.npz"} for number, call in enumerate(saved)]
+        done = runner_job.job({"model": str(output), "calls": calls, "trace": True, "kernels": False, "exact": False,
+                               "label": "the engines"})
         _check_engines(done)
         return _compared(calls, request["calls"])
 
 
-def _check_engines(done):
+def _check_engines(done: Mapping[str, Any]) -> None:
     for one in done["calls"]:
         fallen = one["trace"]["fallback"] if one["trace"] else {}
         if fallen:
@@ -136,8 +152,8 @@ def _check_engines(done):
                                     "`tftrt verify` on the converted model says more")
 
 
-def _compared(calls, references):
-    found = {}
+def _compared(calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[tuple[str, str], metrics.Accumulator] = {}
     for call, before in zip(calls, references, strict=True):
         answer, reference = npz.load(call["output"]), npz.load(before["reference"])
         for output, values in reference.items():

@@ -1,19 +1,33 @@
 """Which nodes hurt when a model goes to INT8 or FP16: simulated anywhere, the worst ones measured on a GPU. No TensorFlow here."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import pathlib
 import re
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from tftrt_tools import child, errors, scratch
 from tftrt_tools import stack as stack_room
-from tftrt_tools.accuracy import data, harm, measurement
+from tftrt_tools.accuracy import harm, measurement
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.execution import run
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.sources.opened import check, opened
+
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.execution.run import Call
+    from tftrt_tools.inputs.given import Given
+    from tftrt_tools.savedmodel.describe import Description
+    from tftrt_tools.savedmodel.signatures import Once
+    from tftrt_tools.sources.source import Source
 
 MEASURE = ("auto", "gpu", "simulate")
 
@@ -26,17 +40,17 @@ class Options:
     TensorFlow logs."""
 
     data: str
-    batch_size: int = data.DEFAULT_BATCH
+    batch_size: int = inputs.DEFAULT_BATCH
     nodes: str = ""
     measure: str = "auto"
     measure_nodes: int = 8
-    calibration: object = None
+    calibration: DataOptions | None = None
     log_file: str | None = None
     reading: DataOptions = DataOptions()
     data_rows: int = 0
 
 
-def study(model, settings, options):
+def study(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> harm.Sensitivity:
     """Find the harm of each node of a model.
 
     Args: model: path of an original model, or its source.Source. settings: conversion Settings, INT8 or FP16. options: Options.
@@ -56,7 +70,8 @@ def study(model, settings, options):
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
-        int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None}
+        int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None,
+                "twins": walked.twins}
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
         answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
@@ -71,8 +86,7 @@ def study(model, settings, options):
 
 
 
-
-def _check(settings, options):
+def _check(settings: Settings, options: Options) -> None:
     if settings.precision_mode not in ("INT8", "FP16"):
         raise errors.UsageError(f"--precision_mode={settings.precision_mode} rounds nothing that could be studied", "use INT8 or FP16")
     if not options.data:
@@ -91,15 +105,16 @@ def _check(settings, options):
         raise errors.UsageError(f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax") from None
 
 
-def _calls(seen, walked, options, folder):
+def _calls(seen: Description, walked: Once, options: Options, folder: str) -> dict[str, list[Call]]:
     """{signature: [run.Call]} of the signatures that the data fills."""
-    specs = {name: seen.inputs[name] for name in walked.names}
-    given = data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked)
-    found, _ = given.cut(specs, tuple(range(options.batch_size, 0, -1)))
-    return {name: found[name] for name in specs if found.get(name)}
+    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
+    maker = inputs.CallMaker(inputs.Takes.walking(walked, seen.inputs), asked)
+    # There is data: _check asks for it.
+    found, _ = maker.cut(cast("Given", maker.given(folder)), inputs.up_to(options.batch_size))
+    return {name: calls for name, calls in found.items() if calls}
 
 
-def _why_not_measured(gpu, options):
+def _why_not_measured(gpu: Mapping[str, Any] | None, options: Options) -> str:
     if options.measure == "simulate":
         return "simulated only, as --measure=simulate asks"
     if gpu:
@@ -110,7 +125,7 @@ def _why_not_measured(gpu, options):
     return "simulated only: no GPU is visible here"
 
 
-def _ranges(settings, options, method):
+def _ranges(settings: Settings, options: Options, method: str) -> str:
     if settings.precision_mode != "INT8":
         return ""
     if settings.calibration_table:

@@ -1,12 +1,16 @@
 """The child's side of `sensitivity`: a converted model's engines run natively, with INT8's or FP16's rounding switched on node by node
 (calibration.rounded says what is simulated)."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from tftrt_tools import errors, progress, scratch
@@ -18,11 +22,22 @@ from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution import npz
 from tftrt_tools.savedmodel import inline, loading, rounding, rounding_sites
 
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
+    from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
+    from tftrt_tools.calibration.file import EngineTable
+    from tftrt_tools.conversion.graph_pass import Frozen
+    from tftrt_tools.conversion.int8 import Decision, Measured, Source
+    from tftrt_tools.conversion.patterns import Patterns
+    from tftrt_tools.savedmodel.rounding import Rounded
+    from tftrt_tools.savedmodel.rounding_sites import Site
+
+K = TypeVar("K")
 # Below, the simulation is not of this model: it draws random numbers, or keeps state.
 _LEAST_FIDELITY_DB = 40.0
 
 
-def job(request):
+def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Round each node of a model alone, all together, and all but the worst; INT8 by each calibration method.
 
     Args:
@@ -36,7 +51,9 @@ def job(request):
     tf.config.experimental.enable_tensor_float_32_execution(False)
     progress.say("loading the model")
     model = loading.load(pathlib.Path(request["model"]), settings.tags)
-    found, tables, gathered = [], [], patterns.Patterns()
+    found: list[SignatureHarm] = []
+    tables: list[EngineTable] = []
+    gathered = patterns.Patterns()
     with scratch.folder("engines") as folder:
         passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder, gathered)
                   for name, paths in request["calls"].items())
@@ -56,14 +73,15 @@ class _Passed:
     engines in the precision to study; paths: of its inputs."""
 
     name: str
-    frozen: object
-    graph_def: object
-    inlined: object
-    inner: Mapping[str, Mapping[str, str]]
+    frozen: Frozen
+    graph_def: Any
+    inlined: Any
+    inner: Mapping[str, dict[str, str]]
     paths: tuple[str, ...]
 
 
-def _passed(name, function, settings, source, paths, folder, gathered):
+def _passed(name: str, function: Any, settings: Settings, source: Source, paths: Iterable[str], folder: str,
+            gathered: Patterns) -> tuple[_Passed, Measured]:
     """Returns: (_Passed, int8.Measured)."""
     progress.say(f"converting signature {name}")
     frozen, passed = prepare.passed(name, function, settings, gathered)
@@ -85,17 +103,17 @@ def _passed(name, function, settings, source, paths, folder, gathered):
                    tuple(paths)), measured
 
 
-def _fp16(one):
+def _fp16(one: _Passed) -> _Simulation:
     sites = rounding_sites.fp16_sites(one.inlined, one.inner)
     return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "")
 
 
-def _int8(one, measured, decision, settings, source):
+def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source) -> _Simulation:
     """The _Simulation, by the method that is decided on and, where it is the toolkit's choice, by the others."""
     tables = measured.tables(decision.method)
     named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
 
-    def of(made):
+    def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
         return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, {made.engine: made.table for made in made}))
 
     sites, unrounded, ranges = of(tables)
@@ -106,7 +124,7 @@ def _int8(one, measured, decision, settings, source):
     return _Simulation(one, sites, rounding.add_int8(one.inlined, sites), scales, decision.said, tables, unrounded)
 
 
-def _chosen(name, sites, nodes, settings, gathered):
+def _chosen(name: str, sites: Sequence[Site], nodes: str | None, settings: Settings, gathered: Patterns) -> list[int]:
     """Indices of the sites to round alone. Raises: UsageError, TftrtError."""
     if not sites:
         raise errors.TftrtError(f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
@@ -124,7 +142,8 @@ class _Simulation:
     names of nodes without ranges.
     """
 
-    def __init__(self, one, sites, put_in, scales, method, tables=(), unrounded=()):
+    def __init__(self, one: _Passed, sites: tuple[Site, ...], put_in: Rounded, scales: Mapping[str, Mapping[str, float]], method: str,
+                 tables: tuple[EngineTable, ...] = (), unrounded: tuple[str, ...] = ()) -> None:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
         self._paths = one.paths
@@ -138,7 +157,8 @@ class _Simulation:
     def methods(self) -> tuple[str, ...]:
         return tuple(self._scales)
 
-    def sweep(self, runs_wanted, text, methods: Mapping = MappingProxyType({})):
+    def sweep(self, runs_wanted: Mapping[K, npt.NDArray[np.bool_]], text: str,
+              methods: Mapping[K, str] = MappingProxyType({})) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
         """Run all of the data once for each of `runs_wanted`, {key: bool vector}, batch by batch.
 
         Args: methods: {key: one of `methods`} where it is not the one in force.
@@ -149,12 +169,14 @@ class _Simulation:
         compared = {key: self._accumulators() for key in runs_wanted}
         own, rows, done = self._accumulators(), 0, 0
         off = np.zeros_like(next(iter(runs_wanted.values())))
+        all_runs: list[tuple[K | None, npt.NDArray[np.bool_]]] = [(None, off), *runs_wanted.items()]
         for path in self._paths:
             feed = {name: tf.constant(value) for name, value in npz.load(path).items()}
-            original, plain = self._simulated.original(feed), None
-            for key, gates in {None: off, **runs_wanted}.items():
+            original = self._simulated.original(feed)
+            plain: dict[str, npt.NDArray[Any]] = {}
+            for key, gates in all_runs:
                 progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
-                answer = self._simulated.answers(gates, self._scales[methods.get(key, self.method)], feed)
+                answer = self._simulated.answers(gates, self._scales[self.method if key is None else methods.get(key, self.method)], feed)
                 plain = answer if key is None else plain
                 into = own if key is None else compared[key]
                 for output in self._simulated.floats:
@@ -164,16 +186,17 @@ class _Simulation:
         fidelity = min(one.result().snr_db for one in own.values())
         return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
 
-    def _accumulators(self):
+    def _accumulators(self) -> dict[str, Accumulator]:
         return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats}
 
 
-def _studied(simulated, alone, settings):
+def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> SignatureHarm:
     """The SignatureHarm. alone: indices of the sites to round alone."""
     count, precision, sites = len(simulated.sites), settings.precision_mode, simulated.sites
     all_of = np.ones(count, bool)
-    others = {("method", method): method for method in simulated.methods if method != simulated.method}
-    wanted = {"all": all_of, **dict.fromkeys(others, all_of), **{number: np.arange(count) == number for number in alone}}
+    others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
+    wanted: dict[Hashable, npt.NDArray[np.bool_]] = {"all": all_of, **dict.fromkeys(others, all_of),
+                                                     **{number: np.arange(count) == number for number in alone}}
     found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
     if fidelity < _LEAST_FIDELITY_DB:
         raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, answers otherwise than the model "
@@ -187,13 +210,15 @@ def _studied(simulated, alone, settings):
                               simulated.unrounded, count - len(alone), fidelity, method=simulated.method, methods=methods)
 
 
-def _kept(simulated, order, nodes, total, precision):
+def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
+          precision: str) -> tuple[Kept, ...]:
     """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
     kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
     # A model that keeps more than half of them is no longer one of that precision.
-    most, known = min(len(simulated.sites) // 2, len(order)), {}
+    most = min(len(simulated.sites) // 2, len(order))
+    known: dict[int, Kept] = {}
 
-    def tried(numbers):
+    def tried(numbers: Iterable[int]) -> bool:
         gates = {kept: _without(simulated.sites, order[:kept], precision) for kept in numbers}
         found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} high")[0] if gates else {}
         known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
@@ -211,7 +236,7 @@ def _kept(simulated, order, nodes, total, precision):
     return tuple(known[kept] for kept in sorted(known))
 
 
-def _without(sites, kept, precision):
+def _without(sites: Sequence[Site], kept: Sequence[int], precision: str) -> npt.NDArray[np.bool_]:
     """Gates with everything rounded but what `kept` (indices) keeps high.
 
     --high_precision_nodes takes the ranges of a node's inputs away: whatever else reads them is not INT8 either.

@@ -6,17 +6,27 @@
                                                        the second group holds for one output; it adds to the defaults, and the same
                                                        metric's bound replaces the default
     --thresholds='labels:top1>=0.97'                   what the converted model has to reach against --labels
+    --thresholds='my_metrics:f1>=0.9'                  a function metric(outputs, labels, reference) -> float of your own
 """
+
+from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
-from tftrt_tools.accuracy import kinds, metrics
+from tftrt_tools.accuracy import goal, kinds, metrics
 
-# metric: direction. Bounds with >= must be reached, those with <= kept.
-METRICS = {one.name: one.sign for one in metrics.METRICS.values()}
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.metrics.comparison import Comparison
+
+# What `parse` returns.
+Bounds = Mapping[str, Mapping[str, float]]
 LABELS = "labels"
+# Where `parse` keeps the bounds of the user's functions, as {"module:function>=": bound}.
+FUNCTIONS = "functions"
 # By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
 # "TF32": what FP32 engines compute with on Ampere and later; it has FP16's 10 bits of mantissa and so its bounds (MobileNetV2 with
 # random weights, a hard case, came out at 41 dB). INT8 is near 30 dB where calibration went well.
@@ -42,6 +52,7 @@ KIND_DEFAULTS = {
                        "matched_score": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
 }
 _ITEM = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
+_FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_]\w*)\s*(<=|>=)\s*([-+0-9.eE]+)\s*$")
 _EXAMPLE = "write --thresholds='snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'"
 
 
@@ -51,44 +62,66 @@ class Miss:
 
     output: str
     metric: str
-    value: object
-    bound: object
+    value: float | str
+    bound: float
 
-    def text(self):
+    def text(self) -> str:
         """One line for people."""
         if self.metric == "nonfinite":
             return f"{self.output}: {self.value}"
-        sign = METRICS[self.metric]
+        sign = metrics.METRICS[self.metric].sign
         return f"{self.output}: {self.metric} is {self.value:.6g}, wanted {sign} {self.bound:g}"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
-def parse(flag):
-    """Parse --thresholds. Returns: {"", "signature/output" or LABELS: {metric: bound}}. Raises: UsageError."""
-    groups = {}
+def parse(flag: str) -> dict[str, dict[str, float]]:
+    """Parse --thresholds. Returns: {"", "signature/output", LABELS or FUNCTIONS: {metric: bound}}. Raises: UsageError."""
+    groups: dict[str, dict[str, float]] = {}
     for group in filter(None, (part.strip() for part in flag.split(";"))):
-        name, colon, bounds = group.rpartition(":")
+        items = group.split(",")
+        functions = [_FUNCTION.match(item) for item in items]
+        # What is called like a metric is one, of an output that is named without its signature.
+        own = [one for one in functions if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])]
+        for one in own:
+            groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
+        rest = ",".join(item for item, one in zip(items, functions, strict=True) if one not in own)
+        if not rest:
+            continue
+        name, colon, bounds = rest.rpartition(":")
         if colon and "/" not in name and name != LABELS:
             raise errors.UsageError(f"--thresholds: {name!r} is not of the form SIGNATURE/OUTPUT", _EXAMPLE)
         for item in bounds.split(","):
             match = _ITEM.match(item)
             metric, sign, value = match.groups() if match else ("", "", "")
             metric = metrics.ALIASES.get(metric, metric)
-            if metric not in METRICS:
-                raise errors.UsageError(f"--thresholds: {item.strip()!r} is no bound", f"metrics: {', '.join(METRICS)}; {_EXAMPLE}")
+            if metric not in metrics.METRICS:
+                raise errors.UsageError(f"--thresholds: {item.strip()!r} is no bound", f"metrics: {', '.join(metrics.METRICS)}; {_EXAMPLE}")
             _check_of_labels(name, metric)
-            if sign != METRICS[metric]:
-                raise errors.UsageError(f"--thresholds: {metric} is bounded by {METRICS[metric]}, not {sign}", _EXAMPLE)
-            try:
-                groups.setdefault(name, {})[metric] = float(value)
-            except ValueError:
-                raise errors.UsageError(f"--thresholds: {value!r} is no number", _EXAMPLE) from None
+            if sign != metrics.METRICS[metric].sign:
+                raise errors.UsageError(f"--thresholds: {metric} is bounded by {metrics.METRICS[metric].sign}, not {sign}", _EXAMPLE)
+            groups.setdefault(name, {})[metric] = _number(value)
     return groups
 
 
-def _check_of_labels(name, metric):
+def _is_metric(name: str) -> bool:
+    return metrics.ALIASES.get(name, name) in metrics.METRICS
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise errors.UsageError(f"--thresholds: {text!r} is no number", _EXAMPLE) from None
+
+
+def functions(given: Bounds) -> list[goal.Goal]:
+    """The bounds of the user's functions, as Goals. Args: given: what `parse` returned."""
+    return [goal.Goal(key[:-2], "threshold", bound, key.endswith(">=")) for key, bound in given.get(FUNCTIONS, {}).items()]
+
+
+def _check_of_labels(name: str, metric: str) -> None:
     known = [one.name for one in metrics.METRICS.values() if one.labels]
     if name == LABELS and metric not in known:
         raise errors.UsageError(f"--thresholds: {metric} is no metric of labels", f"those are {', '.join(known)}")
@@ -96,7 +129,7 @@ def _check_of_labels(name, metric):
         raise errors.UsageError(f"--thresholds: {metric} needs the truth", f"give --labels, and write --thresholds='{LABELS}:{metric}>=…'")
 
 
-def bounds(comparison, arithmetic, own_data, given):
+def bounds(comparison: Comparison, arithmetic: str, own_data: bool, given: Bounds) -> dict[str, float]:
     """The bounds of one output. Args: arithmetic: key of DEFAULTS; own_data: inputs are the user's; given: what `parse` returned.
 
     An output that is judged together with others has none, unless its kind was said; bounds for every output leave it, and ids, alone.
@@ -108,7 +141,7 @@ def bounds(comparison, arithmetic, own_data, given):
     return {**chosen, **applicable, **given.get(comparison.name, {})}
 
 
-def _default(comparison, arithmetic, own_data):
+def _default(comparison: Comparison, arithmetic: str, own_data: bool) -> dict[str, float]:
     kind = comparison.kind
     if kind == kinds.EXACT:
         return {"mismatches": 0.0}
@@ -120,12 +153,12 @@ def _default(comparison, arithmetic, own_data):
     return {metric: by[arithmetic] for metric, by in KIND_DEFAULTS[kind].items() if metric in comparison.values} | ranked
 
 
-def unused(given, comparisons):
+def unused(given: Bounds, comparisons: Iterable[Comparison]) -> list[str]:
     """Metrics of the bounds for every output that apply to none."""
     return [metric for metric in given.get("", {}) if all(one.value(metric) is None for one in comparisons)]
 
 
-def of_labels(values, given):
+def of_labels(values: Mapping[str, float], given: Bounds) -> list[Miss]:
     """Misses of a model's {metric: value} against labels. Args: given: what `parse` returned. Raises: UsageError."""
     found = []
     for metric, bound in given.get(LABELS, {}).items():
@@ -136,20 +169,20 @@ def of_labels(values, given):
     return found
 
 
-def _kept(metric, value, bound):
-    return value <= bound if METRICS[metric] == "<=" else value >= bound
+def _kept(metric: str, value: float, bound: float) -> bool:
+    return value >= bound if metrics.METRICS[metric].higher else value <= bound
 
 
-def text(wanted):
+def text(wanted: Mapping[str, float]) -> str:
     """{metric: bound} for people: "snr_db >= 30, top1 >= 0.98"."""
-    return ", ".join(f"{metric} {METRICS[metric]} {bound:g}" for metric, bound in wanted.items())
+    return ", ".join(f"{metric} {metrics.METRICS[metric].sign} {bound:g}" for metric, bound in wanted.items())
 
 
-def _kind_text(comparison):
+def _kind_text(comparison: Comparison) -> str:
     return comparison.dtype if comparison.kind in (comparison.dtype, kinds.EXACT) else f"{comparison.dtype}, {comparison.kind}"
 
 
-def misses(comparison, wanted, allow_matching_nonfinite=False):
+def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_nonfinite: bool = False) -> list[Miss]:
     """The Misses of one Comparison against `wanted` ({metric: bound}). NaN and Inf always miss unless they match and may."""
     found = []
     bad = comparison.nonfinite - (comparison.nonfinite_same if allow_matching_nonfinite else 0)

@@ -4,14 +4,17 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy import labels as label_kinds
 from tftrt_tools.accuracy.labels import Labels
 from tftrt_tools.accuracy.metrics import detections, registry
+from tftrt_tools.accuracy.metrics.metric import Measure
 
 _NUMBERED = (label_kinds.CLASSES, label_kinds.MASKS, label_kinds.TAGS)
 
@@ -42,7 +45,7 @@ class Scored:
     per_class: Mapping[int, tuple[int, float]]
 
 
-def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Mapping[str, str], classes: Iterable[str], wanted: str,
+def find(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str], classes: Iterable[str], wanted: str,
          flag: str) -> Target:
     """The output that labels speak of.
 
@@ -55,7 +58,7 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Ma
     names = {one.name: one for one in able}
     if wanted and wanted not in names and able and labels.boxes:
         # A member names its detector.
-        names |= {f"{one.signature}/{member}": one for one in able for member in one.group.members}
+        names |= {f"{one.signature}/{member}": one for one in able if one.group for member in one.group.members}
     if wanted:
         if wanted not in names:
             raise errors.UsageError(f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag))
@@ -73,7 +76,7 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Ma
                             "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred))
 
 
-def _able(labels: Labels, first: Mapping[str, Mapping[str, np.ndarray]], said: Mapping[str, str]) -> list[Target]:
+def _able(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str]) -> list[Target]:
     if labels.boxes:
         groups = {signature: detections.find(answer, {output: kinds.said(said, signature, output) for output in answer})
                   for signature, answer in first.items()}
@@ -91,13 +94,13 @@ def _text(labels: Labels) -> str:
     return ", ".join(f"{name} {array.dtype}{list(array.shape)}".strip() for name, array in labels.arrays.items())
 
 
-def _outputs(first: Mapping[str, Mapping[str, np.ndarray]], flag: str) -> str:
+def _outputs(first: Mapping[str, Mapping[str, npt.NDArray[Any]]], flag: str) -> str:
     here = ", ".join(f"{signature}/{output} {array.dtype}{['?', *array.shape[1:]]}".replace("'", "")
                      for signature, answer in first.items() for output, array in answer.items())
     return f"outputs here: {here or 'none'}; {flag} names one, and `tftrt verify --help` says what labels may be"
 
 
-def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, np.ndarray]]) -> Scored:
+def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Scored:
     """Hold a model's answers against labels.
 
     Args: labels: one for each row, in their order; more than there are rows are left. target: what `find` returned. answers: {output:
@@ -119,19 +122,19 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, np.ndar
         start += rows
     known = {one.name for listed in registry.of_labels(target.kind).values() for one in listed}
     values = {name: value for measure in measures.values() for name, value in measure.values().items() if name in known}
-    if label_kinds.FIRST[target.kind] not in values:
-        raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {label_kinds.FIRST[target.kind]}",
+    if registry.first_of(target.kind) not in values:
+        raise errors.UsageError(f"--labels: {_text(labels)} and {target.name} give no {registry.first_of(target.kind)}",
                                 "labels need at least one box, or rows that have a tag and rows that have not")
     return Scored(values, start, _per_class(measures.values(), target.kind))
 
 
-def _width(labels: Labels, target: Target, answer: Mapping[str, np.ndarray]) -> int:
+def _width(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> int:
     """How many classes an output [rows, classes] has; 0 where it has no such axis."""
     shape = () if target.group else answer[target.output].shape
     return shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0
 
 
-def _pair(labels: Labels, target: Target, answer: Mapping[str, np.ndarray], rows: int) -> tuple:
+def _pair(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]], rows: int) -> tuple[Any, Any]:
     """(labels as the measures take them, answer)."""
     if target.group:
         return detections.of_labels(labels, rows), target.group.images(answer)
@@ -148,7 +151,7 @@ def _pair(labels: Labels, target: Target, answer: Mapping[str, np.ndarray], rows
     return array, given
 
 
-def _per_class(measures: Iterable, kind: str) -> dict[int, tuple[int, float]]:
+def _per_class(measures: Iterable[Measure], kind: str) -> dict[int, tuple[int, float]]:
     if kind not in (label_kinds.CLASSES, label_kinds.MASKS):
         return {}
     counted = [measure.shares() for measure in measures if hasattr(measure, "shares")]
@@ -158,7 +161,7 @@ def _per_class(measures: Iterable, kind: str) -> dict[int, tuple[int, float]]:
 
 def to_dict(target: Target, original: Scored, converted: Scored) -> dict[str, object]:
     """For JSON: {"output", "labels": rows, "original", "converted": of the first metric, "kind", "metric", "metrics", "per_class"}."""
-    first = label_kinds.FIRST[target.kind]
+    first = registry.first_of(target.kind)
     both = {name: {"original": value, "converted": converted.values[name]} for name, value in original.values.items()
             if name in converted.values}
     classes = [{"class": one, "rows": original.per_class[one][0], "original": original.per_class[one][1],

@@ -1,17 +1,30 @@
 """The verification: the same inputs through the original and the converted model, the answers compared, the engines watched."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import data, held_out, judgement, kinds, thresholds, truth
+from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.execution import coverage, kernels, run
-from tftrt_tools.execution import inputs as random_inputs
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.savedmodel import describe, files, frozen_inputs, passport, signatures
+from tftrt_tools.models import names as name_matching
+from tftrt_tools.models import opening
+from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
-from tftrt_tools.sources.opened import check, opened
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.labels import Labels
+    from tftrt_tools.execution.run import Call, Names, Run, Started
+    from tftrt_tools.models.model import Contents, Model
+    from tftrt_tools.savedmodel.shapes import InputSpec
+    from tftrt_tools.sources.source import Source
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
@@ -24,7 +37,8 @@ class Options:
     shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the declared ones; labels, label_column, classes: of
     the truth, as accuracy.labels.read takes them; label_output: "signature/output" or ""; allow_builds: accept
     engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; allow_constant_outputs: accept
-    answers that show nothing; output_kind: texts of the flag; signature_keys: () for all; epsilon: floor of the divisor of max_rel."""
+    answers that show nothing; output_kind: texts of the flag; signature_keys: () for all; rename: ORIGINAL=CONVERTED each, of inputs and
+    outputs that have another name in the converted model; epsilon: floor of the divisor of max_rel."""
 
     data: str = ""
     shapes: str = ""
@@ -43,7 +57,8 @@ class Options:
     allow_calibration_data: bool = False
     allow_constant_outputs: bool = False
     output_kind: tuple[str, ...] = ()
-    signature_keys: tuple = ()
+    signature_keys: tuple[str, ...] = ()
+    rename: tuple[str, ...] = ()
     epsilon: float = 1e-3
     log_file: str | None = None
 
@@ -64,38 +79,44 @@ class Verification:
     mode: str
     arithmetic: str
     evidence: str
-    gpu: dict | None
-    comparisons: tuple
-    bounds: dict
-    misses: tuple
-    engine_problems: tuple
-    structure_problems: tuple
-    engine_runs: dict
-    builds: dict
+    gpu: dict[str, str] | None
+    comparisons: tuple[metrics.Comparison, ...]
+    bounds: dict[str, dict[str, float]]
+    misses: tuple[thresholds.Miss, ...]
+    engine_problems: tuple[str, ...]
+    structure_problems: tuple[str, ...]
+    engine_runs: dict[str, int]
+    builds: dict[str, int]
     calls: int
-    shapes: tuple
-    sources: dict
-    samples: dict
+    shapes: tuple[str, ...]
+    sources: dict[str, str]
+    samples: dict[str, int]
     dropped: int
     seed: int
-    accuracy: dict | None
-    calibration: object = None
-    kernels: dict = dataclasses.field(default_factory=dict)
+    accuracy: dict[str, Any] | None
+    calibration: held_out.CalibrationUse | None = None
+    kernels: dict[str, float] = dataclasses.field(default_factory=dict)
     precision: str = ""
     nothing_shown: tuple[str, ...] = ()
     constant_outputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     unbuilt: dict[str, str] = dataclasses.field(default_factory=dict)
-    stamp: dict = dataclasses.field(default_factory=passport.stamp)
+    # {module:function: its value} of the user's functions in --thresholds.
+    functions: dict[str, float] = dataclasses.field(default_factory=dict)
+    # {"original", "converted": what ran it}.
+    runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Inputs and outputs that have another name in the converted model, a line each.
+    matched: tuple[str, ...] = ()
+    stamp: dict[str, str] = dataclasses.field(default_factory=passport.stamp)
 
     @property
-    def problems(self):
+    def problems(self) -> tuple[str, ...]:
         """Everything that makes the verification fail, a line each."""
         return (*self.structure_problems, *self.engine_problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
 
     @property
-    def warnings(self):
+    def warnings(self) -> tuple[str, ...]:
         """What to know about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
         left = [f"{name} was left without an engine and runs in TensorFlow: {reason}" for name, reason in self.unbuilt.items()]
@@ -103,11 +124,11 @@ class Verification:
         return (*left, *self.notes, *of_calibration, *([not_taken] if not_taken else []), *self.constant_outputs)
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         """Whether nothing was found."""
         return not self.problems
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "stamp"}
         plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
                   "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
@@ -117,192 +138,170 @@ class Verification:
                 "problems": list(self.problems), "warnings": list(self.warnings), **plain}
 
 
-def verify(original, converted, options):
+def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options) -> Verification:
     """Compare a model with what it became.
 
-    Args: original: its path, or source.Source. converted: SavedModel directory. options: Options.
+    Args: original: its path, or source.Source. converted: path of a model of any kind. options: Options.
     Returns: Verification, also for a failed check. Raises: UsageError, TftrtError where it cannot be carried out.
     """
-    original = check(original)
-    files.check(converted)
+    original, converted = opening.check(original), opening.check(converted, as_it_is=True)
+    renamed = name_matching.parse(options.rename)
     rules = judgement.Rules.of(options)
     if options.labels and not options.data:
         raise errors.UsageError("--labels needs --data: random inputs have no right class", "add --data with the rows the labels speak of")
-    with opened(original, options.log_file) as folder:
-        return _compared(original, folder, converted, rules, options)
+    with opening.opened(original, converted, log_file=options.log_file) as (first, second):
+        return _compared(first, second, rules, options, renamed)
 
 
-def _compared(original, opened_original, converted, rules, options):
-    """The Verification. Args: original: Source; opened_original: the SavedModel behind it."""
-    first, second = describe.describe(opened_original, converted)
+def _compared(first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]) -> Verification:
+    """The Verification. Args: first, second: models.model.Model of the original and the converted model; renamed: of names.parse."""
     if first.engines:
-        raise errors.UsageError(f"the original {original} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
-    names = signatures.chosen(list(first.inputs), options.signature_keys)
-    structure = _structure(first, second, names)
-    names = [name for name in names if name in second.inputs and _types(second.inputs[name]) == _types(first.inputs[name])]
+        raise errors.UsageError(f"the original {first.title} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
+    matched = name_matching.match(first, second, options.signature_keys, renamed)
+    structure = _structure(first.contents, matched.second, matched.signatures)
+    names = [name for name in matched.signatures if name in matched.second.signatures and _takes_the_same(first, matched.second, name)]
     kinds.check(rules.kinds, ((name, spec.name) for name in first.outputs for spec in first.outputs[name]))
     if not names:
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
-    manifest = passport.read(converted, passport.MANIFEST) or {}
+    manifest = second.document(passport.MANIFEST) or {}
     unbuilt = {one["name"]: one["reason"] for signature in manifest.get("signatures", []) for one in signature.get("unbuilt", ())}
-    walked = signatures.Once.of(names, first.same, second.same)
+    walked = signatures.Once.of(names, first.contents.same, second.contents.same)
     options = dataclasses.replace(options, label_output=walked.path(options.label_output))
     rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
     with scratch.folder("verify") as folder:
-        calls, given = _calls(first, walked, manifest, options, folder)
-        labels = _labels(calls, given, options)
-        used = held_out.check(passport.read(converted, passport.CALIBRATION), calls.calls, calls.sources, options.allow_calibration_data)
-        saved = run.save_calls(calls.calls, folder + "/in")
-        reference, answers = _run_both(opened_original, converted, saved, folder, options)
+        chosen = _calls({**first.inputs, **_specs(first, matched.second, names)}, walked, manifest, options, folder)
+        calls, sources = chosen.all, {name: "data" if name in chosen.own else "random" for name in chosen.calls}
+        labels = _labels(chosen, options)
+        used = held_out.check(second.document(passport.CALIBRATION), calls, sources, options.allow_calibration_data)
+        saved = run.save_calls(calls, folder + "/in")
+        reference, answers = _run_both(first, second, saved, folder, options, matched.names)
         progress.say("comparing")
-        pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls.calls))
-        arithmetic = _arithmetic(answers, second)
-        own = [name for name, source in calls.sources.items() if source == "data"]
-        judged = judgement.judge(pairs, arithmetic, own, rules)
-        accuracy, short = _accuracy(calls, reference, answers, judged, labels, options, rules)
+        pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls))
+        arithmetic = _arithmetic(answers, first, second)
+        judged = judgement.judge(pairs, arithmetic, list(chosen.own), rules, labels)
+        accuracy, short = _accuracy(chosen, reference, answers, judged, labels, options, rules)
     return Verification(
-        str(pathlib.Path(original).absolute()), str(pathlib.Path(converted).absolute()), files.digest(original), files.digest(converted),
-        answers.mode, arithmetic, _evidence(answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
-        tuple(_engine_problems(calls.calls, answers, second, options, unbuilt)), (*structure, *judged.problems), _totals(answers, "engine"),
-        _totals(answers, "build"), len(calls.calls), _distinct_shapes(calls.calls), calls.sources, calls.samples, calls.dropped,
+        str(pathlib.Path(first.source).absolute()), str(pathlib.Path(second.source).absolute()), first.digest(), second.digest(),
+        answers.mode, arithmetic,
+        _evidence(reference, answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
+        tuple(_engine_problems(calls, answers, second, options, unbuilt)), (*structure, *judged.problems), _totals(answers, "engine"),
+        _totals(answers, "build"), len(calls), _distinct_shapes(calls), sources, chosen.rows, chosen.dropped,
         options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings,
-        given.notes if given else (), {name: twins for name, twins in walked.twins.items() if twins}, unbuilt)
+        chosen.given.notes if chosen.given else (), {name: twins for name, twins in walked.twins.items() if twins}, unbuilt,
+        dict(judged.functions), {"original": reference.where.text(), "converted": answers.where.text()}, matched.notes)
 
 
-def _structure(first, second, names):
+def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[str]:
     """What the converted model lacks or names otherwise."""
-    problems = []
+    problems: list[str] = []
     for name in names:
-        if name not in second.inputs:
+        if name not in second.signatures:
             problems.append(f"signature {name!r} is missing in the converted model")
             continue
         for kind in ("input", "output"):
-            before, after = (_types(getattr(model, kind + "s")[name]) for model in (first, second))
+            before, after = (_types(getattr(model.signatures[name], kind + "s")) for model in (first, second))
             problems += [f"{name!r} lost its {kind} {lost!r}" for lost in before if lost not in after]
             problems += [f"{name!r} has a new {kind} {new!r}" for new in after if new not in before]
             problems += [f"{kind} {one!r} of {name!r} became {after[one]}, it was {before[one]}" for one in before
                          if after.get(one, before[one]) != before[one]]
+        problems += [f"input {one.name!r} of {name!r} became {other.text()}, it was {one.text()}" for one, other in
+                     _other_shapes(first.signatures[name].inputs, second.signatures[name].inputs) if one.dtype == other.dtype]
     return problems
 
 
-def _types(specs):
+def _types(specs: Iterable[InputSpec]) -> dict[str, str]:
     return {spec.name: spec.dtype for spec in specs}
 
 
-def _calls(first, walked, manifest, options, folder):
-    """(data.Calls, data.Given or None)."""
-    names = walked.names
-    specs = {name: first.inputs[name] for name in names}
-    frozen = frozen_inputs.of_manifest(manifest, specs)
-    found, dropped = {}, 0
-    given = data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked) if options.data else None
-    if given:
-        found, dropped = given.cut(_without(frozen, specs, given), _batch_sizes(manifest, options))
-    sources = {name: "data" if name in found else "random" for name in names}
-    missing = {name: specs[name] for name in names if name not in found}
-    declared = _shapes(manifest, walked.with_twins(specs), options, walked)
-    ranges = _ranges(options, specs)
-    for name, inputs_of in missing.items():
-        shapes = declared.get(name) or data.default_shapes(name, inputs_of)
-        found[name] = data.random_calls(name, inputs_of, shapes, options.seed, ranges)
-    empty = [name for name, calls in found.items() if not calls]
-    if empty:
-        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r}",
-                                "give more rows, or --batch_size")
-    calls = tuple(_with(frozen.get(name, {}), call, sources[name] == "data") for name in names for call in found[name])
-    samples = {name: sum(call.rows for call in found[name]) for name in names}
-    return data.Calls(calls, sources, samples, dropped), given
+def _takes_the_same(first: Model, second: Contents, name: str) -> bool:
+    """Whether signature `name` of two models takes inputs of the same names, dtypes and ranks."""
+    mine, theirs = first.signatures[name].inputs, second.signatures[name].inputs
+    return _types(mine) == _types(theirs) and not _other_shapes(mine, theirs)
 
 
-def _without(frozen, specs, given):
-    """The inputs that the data has to fill: not those that the conversion froze, unless it has them."""
-    has = {name.rpartition("/")[2] for name in given.arrays}
-    return {name: [spec for spec in inputs_of if spec.name in has or spec.name not in frozen.get(name, {})]
-            for name, inputs_of in specs.items()}
+def _other_shapes(mine: Iterable[InputSpec], theirs: Iterable[InputSpec]) -> list[tuple[InputSpec, InputSpec]]:
+    """[(InputSpec, its like in the other model)] of those that no array fits both."""
+    there = {spec.name: spec for spec in theirs}
+    return [(spec, there[spec.name]) for spec in mine if spec.name in there and not name_matching.fits(spec, there[spec.name])]
 
 
-def _with(frozen, call, from_data):
-    """The call with the values to which inputs were frozen: with those alone both models have to agree."""
-    for name, value in frozen.items():
-        if from_data and name in call.inputs and (call.inputs[name] != value).any():
-            raise errors.UsageError(f"the data gives input {name!r} of {call.signature!r} another value than {value.item()}, to which it "
-                                    "was frozen", f"leave {name} out of the data: it is sent as {value.item()}")
-    return dataclasses.replace(call, inputs={**call.inputs, **frozen})
+def _specs(first: Model, second: Contents, names: Iterable[str]) -> dict[str, list[InputSpec]]:
+    """{signature: [InputSpec]} that both models accept."""
+    return {name: [name_matching.narrowed(one, next(other for other in second.signatures[name].inputs if other.name == one.name))
+                   for one in first.signatures[name].inputs] for name in names}
 
 
-def _batch_sizes(manifest, options):
-    """Rows of a call, largest first: those that engines were built for, so that data of any length is served by them."""
-    if options.batch_size:
-        return (options.batch_size, *(range(options.batch_size - 1, 0, -1) if not _declared(manifest) else ()))
-    declared = {shape[0] for signature in _declared(manifest) for call in signature["calls"] for shape in call.values() if shape}
-    return tuple(sorted(declared, reverse=True)) or tuple(range(data.DEFAULT_BATCH, 0, -1))
-
-
-def _declared(manifest):
-    return [signature for signature in manifest.get("signatures", []) if signature.get("calls")]
-
-
-def _shapes(manifest, specs, options, walked):
-    """Shapes for random inputs: --shapes, else those the engines were built for."""
+def _calls(specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, manifest: Mapping[str, Any], options: Options,
+           folder: str) -> inputs.Calls:
+    """calls.Calls of the signatures that are walked. Args: specs: {signature: [InputSpec]} of what both models take."""
+    takes = inputs.Takes.walking(walked, specs, manifest)
+    sizes = _batch_sizes(manifest, options)
     if options.shapes:
-        return walked.merged(data.declared_shapes(options.shapes, specs))
-    return {name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
-            for name, one in passport.signatures(manifest).items() if name in specs and one.get("calls")}
+        # Then the shapes that engines were built for say nothing about the others.
+        takes = takes.with_known({})
+    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
+                         ranges=options.ranges, seed=options.seed)
+    return inputs.choose(takes, asked, folder, sizes)
 
 
-def _ranges(options, specs):
-    ranges = random_inputs.parse_ranges(options.ranges)
-    known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
-    for name in ranges:
-        if name not in known:
-            raise errors.UsageError(f"--ranges: no input {name!r}", "inputs here: " + ", ".join(sorted(known)))
-    return ranges
+def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ...]:
+    """Rows of a call, largest first: those that engines were built for, so that data of any length is served by them."""
+    declared = inputs.built_for(manifest)
+    if options.batch_size:
+        return (options.batch_size,) if declared else inputs.up_to(options.batch_size)
+    return inputs.batch_sizes(call for calls in declared.values() for call in calls)
 
 
-def _run_both(original, converted, saved, folder, options):
+def _run_both(original: Model, converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options,
+              names: Mapping[str, Names]) -> tuple[Run, Run]:
     """(Run of the original, Run of the converted model): on a GPU in a process each, since the first would keep its memory there."""
-    with run.worker(log_file=options.log_file) as first:
-        # TF32 is off for the original: the reference should be the best float32 answer, not another approximation.
-        reference = run.run(original, saved, folder + "/original", "the original", tf32=False, started=first)
-        if not reference.gpu:
-            return reference, _run_converted(converted, saved, folder, options, first)
-    return reference, _run_converted(converted, saved, folder, options)
+    with run.worker(original.runtime, log_file=options.log_file) as first:
+        # The reference should be the best float32 answer, not another approximation.
+        reference = run.run(original, saved, folder + "/original", "the original", exact=True, started=first)
+        if not reference.gpu and converted.runtime == original.runtime:
+            return reference, _run_converted(converted, saved, folder, options, names, first)
+    return reference, _run_converted(converted, saved, folder, options, names)
 
 
-def _run_converted(converted, saved, folder, options, started=None):
+def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options, names: Mapping[str, Names],
+                   started: Started | None = None) -> Run:
     try:
         return run.run(converted, saved, folder + "/converted", "the converted model", trace=True, log_file=options.log_file,
-                       started=started, kernels=True)
+                       started=started, kernels=True, names=names)
     except child.ChildDied as death:
         raise errors.TftrtError(f"the converted model aborts: {death.cause}",
                                 "engines built by another TensorRT or for another GPU do that; build them here\n  " + death.mend) from None
 
 
-def _arithmetic(answers, second):
+def _arithmetic(answers: Run, first: Model, second: Model) -> str:
     if answers.mode != "gpu" or not second.engines:
-        return "rewrite"
+        # Of two runtimes, the one that says in what it computes.
+        known = second.kind.arithmetic or first.kind.arithmetic
+        return known.key if known else "rewrite"
     lowest = _lowest(second)
-    return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest
+    return "TF32" if lowest == "FP32" and float((answers.gpu or {})["compute_capability"] or 0) >= _TF32_SINCE else lowest
 
 
-def _lowest(second):
+def _lowest(second: Model) -> str:
     return lowest_precision({engine.precision for engine in second.engines})
 
 
-def _evidence(answers, second):
+def _evidence(reference: Run, answers: Run, second: Model) -> str:
     if not second.engines:
-        return "the model holds no engine ops: TensorFlow on both sides"
+        mine, theirs = reference.where, answers.where
+        alike = mine.runtime == theirs.runtime
+        return "the model holds no engine ops: " + (f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}")
     if answers.mode == "gpu":
-        return "engines watched on " + answers.gpu["name"]
+        return "engines watched on " + (answers.gpu or {})["name"]
     return REWRITE_ONLY
 
 
-def _engine_problems(calls, answers, second, options, unbuilt):
+def _engine_problems(calls: Sequence[Call], answers: Run, second: Model, options: Options, unbuilt: Mapping[str, str]) -> list[str]:
     if answers.mode != "gpu" or not second.engines:
         return []
-    problems = []
-    for call, trace in zip(calls, answers.traces, strict=True):
+    problems: list[str] = []
+    for call, trace in zip(calls, [one for one in answers.traces if one is not None], strict=True):
         problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt)
     ran = {name for trace in answers.traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
     if not options.signature_keys:
@@ -310,36 +309,36 @@ def _engine_problems(calls, answers, second, options, unbuilt):
     return problems
 
 
-def _totals(answers, kind):
-    totals = {}
+def _totals(answers: Run, kind: str) -> dict[str, int]:
+    totals: dict[str, int] = {}
     for trace in answers.traces:
         for name, times in (getattr(trace, kind) if trace else {}).items():
             totals[name] = totals.get(name, 0) + times
     return totals
 
 
-def _distinct_shapes(calls):
+def _distinct_shapes(calls: Iterable[Call]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.text() for call in calls))
 
 
-def _labels(calls, given, options):
+def _labels(chosen: inputs.Calls, options: Options) -> Labels | None:
     """The labels.Labels of --labels, or None; checked before the work where one signature's rows are those that they speak of."""
-    if not options.labels:
+    if not options.labels or chosen.given is None:
         return None
-    labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes)
-    filled = [name for name, source in calls.sources.items() if source == "data"]
-    if len(filled) == 1:
-        label_reader.check_count(labels, calls.samples[filled[0]], calls.dropped)
+    labels = label_reader.read(options.labels, chosen.given.rows, options.label_column, options.classes)
+    if len(chosen.own) == 1:
+        label_reader.check_count(labels, chosen.rows[chosen.own[0]], chosen.dropped)
     return labels
 
 
-def _accuracy(calls, reference, answers, judged, labels, options, rules):
+def _accuracy(chosen: inputs.Calls, reference: Run, answers: Run, judged: judgement.Judgement, labels: Labels | None, options: Options,
+              rules: judgement.Rules) -> tuple[dict[str, object] | None, Sequence[thresholds.Miss]]:
     """({"output", "labels", "original", "converted", …} as truth.to_dict says, Misses of the bounds on it); (None, ()) without labels."""
     if labels is None:
         return None, ()
-    picked = {}
-    for index, call in enumerate(calls.calls):
-        if calls.sources[call.signature] == "data":
+    picked: dict[str, list[int]] = {}
+    for index, call in enumerate(chosen.all):
+        if call.signature in chosen.own:
             picked.setdefault(call.signature, []).append(index)
     first = {signature: reference.answer(listed[0]) for signature, listed in picked.items()}
     classes = [one.name for one in judged.comparisons if one.classes]

@@ -1,12 +1,21 @@
 """Are the answers right while the server is under load? Compared with its own first answers, which can be held against the original's."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
 from tftrt_tools import errors, scratch
-from tftrt_tools.serving.smoke import answers as comparing
-from tftrt_tools.serving.smoke import steps
-from tftrt_tools.sources.opened import opened
+from tftrt_tools.accuracy.judgement import Rules
+from tftrt_tools.execution import run
+from tftrt_tools.execution.run import Call
+from tftrt_tools.models import names
+from tftrt_tools.serving.smoke import answer_check as comparing
 
 # Batches of another size, and engines of another profile, round differently; the precision of what is served is not known here.
 _ARITHMETIC = "FP16"
+# {output: array} of one request.
+Answer = Mapping[str, npt.NDArray[Any]]
 
 
 class Judge:
@@ -16,11 +25,12 @@ class Judge:
       user's. read: function of an answer that gives {output: ndarray}, or raises ValueError.
     """
 
-    def __init__(self, calls, known, rules, own_data, read):
+    def __init__(self, calls: Sequence[Call], known: Mapping[int, Answer], rules: Rules, own_data: bool,
+                 read: Callable[[bytes], Answer]) -> None:
         self._calls, self._known, self._rules, self._read = calls, known, rules, read
         self._own = {call.signature for call in calls} if own_data else set()
 
-    def problem(self, index, answer):
+    def problem(self, index: int, answer: bytes) -> str:
         """What is wrong with an answer to call `index`, one line, or ""."""
         try:
             arrays = self._read(answer)
@@ -28,27 +38,42 @@ class Judge:
             return f"the answer cannot be read: {error}"
         return self.of_arrays(index, arrays)
 
-    def of_arrays(self, index, arrays):
+    def of_arrays(self, index: int, arrays: Answer) -> str:
         """The same for {output: ndarray}."""
         found = comparing.compare([(self._calls[index], self._known[index], arrays)], _ARITHMETIC, self._own, self._rules)
         return next(iter((*found.problems, *(miss.text() for miss in found.misses))), "")
 
-    def nothing_shown(self):
+    def nothing_shown(self) -> str:
         """Why the known answers to all calls show nothing, one line, or ""."""
         known = [(call, self._known[index], self._known[index]) for index, call in enumerate(self._calls)]
         return next(iter(comparing.compare(known, _ARITHMETIC, self._own, self._rules).nothing_shown), "")
 
 
-def of_original(original, calls):
-    """{index: {output: ndarray}} of a model (path or source.Source), from TensorFlow on the CPU, in a child process. Raises: TftrtError,
-    UsageError."""
-    with opened(original) as model, scratch.folder("bench") as folder, steps.worker() as worker:
-        comparing.check_original(original, worker.describe(model), calls)
-        ran = comparing.reference(model, list(calls), folder, worker)
-        return {number: ran.answer(number) for number in range(len(calls))}
+class Original:
+    """The model that was converted, as the one that knows the right answers.
+
+    Args: original: models.model.Model. measured: the same of the model whose answers are held against it, None where only a server knows
+      that: then names have to be the same. signature: that is asked. Raises: UsageError where it cannot be the original.
+    """
+
+    def __init__(self, original: Any, measured: Any, signature: str) -> None:
+        self._model, self._contents = original, original.contents
+        self._names: Any = None
+        self.notes: tuple[str, ...] = ()
+        if measured:
+            matched = names.match(measured, original, (signature,) if signature in original.signatures else ())
+            self._contents, self._names, self.notes = matched.second, matched.names, matched.notes
+
+    def answers(self, calls: Sequence[Call]) -> dict[int, Answer]:
+        """{index: {output: ndarray}} to run.Calls, from its runtime on the CPU, in a child process. Raises: TftrtError, UsageError."""
+        comparing.check_original(self._model.title, self._contents, calls)
+        with scratch.folder("bench") as folder:
+            ran = run.run(self._model, run.save_calls(calls, f"{folder}/in"), f"{folder}/original", "the original", exact=True,
+                          env={"CUDA_VISIBLE_DEVICES": "-1"}, names=self._names)
+            return {number: ran.answer(number) for number in range(len(calls))}
 
 
-def check_first(judge, first):
+def check_first(judge: Judge, first: Mapping[int, Answer]) -> None:
     """Refuse to measure a server whose first answers are wrong.
 
     Args: judge: with the original's answers; first: {index: {output: ndarray}}. Raises: CheckFailed.

@@ -2,23 +2,40 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import judgement
-from tftrt_tools.bench import answers, gpu_watch, measure, points, result, search, server_metrics, subject, summary, targets, workload
+from tftrt_tools.bench import (
+    answers,
+    gpu_watch,
+    live,
+    measure,
+    measurements,
+    points,
+    search,
+    server_metrics,
+    subject,
+    summary,
+    targets,
+    workload,
+)
+from tftrt_tools.bench.options import Options
+from tftrt_tools.bench.targets import Sent, Target
+from tftrt_tools.bench.workload import Workload
 from tftrt_tools.load import limits
 from tftrt_tools.savedmodel import passport, shapes
-from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint, installed
 
 _VERSIONS = ("grpcio", "numpy", "scipy", "hdrhistogram", "protobuf")
 
 
-def bench(options, view, files=None):
+def bench(options: Options, view: live.Lines, files: Any = None) -> measurements.Bench:
     """Measure.
 
     Args: options: options.Options. view: live.Lines. files: outputs.Outputs or None.
-    Returns: result.Bench; also where it ended early and a point had been measured: then `ended` says why.
+    Returns: measurements.Bench; also where it ended early and a point had been measured: then `ended` says why.
     Raises: TftrtError, UsageError, CheckFailed where nothing could be measured.
     """
     rules = judgement.Rules.of(options)
@@ -27,15 +44,17 @@ def bench(options, view, files=None):
         client = stack.enter_context(targets.client(options)) if options.address else None
         address = client.address if client else ""
         model = subject.of_server(client, options) if client else None
-        for named in filter(None, (options.original, options.in_process)):
-            stack.enter_context(opened(named))  # once for all that follows
-        model = model or subject.of_files(options.in_process)
+        flags = ("in_process", "model_dir", "original") if client else ("in_process", "original")
+        named = stack.enter_context(subject.on_disk({flag: getattr(options, flag) for flag in flags if getattr(options, flag)}))
+        model = model or subject.of_files(named["in_process"])
+        same = [model.same]
         if client:
-            named = {flag: getattr(options, flag) for flag in ("in_process", "model_dir", "original") if getattr(options, flag)}
             subject.check_files(named, options.model_name, model.signatures)
+            same = [one.contents.same for one in named.values()]
         signature = workload.choose_signature(model.signatures, options.signature_name)
-        specs = model.signatures[signature][0]
-        loads = workload.workloads(signature, specs, options.batch_sizes, options)
+        takes = subject.takes(signature, model.signatures, same, options.model_dir or options.in_process)
+        specs = takes.specs[signature]
+        loads = workload.workloads(takes, options.batch_sizes, options.asked, options.distinct)
         digests = subject.digests(options.model_dir or options.in_process)
         if options.metrics_url:
             server_metrics.fetch(options.metrics_url)  # a wrong address is told before the work
@@ -46,33 +65,43 @@ def bench(options, view, files=None):
             if short:
                 view.note(f"note: {short}")
         watch = stack.enter_context(gpu_watch.watching(targets.gpus_are_here(address)))
-        run = _Run(options, view, files, watch, rules)
-        ended = run.everything(targets.opened(options, client, signature, folder), loads) or run.gone(client)
-    asked = result.Subject(
-        address, options.model_name, model.version, str(options.model_dir or options.in_process), *digests, signature,
-        {spec.name: spec.text() for spec in specs}, "; ".join(dict.fromkeys(load.source for load in loads)),
-        sum(len(load.calls) for load in loads), run.mean_bytes,
-        tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)), _compared(options, run))
-    return result.Bench(asked, options.given, _versions(), fingerprint.fingerprint(), passport.stamp(), _acquitted(run.rows),
-                        options.goal.text if options.goal else "", tuple(run.searched), tuple(_prices(run.rows)), (),
-                        tuple(_problems(options, run)), ended, bool(run.refused))
+        known = answers.Original(named["original"], None if client else named["in_process"], signature) if options.original else None
+        for note in known.notes if known else ():
+            view.note(f"note: {note}")
+        run = _Run(options, view, files, watch, rules, known)
+        ended = run.everything(targets.opened(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
+    asked = measurements.Subject(
+        address=address, model_name=options.model_name, model_version=model.version,
+        model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
+        inputs={spec.name: spec.text() for spec in specs}, values="; ".join(dict.fromkeys(load.source for load in loads)),
+        requests=sum(len(load.calls) for load in loads), request_bytes=run.mean_bytes,
+        shapes=tuple(dict.fromkeys(shapes.call_text(call.shapes) for load in loads for call in load.calls)),
+        compared=_compared(options, run))
+    return measurements.Bench(
+        subject=asked, settings=options.given, versions=_versions(), fingerprint=fingerprint.fingerprint(), stamp=passport.stamp(),
+        rows=_acquitted(run.rows), goal=options.goal.text if options.goal else "", searched=tuple(run.searched),
+        prices=tuple(_prices(run.rows)), problems=tuple(_problems(options, run)), ended=ended, refused=bool(run.refused))
 
 
 class _Run:
     """Gathers the rows."""
 
-    def __init__(self, options, view, files, watch, rules):
-        self._options, self._view, self._rules = options, view, rules
+    def __init__(self, options: Options, view: live.Lines, files: Any, watch: gpu_watch.AnyWatch, rules: judgement.Rules,
+                 original: answers.Original | None) -> None:
+        """Args: original: answers.Original, or None."""
+        self._options, self._view, self._rules, self._original = options, view, rules, original
         self._measure = measure.Measure(options, view, watch, files)
-        self.rows, self.searched, self._bytes = [], [], {}
+        self.rows: list[measurements.Row] = []
+        self.searched: list[measurements.Searched] = []
+        self._bytes: dict[int | None, tuple[int, int]] = {}
         self.refused, self.unanswered = "", 0
 
-    def everything(self, opened, loads):
+    def everything(self, opened: Sequence[Target], loads: Sequence[Workload]) -> str:
         """Measure all points on all targets. Returns: "", or why it ended early. Raises: as `bench` where there is no row yet."""
         total = None if self._options.search else len(self._options.points) * len(opened)
         try:
             for load in loads:
-                originals = answers.of_original(self._options.original, load.calls) if self._options.original else None
+                originals = self._original.answers(load.calls) if self._original else None
                 for target in opened:
                     self._of_target(target, load, originals, total)
         except (KeyboardInterrupt, errors.Interrupted, _Cut, errors.TftrtError, child.ChildBug) as error:
@@ -83,7 +112,7 @@ class _Run:
             return measure.INTERRUPTED if isinstance(error, (KeyboardInterrupt, errors.Interrupted)) else str(error)
         return ""
 
-    def gone(self, client):
+    def gone(self, client: Any) -> str:
         """"", or that the server did not survive its last row: a row after it would have found that out."""
         if not client or not self._measure.refused_seconds:
             return ""
@@ -93,7 +122,8 @@ class _Run:
             return f"the server answered no more for the last {self._measure.refused_seconds:.1f} s: {error.cause}"
         return ""
 
-    def _of_target(self, target, load, originals, total):
+    def _of_target(self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None,
+                   total: int | None) -> None:
         sent = target.prepare(load, lambda first: self._judge(load, first, originals))
         # As the first target gets them: on the wire, where there is a server.
         self._bytes.setdefault(load.batch_size, (len(load.calls), sent.mean_bytes))
@@ -104,12 +134,13 @@ class _Run:
                 self._add(target, sent, point, total)
 
     @property
-    def mean_bytes(self):
+    def mean_bytes(self) -> int:
         """Of a request, over all batch sizes."""
         count = sum(number for number, _ in self._bytes.values())
         return round(sum(number * size for number, size in self._bytes.values()) / count) if count else 0
 
-    def _judge(self, load, first, originals):
+    def _judge(self, load: Workload, first: Mapping[int, answers.Answer],
+               originals: Mapping[int, answers.Answer] | None) -> answers.Judge | None:
         """The answers.Judge of later answers, or None. Raises: CheckFailed where the first ones are wrong."""
         self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
@@ -121,7 +152,8 @@ class _Run:
             return None
         return answers.Judge(load.calls, first, self._rules, own, targets.read)
 
-    def _add(self, target, sent, point, total=None, probe=False):
+    def _add(self, target: Target, sent: Sent, point: points.Point, total: int | None = None,
+             probe: bool = False) -> measurements.Row:
         self._view.begin(len(self.rows) + 1, total, f"{target.name}: {point.text()}")
         row = self._measure.point(target, sent, point, probe)
         self.rows.append(row)
@@ -130,11 +162,11 @@ class _Run:
             raise _Cut(measure.INTERRUPTED)
         return row
 
-    def _search(self, target, load, sent):
+    def _search(self, target: Target, load: Workload, sent: Sent) -> None:
         options = self._options
         start = options.lowest_rate or self._first_rate(target, sent, load)
 
-        def probe(rate):
+        def probe(rate: float) -> str:
             point = points.Point(points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
             row = self._add(target, sent, point, probe=True)
             if row.kept:
@@ -142,9 +174,10 @@ class _Run:
             return search.UNOFFERED if row.limited or row.waits else search.UNDECIDED if row.kept is None else search.MISSED
 
         found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
-        self.searched.append(result.Searched(target.name, load.batch_size, found.rate, found.above, options.resolution, found.ended))
+        self.searched.append(measurements.Searched(target=target.name, batch_size=load.batch_size, rate=found.rate, above=found.above,
+                                                   resolution=options.resolution, ended=found.ended))
 
-    def _first_rate(self, target, sent, load):
+    def _first_rate(self, target: Target, sent: Sent, load: Workload) -> float:
         """Half of what one request after the other reaches: a rate that a server that can keep the goal at all mostly keeps."""
         row = self._add(target, sent, points.Point(points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
         if not row.throughput:
@@ -152,11 +185,11 @@ class _Run:
         return row.throughput / 2
 
 
-def _acquitted(rows):
+def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]:
     """The rows; the generator is not called the limit of a rate where more requests under way showed that it can do more."""
     found = []
     for row in rows:
-        others = [(one.point.concurrency, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
+        others = [(one.point.concurrency or 1, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
                   and (one.target, one.point.batch_size) == (row.target, row.point.batch_size)] if row.limited else ()
         more = limits.acquitted(row.throughput, row.point.concurrency, others)
         if more:
@@ -172,7 +205,7 @@ class _Cut(Exception):
     """It ends here; what was measured stays. The text says why."""
 
 
-def _compared(options, run):
+def _compared(options: Options, run: _Run) -> str:
     """What the answers were compared with, no more than was done."""
     parts = [_first_compared(options, run)] if options.original else []
     if options.address:
@@ -183,14 +216,14 @@ def _compared(options, run):
     return "; ".join(parts) + (f" (in process: {inside})" if options.in_process and options.address else "")
 
 
-def _first_compared(options, run):
+def _first_compared(options: Options, run: _Run) -> str:
     if run.refused:
         return f"not all first answers are like those of {options.original}"
     unanswered = f", except for {run.unanswered} requests without an answer" if run.unanswered else ""
     return f"the first answers are like those of {options.original}{unanswered}"
 
 
-def _later_compared(options, run):
+def _later_compared(options: Options, run: _Run) -> str:
     if not options.original and options.expected == "none":
         return "not compared"
     unjudged = sum(row.unjudged for row in run.rows)
@@ -199,17 +232,18 @@ def _later_compared(options, run):
     return later + (f", except for {unjudged} that are not the same bytes: too many to judge" if unjudged else "")
 
 
-def _prices(rows):
+def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
     """What serving costs at each point that both targets were measured at."""
-    inside = {row.point: row for row in rows if row.target == result.IN_PROCESS and not row.probe}
+    inside = {row.point: row for row in rows if row.target == measurements.IN_PROCESS and not row.probe}
     for row in rows:
         other = inside.get(row.point)
-        if row.target == result.SERVER and other and not row.probe:
-            yield result.Price(row.point, row.response.percentiles["p50"], other.response.percentiles["p50"], row.throughput,
-                               other.throughput)
+        if row.target == measurements.SERVER and other and not row.probe:
+            yield measurements.Price(point=row.point, server_ms=row.response.percentiles["p50"],
+                                     in_process_ms=other.response.percentiles["p50"], server_throughput=row.throughput,
+                                     in_process_throughput=other.throughput)
 
 
-def _problems(options, run):
+def _problems(options: Options, run: _Run) -> Iterator[str]:
     """What fails the check, a line each."""
     if run.refused:
         yield run.refused
@@ -224,13 +258,13 @@ def _problems(options, run):
             for one in row.goal:
                 if one.kept is not True:
                     yield f"{where}: {one.bound} is {summary.shortfall(one, row)}"
-    for one in run.searched:
-        if one.rate is None:
-            batch = f" at batch {one.batch_size}" if one.batch_size else ""
-            yield f"{one.target}{batch}: no rate was shown to keep {options.goal.text}: {one.ended}"
+    for searched in run.searched:
+        if searched.rate is None and options.goal:
+            batch = f" at batch {searched.batch_size}" if searched.batch_size else ""
+            yield f"{searched.target}{batch}: no rate was shown to keep {options.goal.text}: {searched.ended}"
 
 
-def _versions():
+def _versions() -> dict[str, str]:
     tensorflow = installed.tensorflow()
     found = {name: installed.version_of(name) for name in _VERSIONS}
     return {name: version for name, version in {**found, "tensorflow": tensorflow.version if tensorflow else None}.items() if version}

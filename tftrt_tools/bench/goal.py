@@ -21,11 +21,11 @@ class Bound:
     text: str
 
     @property
-    def percentile(self):
+    def percentile(self) -> float | None:
         """Such as 99.0, None where it bounds none."""
         return float(self.what[1:]) if re.match(r"p[0-9]", self.what) else None
 
-    def kept(self, value):
+    def kept(self, value: float) -> bool:
         """Whether a value keeps it. Args: value: in the unit of `limit`."""
         return value <= self.limit if self.inclusive else value < self.limit
 
@@ -34,29 +34,29 @@ class Bound:
 class Goal:
     """bounds: all have to hold. A bound on errors is always there: none, where none was given."""
 
-    bounds: tuple
+    bounds: tuple[Bound, ...]
 
     @property
-    def text(self):
+    def text(self) -> str:
         return ", ".join(bound.text for bound in self.bounds)
 
     @property
-    def percentiles(self):
+    def percentiles(self) -> list[float]:
         """[float] that it bounds."""
         return [bound.percentile for bound in self.bounds if bound.percentile is not None]
 
     @property
-    def shares(self):
+    def shares(self) -> dict[str, float]:
         """{text of a bound: share of the requests that has to be on its good side}, of those that many requests decide."""
         errors_ = {bound.text: 1 - bound.limit for bound in self.bounds if bound.what == "errors" and 0 < bound.limit < 1}
         return {f"p{one:g}": one / 100 for one in self.percentiles} | errors_
 
 
-def parse(text):
+def parse(text: str) -> Goal | None:
     """The Goal of the text of --slo, or None for "". Raises: UsageError."""
     if not text:
         return None
-    bounds = {}
+    bounds: dict[str, Bound] = {}
     for item in text.split(","):
         bound = _bound(item.strip())
         if bound.what in bounds:
@@ -65,7 +65,7 @@ def parse(text):
     return Goal(tuple(bounds.values()))
 
 
-def _bound(text):
+def _bound(text: str) -> Bound:
     match = _FORM.match(text)
     if match is None:
         raise errors.UsageError(f"--slo: {text!r} is no bound", _EXAMPLE)

@@ -4,33 +4,43 @@ import contextlib
 import dataclasses
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tftrt_tools import records
 
 _PERIOD_SECONDS = 0.1
 # Bits of NVML's clocks event reasons that lower the clock below what was asked for; being idle is none.
 _SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """seconds: since the watch began. Fields are None where NVML does not tell: utilization in percent, memory in MiB, clock of the
-    multiprocessors in MHz, power in W, temperature in degrees Celsius; slowed: reasons for a lowered clock."""
+    """One look at one GPU. Fields are None where NVML does not tell."""
 
+    # Since the watch began.
     seconds: float
+    # The GPU's index.
     gpu: int
+    # Percent.
     utilization: int | None
     memory_mib: int | None
+    # Of the multiprocessors.
     clock_mhz: int | None
     power_w: float | None
     temperature_c: int | None
-    slowed: tuple
+    # Reasons for a lowered clock.
+    slowed: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Use:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Use(records.Record):
     """One GPU during one measurement; fields as in Sample, None where nothing was told."""
 
+    # The GPU's index and name.
     gpu: int
     name: str
+    # How many samples were taken.
     samples: int
     mean_utilization: float | None
     max_utilization: int | None
@@ -39,12 +49,9 @@ class Use:
     min_clock_mhz: int | None
     mean_power_w: float | None
     max_temperature_c: int | None
-    slowed: tuple
+    slowed: tuple[str, ...]
 
-    def to_dict(self):
-        return {**dataclasses.asdict(self), "slowed": list(self.slowed)}
-
-    def text(self):
+    def text(self) -> str:
         """One line for people."""
         parts = [f"GPU {self.gpu} {self.name}:"]
         if self.mean_utilization is not None:
@@ -61,37 +68,38 @@ class Use:
 class Watch:
     """Samples until it is stopped; made by `watching`."""
 
-    def __init__(self, nvml, handles, names):
+    def __init__(self, nvml: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
         self._nvml, self._handles, self._names = nvml, handles, names
-        self._samples, self._start, self._stop = [], time.monotonic(), threading.Event()
+        self._samples: list[Sample] = []
+        self._start, self._stop = time.monotonic(), threading.Event()
         self._thread = threading.Thread(target=self._sample, name="gpu-watch", daemon=True)
         self._thread.start()
 
     @property
-    def now(self):
+    def now(self) -> float:
         """Seconds since it began; for `uses`."""
         return time.monotonic() - self._start
 
-    def uses(self, since):
+    def uses(self, since: float) -> list[Use]:
         """[Use] of the samples from `since` (a `now`) on, a GPU each; GPUs of which there is none are left out."""
         taken = [one for one in list(self._samples) if one.seconds >= since]
         by_gpu = {gpu: [one for one in taken if one.gpu == gpu] for gpu in range(len(self._handles))}
         return [_use(gpu, self._names[gpu], mine) for gpu, mine in by_gpu.items() if mine]
 
-    def stop(self):
+    def stop(self) -> None:
         """End sampling."""
         self._stop.set()
         self._thread.join()
 
-    def _sample(self):
+    def _sample(self) -> None:
         while not self._stop.wait(_PERIOD_SECONDS):
             for gpu, handle in enumerate(self._handles):
                 self._samples.append(self._one(gpu, handle))
 
-    def _one(self, gpu, handle):
+    def _one(self, gpu: int, handle: Any) -> Sample:
         nvml = self._nvml
 
-        def told(ask):
+        def told(ask: Callable[[], Any]) -> Any:
             try:
                 return ask()
             except nvml.NVMLError:  # a MIG instance, a vGPU and old drivers tell less
@@ -99,12 +107,12 @@ class Watch:
 
         power = told(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
         reasons = told(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) or 0
-        return Sample(self.now, gpu, told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-                      told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
-                      told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-                      None if power is None else power / 1000,
-                      told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-                      tuple(text for bit, text in _SLOWED.items() if reasons & bit))
+        return Sample(seconds=self.now, gpu=gpu, utilization=told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+                      memory_mib=told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
+                      clock_mhz=told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+                      power_w=None if power is None else power / 1000,
+                      temperature_c=told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+                      slowed=tuple(text for bit, text in _SLOWED.items() if reasons & bit))
 
 
 class _Nothing:
@@ -112,12 +120,16 @@ class _Nothing:
 
     now = 0.0
 
-    def uses(self, _since):
+    def uses(self, _since: float) -> list[Use]:
         return []
 
 
+# What `watching` gives.
+AnyWatch = Watch | _Nothing
+
+
 @contextlib.contextmanager
-def watching(wanted=True):
+def watching(wanted: bool = True) -> Iterator[AnyWatch]:
     """Watch all GPUs of this machine. Yields: something with `now` and `uses`. Args: wanted: False for none of this."""
     nvml = _started() if wanted else None
     if nvml is None:
@@ -135,7 +147,7 @@ def watching(wanted=True):
             nvml.nvmlShutdown()
 
 
-def _started():
+def _started() -> Any:
     try:
         import pynvml
 
@@ -145,21 +157,22 @@ def _started():
     return pynvml
 
 
-def _use(gpu, name, samples):
-    def known(field):
+def _use(gpu: int, name: str, samples: Sequence[Sample]) -> Use:
+    def known(field: str) -> list[Any]:
         return [value for value in (getattr(one, field) for one in samples) if value is not None]
 
-    def mean(field):
+    def mean(field: str) -> float | None:
         values = known(field)
         return round(sum(values) / len(values), 1) if values else None
 
-    def highest(field):
+    def highest(field: str) -> Any:
         return max(known(field), default=None)
 
     slowed = dict.fromkeys(reason for one in samples for reason in one.slowed)
-    return Use(gpu, name, len(samples), mean("utilization"), highest("utilization"), highest("memory_mib"), mean("clock_mhz"),
-               min(known("clock_mhz"), default=None), mean("power_w"), highest("temperature_c"), tuple(slowed))
+    return Use(gpu=gpu, name=name, samples=len(samples), mean_utilization=mean("utilization"), max_utilization=highest("utilization"),
+               max_memory_mib=highest("memory_mib"), mean_clock_mhz=mean("clock_mhz"), min_clock_mhz=min(known("clock_mhz"), default=None),
+               mean_power_w=mean("power_w"), max_temperature_c=highest("temperature_c"), slowed=tuple(slowed))
 
 
-def _string(value):
+def _string(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

@@ -1,92 +1,110 @@
 """Where a benchmark is: a live table on a terminal, a line for each point elsewhere. On stderr, as stdout may carry the result."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tftrt_tools.bench.measurements import Row
+    from tftrt_tools.load.load_plan import Progress
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What is known while a point runs. seconds, total: of the measurement; phase: as in generator.Progress; rate: answers a second;
-    p50_ms, p99_ms: of the latest answers, None where these are too few; failed: so far."""
+    """What is known while a point runs."""
 
+    # As in load_plan.Progress.
     phase: str
+    # Since the phase began, and planned for the measurement, None where nobody knows.
     seconds: float
     total: float | None
+    # Requests so far.
     answered: int
     failed: int
+    # Answers a second.
     rate: float
+    # Of the latest answers, None where these are too few.
     p50_ms: float | None
     p99_ms: float | None
 
     @classmethod
-    def of(cls, progress, total, answered, recent):
-        """Args: progress: generator.Progress. total: seconds planned, or None. answered: so far in this phase. recent: [(seconds, int64 ns
+    def of(cls, progress: Progress, total: float | None, answered: int, recent: Sequence[tuple[float, npt.NDArray[np.int64]]]) -> Moment:
+        """Args: progress: load_plan.Progress. total: seconds planned, or None. answered: so far in this phase. recent: [(seconds, int64 ns
         latencies)], the latest ones, the last second at least."""
         import numpy as np
 
-        from tftrt_tools.load import statistics
+        from tftrt_tools.load import latency_statistics
 
         times = np.concatenate([times for _, times in recent]) if recent else np.zeros(0, np.int64)
         last_second = sum(times.size for seconds, times in recent if progress.seconds - seconds < 1)
-        p50, p99 = (statistics.percentile(times, share).value for share in (0.5, 0.99))
-        return cls(progress.phase, progress.seconds, total if progress.phase == "measure" else None, answered, progress.failed,
-                   last_second / max(min(progress.seconds, 1.0), 0.1), p50 and p50 / 1e6, p99 and p99 / 1e6)
+        p50, p99 = (latency_statistics.percentile(times, share).value for share in (0.5, 0.99))
+        return cls(phase=progress.phase, seconds=progress.seconds, total=total if progress.phase == "measure" else None, answered=answered,
+                   failed=progress.failed, rate=last_second / max(min(progress.seconds, 1.0), 0.1), p50_ms=p50 and p50 / 1e6,
+                   p99_ms=p99 and p99 / 1e6)
 
 
 class Lines:
     """A line when a point begins to be measured and one when it is done."""
 
-    def __init__(self, say):
+    def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         """Something that the user should know before the result."""
         self._say(text)
 
-    def begin(self, number, total, text):
+    def begin(self, number: int, total: int | None, text: str) -> None:
         """A point begins. Args: number: from 1; total: None where nobody knows."""
         self._text = f"{number}/{total}" if total else f"probe {number}"
         self._say(f"{self._text}  {text}")
 
-    def moment(self, moment):
+    def moment(self, moment: Moment) -> None:
         """How it goes."""
 
-    def done(self, row):
-        """A result.Row is measured."""
+    def done(self, row: Row) -> None:
+        """A measurements.Row is measured."""
         self._say(f"{self._text}  {summary(row)}")
 
 
 class Table(Lines):
     """A live table: the points that are done, and the one that runs."""
 
-    def __init__(self, console):
+    def __init__(self, console: Any) -> None:
         from rich.live import Live
 
-        self._console, self._rows, self._now, self._moment = console, [], "", None
+        self._console, self._now = console, ""
+        self._rows: list[tuple[str, str]] = []
+        self._moment: Moment | None = None
         self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._drawn)
 
-    def __enter__(self):
+    def __enter__(self) -> Table:
         self._live.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
-    def begin(self, number, total, text):
+    def begin(self, number: int, total: int | None, text: str) -> None:
         self._now, self._moment = f"{number}/{total}  {text}" if total else f"probe {number}  {text}", None
 
-    def moment(self, moment):
+    def moment(self, moment: Moment) -> None:
         self._moment = moment
 
-    def done(self, row):
+    def done(self, row: Row) -> None:
         self._rows.append((self._now, summary(row)))
         self._now = ""
 
-    def _drawn(self):
+    def _drawn(self) -> Any:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -105,7 +123,7 @@ class Table(Lines):
 
 
 @contextlib.contextmanager
-def view(stream=None):
+def view(stream: TextIO | None = None) -> Iterator[Lines]:
     """Yields: Table on a terminal, else Lines. Args: stream: stderr by default."""
     stream = stream or sys.stderr
     if not stream.isatty():
@@ -117,7 +135,7 @@ def view(stream=None):
         yield table
 
 
-def summary(row):
+def summary(row: Row) -> str:
     """A row in a line: 1234.5/s, p50 1.23 ms, p99 2.34 ms, 0 failed."""
     parts = [f"{row.throughput:.1f}/s"]
     known = row.response.percentiles
@@ -128,7 +146,7 @@ def summary(row):
     return ", ".join(parts)
 
 
-def _text(moment):
+def _text(moment: Moment | None) -> str:
     if moment is None:
         return "starting"
     parts = [moment.phase, f"{moment.rate:.0f}/s"]

@@ -3,10 +3,18 @@
 import dataclasses
 import math
 import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.bench import live, points, result, search, server_metrics, summary
-from tftrt_tools.load import generator, schedule, statistics
+from tftrt_tools.bench import gpu_watch, live, measurements, points, search, server_metrics, summary
+from tftrt_tools.bench.options import Options
+from tftrt_tools.bench.targets import Sent, Target
+from tftrt_tools.load import latency_statistics, load_plan, schedule
+from tftrt_tools.load.run_record import Records
 
 INTERRUPTED = "interrupted"
 _CHECK_EVERY = 16
@@ -23,20 +31,20 @@ _LIVE_SAMPLES = 1000
 class Measure:
     """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None."""
 
-    def __init__(self, options, view, watch, files):
+    def __init__(self, options: Options, view: live.Lines, watch: gpu_watch.AnyWatch, files: Any) -> None:
         self._options, self._view, self._watch, self._files = options, view, watch, files
         self.interrupted = False
-        self.refused_seconds = 0.0  # of the server's last row: record.Records.refused_ns
+        self.refused_seconds = 0.0  # of the server's last row: run_record.Records.refused_ns
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
 
-    def point(self, target, sent, point, probe=False):
-        """Measure. Args: target: of targets. sent: targets.Sent. point: points.Point. Returns: result.Row. Raises: TftrtError."""
+    def point(self, target: Target, sent: Sent, point: points.Point, probe: bool = False) -> measurements.Row:
+        """Measure. Args: target: of targets. sent: targets.Sent. point: points.Point. Returns: measurements.Row. Raises: TftrtError."""
         plan = self._plan(point, probe)
-        counted = self._options.metrics_url and target.name == result.SERVER
+        counted = self._options.metrics_url and target.name == measurements.SERVER
         meanwhile = _Meanwhile(self._view, self._watch, self._options.metrics_url if counted else "", _seconds(plan))
         records = target.run(sent, plan, meanwhile.progress)
         self.interrupted = records.partial == INTERRUPTED
-        if target.name == result.SERVER:
+        if target.name == measurements.SERVER:
             self.refused_seconds = records.refused_ns / 1e9
         server, notes = meanwhile.server(self._options.model_name)
         if self._files:
@@ -45,23 +53,25 @@ class Measure:
                           gpus=tuple(self._watch.uses(meanwhile.since)), probe=probe)
         return dataclasses.replace(row, notes=tuple([*notes, *_notes(row, records)]))
 
-    def _plan(self, point, probe):
+    def _plan(self, point: points.Point, probe: bool) -> load_plan.Plan:
         options = self._options
-        rule = generator.WarmUpRule(window_s=min(_WINDOW_SECONDS, options.warmup_seconds / 4), at_most_s=options.warmup_seconds) \
+        rule = load_plan.WarmUpRule(window_s=min(_WINDOW_SECONDS, options.warmup_seconds / 4), at_most_s=options.warmup_seconds) \
             if options.warmup_seconds else None
-        shared = {"warm_up": rule, "check_every": _CHECK_EVERY, "min_queries": options.min_queries}
+        shared: dict[str, Any] = {"warm_up": rule, "check_every": _CHECK_EVERY, "min_queries": options.min_queries}
         if point.scenario == points.OPEN:
             offsets = self._offsets(point, probe)
-            return generator.Plan("open", schedule=offsets, processes=options.processes or _processes(math.inf),
+            return load_plan.Plan(kind="open", schedule=offsets, processes=options.processes or _processes(math.inf),
                                   **{**shared, "min_queries": min(options.min_queries, len(offsets))})
-        processes = options.processes or _processes(point.concurrency)
-        exactly = {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
-        return generator.Plan(point.scenario, concurrency=point.concurrency, seconds=options.seconds, processes=processes, **shared,
+        processes = options.processes or _processes(point.concurrency or 1)
+        kind: load_plan.Kind = "offline" if point.scenario == points.OFFLINE else "closed"
+        exactly: dict[str, Any] = {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
+        return load_plan.Plan(kind=kind, concurrency=point.concurrency or 1, seconds=options.seconds, processes=processes, **shared,
                               **exactly)
 
-    def _offsets(self, point, probe):
+    def _offsets(self, point: points.Point, probe: bool) -> Any:
         if self._scheduled is not None:
             return self._scheduled
+        assert point.rate is not None
         seconds = length(self._options, point.rate, probe)
         if point.distribution == "poisson":
             return schedule.poisson(point.rate, seconds, self._options.seed)
@@ -71,13 +81,15 @@ class Measure:
 class _Meanwhile:
     """What happens beside the load: the view, the server's counters, the instant from which GPUs count."""
 
-    def __init__(self, view, watch, metrics_url, seconds):
+    def __init__(self, view: live.Lines, watch: gpu_watch.AnyWatch, metrics_url: str, seconds: float | None) -> None:
         self._view, self._watch, self._url, self._seconds = view, watch, metrics_url, seconds
-        self._before, self._recent, self._answered, self._phase = None, [], 0, ""
+        self._before: server_metrics.Samples | None = None
+        self._recent: list[tuple[float, npt.NDArray[np.int64]]] = []
+        self._answered, self._phase = 0, ""
         self._problem = ""
         self.since = watch.now
 
-    def progress(self, moment):
+    def progress(self, moment: load_plan.Progress) -> None:
         """For generator.run."""
         if moment.phase == "start":
             # What the server counts while it answers this is not in the difference.
@@ -90,23 +102,23 @@ class _Meanwhile:
         self._keep(moment)
         self._view.moment(live.Moment.of(moment, self._seconds, self._answered, self._recent))
 
-    def _keep(self, moment):
+    def _keep(self, moment: load_plan.Progress) -> None:
         """The last second, and as many answers before it as a p99 needs."""
         self._recent.append((moment.seconds, moment.latency_ns))
         kept = sum(times.size for _, times in self._recent)
         while moment.seconds - self._recent[0][0] >= 1 and kept - self._recent[0][1].size >= _LIVE_SAMPLES:
             kept -= self._recent.pop(0)[1].size
 
-    def server(self, model):
+    def server(self, model: str) -> tuple[server_metrics.ServerSide | None, list[str]]:
         """(server_metrics.ServerSide or None, [what could not be read])."""
         if not self._url:
             return None, []
         after = self._fetched()
-        if self._problem or self._before is None:
+        if self._problem or self._before is None or after is None:
             return None, [f"the server's counters: {self._problem or 'not read'}"]
         return server_metrics.difference(self._before, after, model), []
 
-    def _fetched(self):
+    def _fetched(self) -> server_metrics.Samples | None:
         if not self._url:
             return None
         try:
@@ -116,18 +128,18 @@ class _Meanwhile:
             return None
 
 
-def length(options, rate, probe=False):
+def length(options: Options, rate: float, probe: bool = False) -> float:
     """Seconds of an open-loop row. A probe of a search lasts longer where its percentiles would lack requests."""
     return max(options.seconds, _least_requests(options, probe) / rate)
 
 
-def _least_requests(options, probe):
+def _least_requests(options: Options, probe: bool) -> int:
     """How many requests an open-loop row lasts for at least."""
-    shares = options.goal.shares.values() if probe else ()
-    return max([options.min_queries, *(_PROBE_REQUESTS * statistics.min_samples(share) for share in shares)])
+    shares = options.goal.shares.values() if probe and options.goal else ()
+    return max([options.min_queries, *(_PROBE_REQUESTS * latency_statistics.min_samples(share) for share in shares)])
 
 
-def of_probes(options):
+def of_probes(options: Options) -> str:
     """How long a search may take, a line for people."""
     needed = _least_requests(options, True)
     longer = f", or until {needed} requests were sent" if needed else ""
@@ -135,12 +147,12 @@ def of_probes(options):
             f"there may be {search.MOST_PROBES} of them")
 
 
-def too_short(options, point):
+def too_short(options: Options, point: points.Point) -> str:
     """What a row will lack, as far as that is known before: "" or a line. Args: point: of the open loop, others are "" always."""
     if point.rate is None:
         return ""
     wanted, share = max((options.goal.shares if options.goal else {}).items(), key=lambda one: one[1], default=("p99", 0.99))
-    seconds, needed = length(options, point.rate), statistics.min_samples(share)
+    seconds, needed = length(options, point.rate), latency_statistics.min_samples(share)
     expected = round(point.rate * seconds)
     if expected >= needed:
         return ""
@@ -148,18 +160,18 @@ def too_short(options, point):
             f"--duration_seconds={math.ceil(needed / point.rate)} has them")
 
 
-def _processes(concurrency):
+def _processes(concurrency: float) -> int:
     """Half of the cores, as the other half may be the server's; no more than there is to do."""
-    return max(1, min(concurrency, len(os.sched_getaffinity(0)) // 2))
+    return max(1, int(min(concurrency, len(os.sched_getaffinity(0)) // 2)))
 
 
-def _seconds(plan):
-    if plan.kind == "open":
+def _seconds(plan: load_plan.Plan) -> float | None:
+    if plan.kind == "open" and plan.schedule is not None:
         return float(plan.schedule[-1]) / 1e9 or None
     return plan.seconds if not plan.max_queries else None
 
 
-def _notes(row, records):
+def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
     if records.partial and records.partial != INTERRUPTED:
         yield f"not complete: {records.partial}"
     if row.offered is not None and row.sent_rate is not None:

@@ -2,62 +2,93 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.bench import goal as goals
 from tftrt_tools.bench import points, server_metrics
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.sources import opened
+from tftrt_tools.models import opening
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """address: "" without a server. batch_sizes: () for what the inputs say. points: of the sweep, () for a search. goal: goal.Goal or
-    None. search: look for the highest rate. lowest_rate, highest_rate: None where they are not given. original, in_process: source.Source
-    or "". metrics_url: "" for none. tls: client.Tls or None. reading, data_rows: how files of the data are read, and how many rows. given:
-    {flag: value} of what was set, for the report. The rest as the flags say."""
+    """What is measured, with what load, and what has to hold."""
 
+    # HOST:PORT, "" without a server.
     address: str
+    # Which model of the server; None and "" for the version that answers.
     model_name: str
     model_version: int | None
     version_label: str
+    # "" for the model's default.
     signature_name: str
+    # What is sent: texts of the flags, how files of the data are read, and how many rows of them, 0 for all.
     shapes: str
     data: str
     reading: DataOptions
     data_rows: int
     ranges: str
+    # Of what is drawn.
     seed: int
+    # How many different requests.
     distinct: int
-    batch_sizes: tuple
-    points: tuple
+    # Rows of a request, () for what the inputs say.
+    batch_sizes: tuple[int, ...]
+    # Of the sweep, () for a search.
+    points: tuple[points.Point, ...]
+    # Of the instants of an open loop, "constant" or "poisson"; and a file that has them, or "".
     distribution: str
     schedule_file: str
+    # Of the measurement of a point, and the requests that it has at least.
     seconds: float
     min_queries: int
+    # The warm-up's, at most.
     warmup_seconds: float
-    goal: object
+    # What the service is held to, or None.
+    goal: goals.Goal | None
+    # Whether to look for the highest rate that keeps it; requests a second between which to look, None where they are not given; and
+    # the share of a rate to which it is found.
     search: bool
     lowest_rate: float | None
     highest_rate: float | None
     resolution: float
+    # What later answers are compared with: "first" or "none".
     expected: str
-    original: object
+    # source.Source of the model that the first answers are held against, or "".
+    original: Any
+    # How they are judged: texts of the flags.
     thresholds: str
     allow_constant_outputs: bool
     output_kind: tuple[str, ...]
-    in_process: object
+    # source.Source of the model to measure without a server, or "".
+    in_process: Any
+    # The server's Prometheus page, "" for none.
     metrics_url: str
+    # Files of the served model, "" where they are not known.
     model_dir: str
+    # Seconds for one request.
     timeout: float
-    tls: object
+    # client.Tls or None.
+    tls: Any
+    # Connections, and load processes: 0 to choose.
     channels: int
     processes: int
+    # Whether a failed request fails the check.
     require_no_errors: bool
-    given: dict
+    # {flag: value} of what was set, for the report.
+    given: Mapping[str, Any]
+
+    @property
+    def asked(self) -> inputs.Asked:
+        """What is said of the inputs."""
+        return inputs.Asked(data=self.data, reading=self.reading, data_rows=self.data_rows, shapes=self.shapes, ranges=self.ranges,
+                            seed=self.seed)
 
 
-def from_flags(address, values, models, tls=None, reading=None):
+def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = None, reading: DataOptions | None = None) -> Options:
     """Options of parsed flags.
 
     Args: values: FlagValues of commands/bench.py. models: {"original", "in_process": source.Source or ""}. tls: client.Tls or None.
@@ -80,22 +111,24 @@ def from_flags(address, values, models, tls=None, reading=None):
         if getattr(values, flag) and not values.original:
             raise errors.UsageError(f"--{flag} needs --original", "give the model that was converted")
     for model in filter(None, models.values()):
-        opened.check(model)
+        opening.check(model)
     for flag in ("model_dir", "schedule_file"):
         path = getattr(values, flag)
         if path and not pathlib.Path(path).exists():
             raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
     return Options(
-        address, values.model_name, values.model_version, values.version_label, values.signature_keys, values.shapes, values.data,
-        reading or DataOptions(), values.data_rows, values.ranges, values.seed, values.distinct, tuple(batch_sizes),
-        () if search else tuple(swept), values.distribution, values.schedule_file, values.duration_seconds, values.min_queries,
-        values.warmup_seconds, goal, search, values.lowest_rate or None, values.highest_rate or None, values.resolution,
-        values.expected, models["original"], values.thresholds, values.allow_constant_outputs, tuple(values.output_kind),
-        models["in_process"],
-        server_metrics.url(values.rest, values.metrics_url), values.model_dir, values.timeout, tls, values.channels,
-        values.processes, values.require_no_errors, _given(values))
+        address=address, model_name=values.model_name, model_version=values.model_version, version_label=values.version_label,
+        signature_name=values.signature_keys, shapes=values.shapes, data=values.data, reading=reading or DataOptions(),
+        data_rows=values.data_rows, ranges=values.ranges, seed=values.seed, distinct=values.distinct, batch_sizes=tuple(batch_sizes),
+        points=() if search else tuple(swept), distribution=values.distribution, schedule_file=values.schedule_file,
+        seconds=values.duration_seconds, min_queries=values.min_queries, warmup_seconds=values.warmup_seconds, goal=goal, search=search,
+        lowest_rate=values.lowest_rate or None, highest_rate=values.highest_rate or None, resolution=values.resolution,
+        expected=values.expected, original=models["original"], thresholds=values.thresholds,
+        allow_constant_outputs=values.allow_constant_outputs, output_kind=tuple(values.output_kind), in_process=models["in_process"],
+        metrics_url=server_metrics.url(values.rest, values.metrics_url), model_dir=values.model_dir, timeout=values.timeout, tls=tls,
+        channels=values.channels, processes=values.processes, require_no_errors=values.require_no_errors, given=_given(values))
 
 
-def _given(values):
+def _given(values: Any) -> dict[str, Any]:
     return {name: values[name].value for name in sorted(values)
             if values[name].present and values[name].name == name and name not in ("json", "csv", "requests_csv", "html", "hdr", "help")}

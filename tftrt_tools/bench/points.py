@@ -1,8 +1,10 @@
 """The points of a sweep: each product of scenario, concurrency, rate and batch size is one."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 
 CLOSED, OPEN, OFFLINE = "closed", "open", "offline"
 SCENARIOS = (CLOSED, OPEN, OFFLINE)
@@ -12,18 +14,25 @@ _DEFAULT = {CLOSED: 1, OFFLINE: 16}
 _TOO_MUCH = 1e9
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """What is offered. concurrency: requests under way at once, None in the open loop; rate: requests a second, only in the open loop;
-    distribution: "constant", "poisson" or "schedule file"; batch_size: rows a request as asked for, None where the inputs say it."""
+Number = TypeVar("Number", int, float)
 
+
+@dataclasses.dataclass(frozen=True)
+class Point(records.Record):
+    """What is offered."""
+
+    # One of SCENARIOS.
     scenario: str
+    # Requests under way at once; None in an open loop.
     concurrency: int | None = None
+    # Requests a second, in an open loop.
     rate: float | None = None
+    # "constant", "poisson" or "schedule file".
     distribution: str | None = None
+    # Rows of a request as asked for, None where the inputs say it.
     batch_size: int | None = None
 
-    def text(self, batch=True):
+    def text(self, batch: bool = True) -> str:
         """Such as "open, 200/s poisson, batch 8"."""
         parts = [self.scenario]
         if self.rate is not None:
@@ -36,11 +45,9 @@ class Point:
             parts.append(f"batch {self.batch_size}")
         return ", ".join(parts)
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-
-def product(scenario, concurrencies, rates, distribution, batch_sizes, schedule_file=""):
+def product(scenario: str, concurrencies: Sequence[int], rates: Sequence[float], distribution: str, batch_sizes: Sequence[int],
+            schedule_file: str = "") -> list[Point]:
     """The Points of a sweep, batch sizes outermost.
 
     Args: concurrencies: [int], also how many requests offline has under way. rates: [float]. batch_sizes: [int] or [].
@@ -48,7 +55,7 @@ def product(scenario, concurrencies, rates, distribution, batch_sizes, schedule_
     """
     if scenario not in SCENARIOS:
         raise errors.UsageError(f"--scenario={scenario} is unknown", "choose " + ", ".join(SCENARIOS))
-    sizes = batch_sizes or [None]
+    sizes: Sequence[int | None] = batch_sizes or [None]
     if scenario == OPEN:
         if concurrencies:
             raise errors.UsageError("--concurrency does not go with --scenario=open: arrivals do not wait for answers", "sweep --rate")
@@ -63,17 +70,18 @@ def product(scenario, concurrencies, rates, distribution, batch_sizes, schedule_
     return [Point(scenario, concurrency=number, batch_size=size) for size in sizes for number in concurrencies or [_DEFAULT[scenario]]]
 
 
-def integers(flag, listed, lowest=1):
+def integers(flag: str, listed: Sequence[str], lowest: int = 1) -> list[int]:
     """[int] of a list flag. Raises: UsageError."""
     return [_number(flag, text, int, lowest) for text in listed if text.strip()]
 
 
-def rates(flag, listed):
+def rates(flag: str, listed: Sequence[str]) -> list[float]:
     """[float] of a list flag, each above 0. Raises: UsageError."""
     return [_number(flag, text, float, None) for text in listed if text.strip()]
 
 
-def _number(flag, text, kind, lowest):
+def _number(flag: str, text: str, kind: Callable[[str], Number], lowest: int | None) -> Number:
+    value: Number | None
     try:
         value = kind(text)
     except ValueError:

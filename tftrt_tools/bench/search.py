@@ -1,6 +1,7 @@
 """The highest rate that keeps a goal: brackets it by doubling, then halves the bracket. A pure function of its probe."""
 
 import dataclasses
+from collections.abc import Callable
 
 # A rate found by halving down from the start is one this many times lower at least.
 _HALVINGS = 6
@@ -21,7 +22,8 @@ class Found:
     ended: str
 
 
-def highest(probe, start, lowest=None, ceiling=None, resolution=0.05):
+def highest(probe: Callable[[float], str], start: float, lowest: float | None = None, ceiling: float | None = None,
+            resolution: float = 0.05) -> Found:
     """Search.
 
     Args:
@@ -33,9 +35,11 @@ def highest(probe, start, lowest=None, ceiling=None, resolution=0.05):
     Returns: Found. It assumes that a rate below one that keeps the goal keeps it too.
     """
     lowest = start / 2 ** _HALVINGS if lowest is None else min(lowest, start)
-    kept, above, probes, why = None, None, 0, ""
+    kept: float | None = None
+    above: float | None = None
+    probes, why = 0, ""
 
-    def asked(rate):
+    def asked(rate: float) -> bool:
         nonlocal kept, above, probes, why
         rate = float(f"{rate:.{_DIGITS}g}")
         probes += 1

@@ -4,8 +4,10 @@ import dataclasses
 import http.client
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.serving import metric_names as names
 
 _SECONDS = 5
@@ -17,30 +19,31 @@ _OF_MODEL = "model_name"
 _GROWING = ("counter", "histogram")
 
 
-@dataclasses.dataclass(frozen=True)
-class ServerSide:
-    """What the server counted. Means over the requests of the interval, None where it counted none.
+# {(sample name, ((label, value), …)): value} of a page.
+Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
-    requests: {status: how many} of the model, Predict, Classify and Regress alike. request_ms: in the server, of requests that went well;
-    runtime_ms: of that in Session::Run. The rest is of all models together, and of servers with batching: queuing_ms: in the queue;
-    input_rows: of a request; processed_rows: of a batch, padding in it; padding_rows: of a batch; batches: {"<8": batches with
-    fewer rows than that, and not fewer than the bound before}. graph_runs: of the process.
-    """
 
-    requests: dict
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerSide(records.Record):
+    """What the server counted. Means over the requests of the interval, None where it counted none."""
+
+    # {status: how many} of the model, Predict, Classify and Regress alike.
+    requests: Mapping[str, int]
+    # Mean time in the server of requests that went well, and the part of it in Session::Run.
     request_ms: float | None
     runtime_ms: float | None
+    # From here on of all models together, and of servers with batching. Mean time in the queue.
     queuing_ms: float | None
+    # Rows of a request, rows of a batch with its padding, padding of a batch.
     input_rows: float | None
     processed_rows: float | None
     padding_rows: float | None
-    batches: dict
+    # {"<8": batches with fewer rows than that, and not fewer than the bound before}.
+    batches: Mapping[str, int]
+    # Runs of graphs in the whole process.
     graph_runs: int
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
-    def text(self):
+    def text(self) -> str:
         """One line for people."""
         parts = [", ".join(f"{count} {status}" for status, count in self.requests.items()) or "no request counted"]
         if self.request_ms is not None:
@@ -55,7 +58,7 @@ class ServerSide:
         return ", ".join(parts)
 
 
-def url(rest="", metrics_url=""):
+def url(rest: str = "", metrics_url: str = "") -> str:
     """Where the page is. Args: rest: HOST:PORT or "". Returns: str, "" where neither is given. Raises: UsageError."""
     if metrics_url:
         if not metrics_url.startswith(("http://", "https://")):
@@ -66,7 +69,7 @@ def url(rest="", metrics_url=""):
     return f"http://{rest}{names.PATH}" if rest else ""
 
 
-def fetch(address):
+def fetch(address: str) -> Samples:
     """{(sample name, ((label, value), …)): value} of the page's counters and histograms. Raises: TftrtError where there is no page, or
     it is none of that kind."""
     try:
@@ -82,7 +85,7 @@ def fetch(address):
     return parse(text)
 
 
-def parse(text):
+def parse(text: str) -> Samples:
     """The samples of a page in Prometheus' text format, as `fetch` returns them. Raises: TftrtError."""
     from prometheus_client import parser
 
@@ -93,7 +96,7 @@ def parse(text):
         raise errors.TftrtError(f"the metrics page is not in Prometheus' text format: {error}", "check --rest or --metrics_url") from None
 
 
-def difference(before, after, model):
+def difference(before: Samples, after: Samples, model: str) -> ServerSide:
     """The ServerSide of the time between two pages of `fetch`. A server that was started anew between them counts from 0.
 
     Args: model: name; what has no model's label counts whole.
@@ -105,33 +108,34 @@ def difference(before, after, model):
     requests = {dict(labels)["status"]: int(value) for (name, labels), value in sorted(mine.items())
                 if name in _counter(names.REQUEST_COUNT)}
     means = {field: _mean(mine, metric, scale) for field, (metric, scale) in _MEAN.items()}
-    return ServerSide(requests, batches=_buckets(mine, names.PROCESSED_BATCH_SIZE), graph_runs=int(_sum(mine, *_counter(names.GRAPH_RUNS))),
-                      **means)
+    return ServerSide(requests=requests, batches=_buckets(mine, names.PROCESSED_BATCH_SIZE),
+                      graph_runs=int(_sum(mine, *_counter(names.GRAPH_RUNS))), **means)
 
 
-def _counter(metric):
+def _counter(metric: Any) -> tuple[str, str]:
     # The parser adds _total to what the page declares as a counter.
     return metric.name, metric.name + "_total"
 
 
-def _sum(samples, *wanted):
+def _sum(samples: Samples, *wanted: str) -> float:
     return sum(value for (name, _), value in samples.items() if name in wanted)
 
 
-def _mean(samples, metric, scale):
+def _mean(samples: Samples, metric: Any, scale: float) -> float | None:
     count = _sum(samples, metric.name + "_count")
     return scale * _sum(samples, metric.name + "_sum") / count if count else None
 
 
-def _buckets(samples, metric):
+def _buckets(samples: Samples, metric: Any) -> dict[str, int]:
     """{"<bound": count} of the buckets that are not empty. A value that equals a bound counts above it: TensorFlow's buckets are
     half-open, whatever Prometheus' "le" says (tsl/lib/histogram, Histogram::Add takes the upper bound)."""
-    below = {}
+    below: dict[float, float] = {}
     for (name, labels), value in samples.items():
         if name == metric.name + "_bucket":
             bound = float(dict(labels)["le"])
             below[bound] = below.get(bound, 0) + value
-    found, seen = {}, 0
+    found: dict[str, int] = {}
+    seen = 0.0
     for bound, total in sorted(below.items()):
         if total > seen:
             found[f"<{bound:g}"] = int(total - seen)

@@ -2,22 +2,34 @@
 
 import contextlib
 import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.inputs import calls
+from tftrt_tools.models import opening, table
+from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.sources.source import Source
+
+# A path, or a source.Source.
+AnyModel: TypeAlias = str | os.PathLike[str] | Source
+# {name: (inputs, outputs)}.
+Signatures: TypeAlias = Mapping[str, tuple[Sequence[InputSpec], Sequence[InputSpec]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """version: that answers, None without a server. signatures: {name: ((InputSpec of an input, …), (of an output, …))}."""
+    """version: that answers, None without a server. signatures: {name: ((InputSpec of an input, …), (of an output, …))}. same: of
+    twins.find, as far as files are at hand: {signature: the one that stands for it}."""
 
     version: int | None
-    signatures: dict
+    signatures: Signatures
+    same: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def of_server(client, options):
+def of_server(client: Any, options: Any) -> Model:
     """The Model that a server answers with. Args: client: client.Client. Raises: ServingError; UsageError where it has no such model, with
     what it has."""
     from tftrt_tools.client import ServingError
@@ -32,33 +44,47 @@ def of_server(client, options):
     return Model(found.model.version, signatures)
 
 
-def of_files(path):
-    """The Model of what a path, or a source.Source, names. Raises: TftrtError, UsageError."""
-    return _of_models([path])[0]
+@contextlib.contextmanager
+def on_disk(named: Mapping[str, AnyModel]) -> Iterator[dict[str, Any]]:
+    """{flag: models.model.Model} of what flags name. Args: named: {flag: path, or source.Source}. Raises: TftrtError, UsageError."""
+    with opening.opened(*named.values()) as models:
+        yield dict(zip(named, models, strict=True))
 
 
-def _of_models(paths):
-    """The Model of each; one process reads them all."""
-    with contextlib.ExitStack() as stack:
-        folders = [stack.enter_context(opened(path)) for path in paths]
-        return [Model(None, {name: (inputs, one.outputs[name]) for name, inputs in one.inputs.items()
-                             if not name.startswith("__saved_model_")}) for one in describe.describe(*folders)]
+def of_files(model: Any) -> Model:
+    """The Model of a models.model.Model."""
+    return Model(None, {name: (one.inputs, one.outputs) for name, one in model.signatures.items()}, model.contents.same)
 
 
-def check_files(named, name, signatures):
+def check_files(named: Mapping[str, Any], name: str, signatures: Signatures) -> None:
     """Refuse models that cannot be the one that a server has.
 
-    Args: named: {flag: path, or source.Source, that it names}. name, signatures: of the served model, as in Model.
-    Raises: UsageError, TftrtError.
+    Args: named: as `on_disk` yields. name, signatures: of the served model, as in Model. Raises: UsageError.
     """
-    for (flag, path), there in zip(named.items(), _of_models(list(named.values())) if named else (), strict=True):
-        other = _difference(there.signatures, signatures)
+    for flag, model in named.items():
+        other = _difference(of_files(model).signatures, signatures)
         if other:
-            raise errors.UsageError(f"--{flag}={path} is another model than {name!r}, which is served: {other}",
+            raise errors.UsageError(f"--{flag}={model.title} is another model than {name!r}, which is served: {other}",
                                     f"give the directory that {name!r} was published from")
 
 
-def _difference(there, served):
+def same(paths: Sequence[AnyModel]) -> list[dict[str, str]]:
+    """[`Model.same`] of the models in `paths`."""
+    with opening.opened(*paths) as models:
+        return [one.contents.same for one in models]
+
+
+def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, str]], converted: AnyModel) -> calls.Takes:
+    """What a signature takes that is asked by its name, for the choice of calls.
+
+    Args: signatures: as Model.signatures. same: [Model.same] of the models that are asked. converted: path of the converted model's files,
+      or a source.Source; "" where they are not at hand.
+    """
+    manifest = passport.read(converted, passport.MANIFEST) if converted else None
+    return calls.Takes.one(signature, {name: sides[0] for name, sides in signatures.items()}, *same, manifest=manifest)
+
+
+def _difference(there: Signatures, served: Signatures) -> str:
     """Which served signature files do not have as it is, "" where they have all. Args: as Model.signatures."""
     for signature, sides in served.items():
         if signature not in there:
@@ -71,20 +97,21 @@ def _difference(there, served):
     return ""
 
 
-def digests(path):
+def digests(path: AnyModel) -> tuple[str, str]:
     """(digest of the model's files, digest of what its passport's manifest was made from): "" for a part that is not there."""
     if not path:
         return "", ""
     manifest = passport.folder(path) / passport.MANIFEST
-    return files.digest(check(path)), files.digest(manifest) if manifest.is_file() else ""
+    source = opening.check(path)
+    return table.kind(source.path).digest(source.path), files.digest(manifest) if manifest.is_file() else ""
 
 
-def _asked(options):
+def _asked(options: Any) -> str:
     which = f", version {options.model_version}" if options.model_version is not None else ""
     return f"model {options.model_name!r}" + which + (f", label {options.version_label!r}" if options.version_label else "")
 
 
-def _known(client, options):
+def _known(client: Any, options: Any) -> str:
     """What the server knows: the versions of that name, else the names that its own command line gives, where that can be seen."""
     from tftrt_tools.client import ServingError
 
@@ -92,12 +119,12 @@ def _known(client, options):
         states = client.status(options.model_name)
         return "it knows: " + ", ".join(f"version {one.version} {one.state}" + (f" ({one.error_text()})" if one.error_text() else "")
                                         for one in states)
-    from tftrt_tools.serving.smoke import model, process
+    from tftrt_tools.serving.smoke import server_process, version_on_disk
 
-    server, _ = process.find(client.address)
-    names = model.names(server) if server and server.known else []
+    server, _ = server_process.find(client.address)
+    names = version_on_disk.names(server) if server and server.known else []
     return f"its command line names {', '.join(names)}" if names else "check --model_name; a server does not list its models"
 
 
-def _specs(tensors):
+def _specs(tensors: Mapping[str, Any]) -> tuple[InputSpec, ...]:
     return tuple(InputSpec(alias, one.dtype, one.shape) for alias, one in tensors.items())

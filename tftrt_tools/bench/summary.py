@@ -1,11 +1,17 @@
 """From load's Records to a Row."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tftrt_tools.bench import result
-from tftrt_tools.load import statistics
+from tftrt_tools.bench import measurements
+from tftrt_tools.bench.goal import Bound, Goal
+from tftrt_tools.bench.points import Point
+from tftrt_tools.load import latency_statistics
+from tftrt_tools.load.run_record import Records
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 _MS = 1e6
@@ -13,15 +19,16 @@ _INTERVALS = 60
 _SHORTEST_NS = 100_000_000
 
 
-def name(percentile):
+def name(percentile: float) -> str:
     """"p99" of 99.0."""
     return f"p{percentile:g}"
 
 
-def row(target, point, records, rows_of_request, goal=None, **more):
-    """A result.Row.
+def row(target: str, point: Point, records: Records, rows_of_request: npt.ArrayLike, goal: Goal | None = None,
+        **more: Any) -> measurements.Row:
+    """A measurements.Row.
 
-    Args: records: record.Records. rows_of_request: float [payloads], rows of each request. goal: goal.Goal or None. more: further fields
+    Args: records: of a run. rows_of_request: float [payloads], rows of each request. goal: goal.Goal or None. more: further fields
       of Row: server, gpus, notes, probe.
     """
     answered, seconds = int(records.ok.sum()), records.seconds
@@ -32,9 +39,10 @@ def row(target, point, records, rows_of_request, goal=None, **more):
     wanted = sorted({*PERCENTILES, *(goal.percentiles if goal else ())})
     open_loop = records.kind == "open"
     requests = int(records.sent_ns.size)
-    return result.Row(
+    return measurements.Row(
         target=target, point=point, seconds=seconds, warmup_seconds=records.warm_up.seconds, requests=requests, answered=answered,
-        errors=tuple(result.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split())) for one in records.errors.values()),
+        errors=tuple(measurements.Error(one.name, one.count, " ".join("".join(one.messages[:1]).split()))
+                     for one in records.errors.values()),
         checked=records.checked, wrong=records.wrong, throughput=throughput, rows_per_second=throughput * mean_rows,
         offered=_offered(point, records) if open_loop and records.length_ns else None,
         sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None, late=records.late,
@@ -45,39 +53,43 @@ def row(target, point, records, rows_of_request, goal=None, **more):
         unjudged=records.unjudged, **more)
 
 
-def _offered(point, records):
+def _offered(point: Point, records: Records) -> float:
     """Requests a second that the schedule asks for. A run that was cut short says by its length only how far it came."""
     if records.partial and point.rate:
         return point.rate
     return (records.sent_ns.size + records.unsent) / (records.length_ns / 1e9)
 
 
-def _sent_rate(records):
+def _sent_rate(records: Records) -> float:
     """Requests sent a second, over the planned length, or until the last was sent where that took longer."""
     return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max())) / 1e9)
 
 
-def latency(times_ns, percentiles=PERCENTILES, cdf=True):
-    """The result.Latency of response times. Args: times_ns: int64 [n]; percentiles: in percent."""
+def latency(times_ns: npt.ArrayLike, percentiles: Iterable[float] = PERCENTILES, cdf: bool = True) -> measurements.Latency:
+    """The measurements.Latency of response times. Args: times_ns: int64 [n]; percentiles: in percent."""
     times_ns = np.asarray(times_ns)
     if not times_ns.size:
-        return result.Latency(0, None, None, None, {name(one): None for one in percentiles},
-                              {name(one): statistics.min_samples(one / 100) for one in percentiles})
-    values, needs, below = {}, {}, {}
+        return measurements.Latency(count=0, mean_ms=None, min_ms=None, max_ms=None, percentiles={name(one): None for one in percentiles},
+                                    needs={name(one): latency_statistics.min_samples(one / 100) for one in percentiles})
+    values: dict[str, float | None] = {}
+    needs: dict[str, int] = {}
+    below: dict[str, float] = {}
     for one in percentiles:
-        found = statistics.percentile(times_ns, one / 100)
+        found = latency_statistics.percentile(times_ns, one / 100)
         values[name(one)] = None if found.value is None else found.value / _MS
         if found.value is None:
             needs[name(one)] = found.needed
         else:
+            assert found.upper is not None
             below[name(one)] = found.upper / _MS
-    return result.Latency(int(times_ns.size), float(times_ns.mean()) / _MS, int(times_ns.min()) / _MS, int(times_ns.max()) / _MS, values,
-                          needs, curve(times_ns) if cdf else (), below)
+    return measurements.Latency(
+        count=int(times_ns.size), mean_ms=float(times_ns.mean()) / _MS, min_ms=int(times_ns.min()) / _MS, max_ms=int(times_ns.max()) / _MS,
+        percentiles=values, needs=needs, cdf=curve(times_ns) if cdf else (), below=below)
 
 
-def curve(times_ns, points=160):
+def curve(times_ns: npt.NDArray[np.int64], points: int = 160) -> tuple[tuple[float, float], ...]:
     """((share, milliseconds), …) of the distribution, shares spread evenly in the logarithm of what is left, up to the largest share for
-    which there are enough requests (statistics.min_samples)."""
+    which there are enough requests (latency_statistics.min_samples)."""
     ordered = np.sort(times_ns)
     count = ordered.size
     # With n samples the largest share that a percentile is given for: one in about n / 6.6, see min_samples.
@@ -90,19 +102,19 @@ def curve(times_ns, points=160):
     return tuple((round(share, 7), round(ms, 6)) for share, ms in pairs.items())
 
 
-def _largest_share(count):
+def _largest_share(count: int) -> float:
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        if 0 < middle < 1 and statistics.min_samples(middle) <= count:
+        if 0 < middle < 1 and latency_statistics.min_samples(middle) <= count:
             low = middle
         else:
             high = middle
     return low
 
 
-def series(records):
-    """The result.Series of a run, at most _INTERVALS intervals, none shorter than a tenth of a second."""
+def series(records: Records) -> measurements.Series:
+    """The measurements.Series of a run, at most _INTERVALS intervals, none shorter than a tenth of a second."""
     end = int(records.done_ns.max()) if records.kind == "offline" and records.done_ns.size else records.length_ns
     # A last interval that is not full would look like a fall of the rate.
     count = max(1, min(_INTERVALS, int(end // _SHORTEST_NS)))
@@ -117,11 +129,12 @@ def series(records):
         failed.append(round(int((inside & ~records.ok).sum()) / length * 1e9, 3))
         p50.append(round(float(np.median(mine)) / _MS, 6) if mine.size else None)
         highest.append(round(int(mine.max()) / _MS, 6) if mine.size else None)
-    return result.Series(length / 1e9, tuple(answered), tuple(failed), tuple(p50), tuple(highest))
+    return measurements.Series(seconds=length / 1e9, answered=tuple(answered), failed=tuple(failed), p50_ms=tuple(p50),
+                               max_ms=tuple(highest))
 
 
-def shortfall(checked, row):
-    """What a result.Checked that is not kept came to, for people."""
+def shortfall(checked: measurements.Checked, row: measurements.Row) -> str:
+    """What a measurements.Checked that is not kept came to, for people."""
     if checked.value is None:
         # Too few answers for the percentile itself can be enough to say on which side of the bound it lies.
         return f"not kept: too many of {row.requests} requests were slower or failed" if checked.kept is False else \
@@ -130,20 +143,20 @@ def shortfall(checked, row):
     return value if checked.kept is False else f"{value}, which {row.answered} requests do not settle: measure longer"
 
 
-def _errors_kept(bound, failed, count):
+def _errors_kept(bound: Bound, failed: int, count: int) -> bool | None:
     if not count:
         return None
     if not 0 < bound.limit < 1:
         return bound.kept(failed / count)
-    return statistics.decided(failed, count, 1 - bound.limit)
+    return latency_statistics.decided(failed, count, 1 - bound.limit)
 
 
-def judged(records, goal):
-    """[result.Checked] of a goal.
+def judged(records: Records, goal: Goal) -> tuple[measurements.Checked, ...]:
+    """[measurements.Checked] of a goal.
 
-    A percentile and a share of errors are kept, or not, only where statistics.decided says so with its confidence, a mean where
-    statistics.mean_decided does. To a percentile a failed request, and one never answered, is slower than every bound; mean and max are of
-    the answers. max, and errors<=0%, say what was seen: beyond that nothing can be shown of either.
+    A percentile and a share of errors are kept, or not, only where latency_statistics.decided says so with its confidence, a mean where
+    latency_statistics.mean_decided does. For a percentile, a request that failed or was never answered is slower than every bound. Mean and
+    max are of the answers. max, and errors<=0%, say what was seen: nothing beyond that can be shown of either.
     """
     times = records.latency_ns
     count = int(records.sent_ns.size) + records.unfinished
@@ -154,18 +167,19 @@ def judged(records, goal):
         if bound.percentile is not None:
             over = int((times > limit).sum() if bound.inclusive else (times >= limit).sum()) + failed
             share = bound.percentile / 100
-            value = statistics.percentile(times, share).value if times.size else None
-            found.append(result.Checked(bound.text, None if value is None else value / 1e9, statistics.decided(over, count, share)))
+            value = latency_statistics.percentile(times, share).value if times.size else None
+            decided = latency_statistics.decided(over, count, share)
+            found.append(measurements.Checked(bound.text, None if value is None else value / 1e9, decided))
             continue
         if bound.what == "errors":
-            found.append(result.Checked(bound.text, failed / count if count else None, _errors_kept(bound, failed, count)))
+            found.append(measurements.Checked(bound.text, failed / count if count else None, _errors_kept(bound, failed, count)))
             continue
         value = float(times.mean() if bound.what == "mean" else times.max()) / 1e9 if times.size else None
         if bound.what == "mean":
-            kept = statistics.mean_decided(times, limit)
+            kept = latency_statistics.mean_decided(times, limit)
         else:
             kept = None if value is None else bound.kept(value)
-        found.append(result.Checked(bound.text, value, kept))
+        found.append(measurements.Checked(bound.text, value, kept))
     if all(bound.what != "errors" for bound in goal.bounds):
-        found.append(result.Checked("errors<=0%", failed / count if count else None, not failed if count else None))
+        found.append(measurements.Checked("errors<=0%", failed / count if count else None, not failed if count else None))
     return tuple(found)

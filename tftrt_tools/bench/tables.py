@@ -5,14 +5,18 @@ import io
 import os
 import pathlib
 import time
+from typing import Any
 
 from tftrt_tools import errors, whole_file
+from tftrt_tools.bench.measurements import Bench, Row
+from tftrt_tools.bench.points import Point
+from tftrt_tools.load.run_record import Records
 
 REQUEST_COLUMNS = ("target", "row", "point", "scheduled_ns", "sent_ns", "done_ns", "code", "payload")
 
 
-def write_points(bench, path):
-    """A row for each point of a result.Bench, whole or not at all. A percentile with too few samples is empty. Raises: OSError."""
+def write_points(bench: Bench, path: str | os.PathLike[str]) -> None:
+    """A row for each point of a measurements.Bench, whole or not at all. A percentile with too few samples is empty. Raises: OSError."""
     text = io.StringIO()
     rows = [_flat(bench, row) for row in bench.rows]
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -22,7 +26,7 @@ def write_points(bench, path):
     whole_file.write_text(path, text.getvalue())
 
 
-def _flat(bench, row):
+def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     flat = {"target": row.target, **row.point.to_dict(), "probe": int(row.probe), "complete": int(row.complete)}
     for name in ("seconds", "requests", "answered", "failed", "checked", "wrong", "unjudged", "throughput", "rows_per_second", "offered",
                  "sent_rate", "late", "limited", "waits"):
@@ -42,7 +46,7 @@ def _flat(bench, row):
     return flat
 
 
-def _cell(value):
+def _cell(value: Any) -> Any:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
 
 
@@ -53,7 +57,7 @@ class RequestsFile:
     the benchmark goes on.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises: OSError where the file cannot be made, UsageError where it could not get its name."""
         target, stream = whole_file.place(path)
         if stream:
@@ -65,8 +69,8 @@ class RequestsFile:
         self._file = self.partial.open("wb", buffering=0)
         self._write(",".join(REQUEST_COLUMNS) + "\n")
 
-    def add(self, target, point, records):
-        """The measured requests of one point. Args: target: as in a Row; point: points.Point; records: record.Records."""
+    def add(self, target: str, point: Point, records: Records) -> None:
+        """The measured requests of one point. Args: target: as in a Row; point: points.Point; records: run_record.Records."""
         self._points += 1
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
@@ -75,18 +79,18 @@ class RequestsFile:
             table.writerow((target, self._points, point.text(), *values))
         self._write(text.getvalue())
 
-    def finish(self):
+    def finish(self) -> None:
         """Everything is in it: it gets its name. Raises: OSError."""
         if self._points and not self.failed:
             os.replace(self.partial, self.path)
 
-    def close(self):
+    def close(self) -> None:
         """No more is written. Where there was nothing to write, no file is left."""
         self._file.close()
         if not self._points:
             self.partial.unlink(missing_ok=True)
 
-    def _write(self, text):
+    def _write(self, text: str) -> None:
         if self.failed:
             return
         data = memoryview(text.encode())
@@ -102,7 +106,7 @@ class RequestsFile:
 class HistogramLog:
     """The response times of each row, as HdrHistogram's log (format 1.2): a line each, tagged with the row's number from 1."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         from hdrh import log
 
         self._text = io.StringIO()
@@ -115,7 +119,7 @@ class HistogramLog:
         # set meanwhile, or read a microsecond later, does not do that.
         self._wall_ns = time.time_ns() - time.perf_counter_ns()
 
-    def add(self, target, point, records):
+    def add(self, target: str, point: Point, records: Records) -> None:
         """As RequestsFile.add."""
         self._rows += 1
         begun = (self._wall_ns + records.started_monotonic_ns) / 1e9
@@ -123,6 +127,6 @@ class HistogramLog:
         self._text.write(f"Tag={self._rows},")
         self._log.output_interval_histogram(records.histogram(), begun, begun + records.seconds)
 
-    def write(self, path):
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Whole or not at all. Raises: OSError."""
         whole_file.write_text(path, self._text.getvalue())

@@ -1,44 +1,54 @@
 """What is measured: a server, or the same runtime in a process of its own."""
 
 import dataclasses
+import os
 import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import client as clients
 from tftrt_tools import errors
-from tftrt_tools.bench import result
+from tftrt_tools.bench import measurements
+from tftrt_tools.bench.answers import Answer, Judge
+from tftrt_tools.bench.options import Options
+from tftrt_tools.bench.workload import Workload
 from tftrt_tools.execution import npz, run
-from tftrt_tools.load import generator, in_process, payload
-from tftrt_tools.serving.smoke import process
-from tftrt_tools.sources.opened import opened as opened_model
+from tftrt_tools.load import function_load, generator, load_plan, payload
+from tftrt_tools.load.run_record import Records
+from tftrt_tools.serving.smoke import server_process
 
 # An expected answer that none is equal to, so that each is handed over to be kept.
 _UNKNOWN = b"\0"
+# Gives the Judge of later answers for the first ones, {index: answer}, or None.
+JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
+OnProgress = Callable[[load_plan.Progress], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """payload: payload.Payload, or without a server the paths of the calls' inputs. rows: int [requests], rows of each. mean_bytes: of a
-    request."""
+    """payload: payload.Payload, or without a server the calls as execution.run.named gives them. rows: int [requests], rows of each.
+    mean_bytes: of a request."""
 
-    payload: object
-    rows: np.ndarray
+    payload: Any
+    rows: npt.NDArray[np.int64]
     mean_bytes: int
 
 
-def opened(options, client, signature, folder):
-    """The targets that `options` name, the server first."""
-    found = [Server(client, options, signature)] if client else []
-    return [*found, InProcess(options, signature, folder)] if options.in_process else found
+def opened(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
+    """The targets that `options` name, the server first. Args: model: models.model.Model of --in_process, or None."""
+    found: list[Target] = [Server(client, options, signature)] if client else []
+    return [*found, InProcess(model, folder)] if model else found
 
 
-def gpus_are_here(address):
+def gpus_are_here(address: str) -> bool:
     """Whether the GPUs of this machine are those that are measured. Args: address: of client.Client, "" without a server."""
-    return not address or address.startswith("unix:") or process.is_here(address.rpartition(":")[0].strip("[]"))
+    return not address or address.startswith("unix:") or server_process.is_here(address.rpartition(":")[0].strip("[]"))
 
 
-def client(options):
+def client(options: Options) -> Any:
     """A client.Client of the server that `options` name. Raises: UsageError."""
     return clients.Client(options.address, timeout=options.timeout, tls=options.tls)
 
@@ -46,13 +56,14 @@ def client(options):
 class Server:
     """A running server. Args: client: client.Client; signature: name of the one that is asked."""
 
-    name = result.SERVER
+    name = measurements.SERVER
 
-    def __init__(self, client, options, signature):
+    def __init__(self, client: Any, options: Options, signature: str) -> None:
         self._options, self._signature = options, signature
-        self._target = generator.Target(client.address, generator.Tls.of(options.tls), options.timeout, options.channels)
+        self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
+                                        channels=options.channels)
 
-    def prepare(self, load, judge_of):
+    def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
         """The requests of a workload, and what they are answered: every one is sent once.
 
         Args: load: workload.Workload. judge_of: function of [{output: ndarray}], the first answers, that gives an answers.Judge or None.
@@ -62,11 +73,11 @@ class Server:
         requests = tuple(clients.request_bytes(options.model_name, call.inputs, self._signature, options.model_version,
                                                options.version_label) for call in load.calls)
         rows, mean = np.array([call.rows for call in load.calls]), round(sum(map(len, requests)) / len(requests))
-        first = {}
+        first: dict[int, bytes] = {}
         asked = payload.Payload(clients.PREDICT, requests, (_UNKNOWN,) * len(requests),
-                                lambda index, answer: first.setdefault(index, answer) and "")
+                                lambda index, answer: "" if first.setdefault(index, answer) else "")
         # One after the other: a server with batching fails a whole batch for one bad request in it.
-        plan = generator.Plan("offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
+        plan = load_plan.Plan(kind="offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
                               judge_all=True, max_seconds=len(requests) * options.timeout)
         records = generator.run(self._target, asked, plan)
         if records.partial:
@@ -83,21 +94,25 @@ class Server:
         expected = tuple(first.get(index) for index in range(len(requests)))
         return Sent(payload.Payload(clients.PREDICT, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean)
 
-    def run(self, sent, plan, on_progress):
-        """record.Records of a generator.Plan. Raises: TftrtError."""
+    def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
+        """run_record.Records of a load_plan.Plan. Raises: TftrtError."""
         return generator.run(self._target, sent.payload, plan, on_progress)
 
 
 class InProcess:
-    """The model in a child process of its own for each point, without a server. Args: folder: for what parent and child exchange."""
+    """The model in a child process of its own for each point, without a server.
 
-    name = result.IN_PROCESS
+    Args: model: models.model.Model. folder: for what parent and child exchange.
+    """
 
-    def __init__(self, options, signature, folder):
-        self._options, self._signature, self._folder = options, signature, pathlib.Path(folder)
-        self._judge_of, self._prepared = None, 0
+    name = measurements.IN_PROCESS
 
-    def prepare(self, load, judge_of):
+    def __init__(self, model: Any, folder: str | os.PathLike[str]) -> None:
+        self._model, self._folder = model, pathlib.Path(folder)
+        self._judge_of: JudgeOf | None = None
+        self._prepared = 0
+
+    def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
         """As Server.prepare. The first answers are judged before the load of the first point, as the model is loaded then; later ones are
         not compared."""
         self._prepared += 1
@@ -105,24 +120,24 @@ class InProcess:
         saved = run.save_calls(load.calls, self._folder / f"calls-{self._prepared}")
         rows = np.array([call.rows for call in load.calls])
         size = round(sum(array.nbytes for call in load.calls for array in call.inputs.values()) / len(load.calls))
-        return Sent([path for _, path in saved], rows, size)
+        return Sent(run.named(saved), rows, size)
 
-    def run(self, sent, plan, on_progress):
-        """record.Records of a generator.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""
+    def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
+        """run_record.Records of a load_plan.Plan. Raises: TftrtError, child.ChildDied; CheckFailed where the first answers are wrong."""
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
-        with opened_model(self._options.in_process) as model:
-            request = {"model": model, "signature": self._signature, "calls": sent.payload,
-                       "answers": str(folder) if self._judge_of else ""}
-            return in_process.run("tftrt_tools.bench.in_process_model:make", request, plan, on_progress=on_progress,
-                                  on_ready=lambda: self._judge(folder))
+        request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
+        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder))
 
-    def _judge(self, folder):
+    def _judge(self, folder: pathlib.Path) -> None:
         if self._judge_of:
             judge_of, self._judge_of = self._judge_of, None
             judge_of({int(path.stem): npz.load(path) for path in folder.glob("*.npz")})
 
 
-def read(answer):
+Target = Server | InProcess
+
+
+def read(answer: bytes) -> dict[str, npt.NDArray[Any]]:
     """{output: ndarray} of a PredictResponse's bytes. Raises: ValueError."""
     return clients.response_arrays(answer)[1]

@@ -1,4 +1,7 @@
 """Whether the tables on a converted model's engine ops are those of its calibration file."""
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 from tftrt_tools import errors
 from tftrt_tools.calibration import table
@@ -9,7 +12,7 @@ from tftrt_tools.savedmodel.inspection import Finding
 _AGAIN = "convert again"
 
 
-def read(model):
+def read(model: str) -> tuple[Calibration | None, tuple[Finding, ...]]:
     """Returns: (the Calibration of SavedModel directory `model`, or None; Findings about one that cannot be read)."""
     try:
         document = passport.read(model, passport.CALIBRATION)
@@ -20,7 +23,7 @@ def read(model):
         return None, (Finding(passport.CALIBRATION, f"it is damaged: {error!r}", _AGAIN),)
 
 
-def find(texts, calibration):
+def find(texts: Mapping[str, str], calibration: Calibration | None) -> tuple[Finding, ...]:
     """Args: texts: {engine: calibration_data of its op, "" for none}. calibration: file.Calibration, or None.
 
     Returns: Findings. A model without any table has none.
@@ -35,7 +38,7 @@ def find(texts, calibration):
     return tuple(filter(None, found))
 
 
-def _difference(engine, text, known):
+def _difference(engine: str, text: str, known: Mapping[str, table.Table]) -> Finding | None:
     if engine not in known:
         return Finding(engine, f"its INT8 table is not in {passport.CALIBRATION}", _AGAIN)
     try:

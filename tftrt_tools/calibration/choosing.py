@@ -1,6 +1,8 @@
 """INT8 simulated with the tables of several calibration methods, to see which harms a signature's outputs least. No GPU, no TensorRT."""
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,10 +10,16 @@ import tensorflow as tf
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import comparison, kept_back, rounded
 from tftrt_tools.calibration.comparison import Compared
+from tftrt_tools.calibration.kept_back import Batch
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.table import Table
 from tftrt_tools.calibration.toolkit import Ranges
 from tftrt_tools.savedmodel import rounding
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tftrt_tools.calibration.rounded import Simulated
 
 # Two runs with nothing rounded that are further apart are those of a model that draws random numbers, or keeps state.
 _LEAST_FIDELITY_DB = 40.0
@@ -21,7 +29,7 @@ _LEAST_FIDELITY_DB = 40.0
 Tables = Mapping[Method, Mapping[str, Table]]
 
 
-def compared(name: str, frozen, ranges: Ranges, tables: Sequence[Tables]) -> Compared:
+def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> Compared:
     """Simulate a signature with everything in INT8 that has a range.
 
     Args: name: of the signature; frozen: graph_pass.Frozen of it. ranges: toolkit.Ranges. tables: for each of ranges.judging.
@@ -37,7 +45,7 @@ def compared(name: str, frozen, ranges: Ranges, tables: Sequence[Tables]) -> Com
     return Compared(name, rows, apart, levels)
 
 
-def _levels(name, frozen, ranges, tables):
+def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> dict[str, dict[str, float]]:
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made)) for method, made in one.items()}
              for one in tables]
@@ -60,7 +68,8 @@ def _levels(name, frozen, ranges, tables):
     return {method: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
 
 
-def _judge(simulated, count, vectors, batch, noises, first):
+def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[Any]], batch: Batch,
+           noises: Mapping[str, Mapping[str, Noise]], first: bool) -> None:
     """Add the noise of one batch to `noises`. Args: count: of the nodes; vectors: {method: scales}; first: whether to look whether the
     model answers twice alike."""
     feed = {key: tf.constant(value) for key, value in batch.items()}
@@ -74,7 +83,7 @@ def _judge(simulated, count, vectors, batch, noises, first):
             noise.add(plain[output], answers[output])
 
 
-def _check_repeatable(simulated, first, second):
+def _check_repeatable(simulated: Simulated, first: Batch, second: Batch) -> None:
     for output in simulated.floats:
         noise = Noise()
         noise.add(first[output], second[output])
@@ -85,10 +94,10 @@ def _check_repeatable(simulated, first, second):
 class Noise:
     """The noise of an output over several calls, in float64: sum (a - r)^2 / sum r^2 over the elements that are finite in r."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._error = self._signal = 0.0
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         """Add one call. NaN or infinity that the reference has not, and an answer of another shape, are infinite noise."""
         if reference.shape != answer.shape:
             self._error = np.inf

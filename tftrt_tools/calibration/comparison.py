@@ -7,6 +7,7 @@ nothing rounded; a method's level is that of its worst output.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 # Beyond, one level is as good as another: no noise at all, or nothing but noise.
 LIMIT_DB = 200.0
@@ -32,7 +33,7 @@ class Compared:
         return {"signature": self.signature, "rows": self.rows, "apart": self.apart, "levels": levels, "problem": self.problem}
 
     @classmethod
-    def from_dict(cls, data: Mapping) -> "Compared":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Compared":
         levels = {str(method): {str(output): float(level) for output, level in found.items()} for method, found in data["levels"].items()}
         return cls(str(data["signature"]), int(data["rows"]), bool(data["apart"]), levels, str(data["problem"]))
 
@@ -80,7 +81,7 @@ class Comparison:
         return {"taken": self.taken, "reason": self.reason, "worst_db": worst, "signatures": [one.to_dict() for one in self.signatures]}
 
     @classmethod
-    def from_dict(cls, data: Mapping) -> "Comparison":
+    def from_dict(cls, data: Mapping[str, Any]) -> "Comparison":
         return cls(str(data["taken"]), str(data["reason"]), tuple(map(Compared.from_dict, data["signatures"])))
 
 

@@ -1,8 +1,11 @@
 """Calibration data: opened, read batch by batch, recorded. Importable without TensorFlow; reading some kinds of data needs it."""
+from __future__ import annotations
 
 import contextlib
 import hashlib
 import importlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
 from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
@@ -11,6 +14,13 @@ from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.request import Request
 from tftrt_tools.inputs.rows import overlap, row_hashes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tftrt_tools.errors import UsageError
+    from tftrt_tools.inputs.batching import Arrays, Tally
+    from tftrt_tools.savedmodel.shapes import InputSpec
 
 __all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
 
@@ -21,23 +31,23 @@ _AS_YIELDED = ("function", "random")
 class Batches:
     """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
 
-    def __init__(self, request, kind, read):
+    def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]]) -> None:
         """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it."""
         self._request, self._kind, self._read = request, kind, read
-        self._record = None
+        self._record: DataRecord | None = None
 
     @property
-    def record(self):
+    def record(self) -> DataRecord:
         """DataRecord of the last complete iteration. Raises: RuntimeError before there was one."""
         if self._record is None:
             raise RuntimeError("the batches were not read to their end")
         return self._record
 
-    def __length_hint__(self):
+    def __length_hint__(self) -> int:
         """How many batches were asked for; 0 where all were, for then nobody knows before they are read."""
         return self._request.options.batches
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
         self._record = None
         options, tally, seen = self._request.options, batching.Tally(), _Seen()
         with contextlib.closing(self._batches(tally)) as batches:
@@ -50,13 +60,13 @@ class Batches:
             raise self._too_few(tally)
         self._record = self._recorded(tally, seen)
 
-    def _batches(self, tally):
+    def _batches(self, tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         request, chunks = self._request, self._read(tally)
         if self._kind in _AS_YIELDED:
             return batching.whole(chunks, request.signature, request.specs, tally)
         return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally)
 
-    def _too_few(self, tally):
+    def _too_few(self, tally: Tally) -> UsageError:
         size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
         source = self._request.options.source
         if self._kind == "function":
@@ -66,7 +76,7 @@ class Batches:
         return errors.UsageError(f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
                                  f"give more data, or --calibration_batch_size={tally.dropped}")
 
-    def _recorded(self, tally, seen):
+    def _recorded(self, tally: Tally, seen: _Seen) -> DataRecord:
         options = self._request.options
         return DataRecord(options.source, self._kind, seen.digest(), seen.samples, seen.batch_size, seen.batches, tally.dropped,
                           self._kind == "random", tuple(seen.rows), tuple(tally.failed[:FILES_NAMED]), len(tally.failed),
@@ -76,12 +86,12 @@ class Batches:
 class _Seen:
     """Counts and hashes of the batches that were handed out."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.batches = self.samples = self.batch_size = 0
-        self.rows = []
+        self.rows: list[str] = []
         self._sha = hashlib.sha256()
 
-    def add(self, batch):
+    def add(self, batch: Mapping[str, npt.NDArray[Any]]) -> None:
         hashes = row_hashes(batch)
         self.batches += 1
         self.samples += len(hashes)
@@ -89,11 +99,11 @@ class _Seen:
         self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
         self._sha.update("".join(hashes).encode())
 
-    def digest(self):
+    def digest(self) -> str:
         return "sha256:" + self._sha.hexdigest()
 
 
-def _warnings(options, tally, seen):
+def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
     if options.random:
         yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
     if seen.samples < USUAL_SAMPLES:
@@ -106,10 +116,11 @@ def _warnings(options, tally, seen):
         yield f"{len(tally.failed)} files could not be decoded"
 
 
-def open(options, signature_name, specs):
+def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = ()) -> Batches:
     """Find the data and check what can be checked without reading it.
 
-    Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order.
+    Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
+      other names of its function, by which the data may name the inputs.
     Returns: Batches; iterating it reads. Raises: UsageError, here and while reading.
     """
     options_module.checked(options)
@@ -119,12 +130,12 @@ def open(options, signature_name, specs):
     options_module.check_image_flags(options, found.kind)
     if found.kind != "function":
         _check_batch_size(options.batch_size, signature_name, specs)
-    request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size)
+    request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size, twins=tuple(twins))
     read = importlib.import_module(f"tftrt_tools.inputs.sources.{found.kind}").source(request)
     return Batches(request, found.kind, read)
 
 
-def _check_batch_size(size, signature, specs):
+def _check_batch_size(size: int, signature: str, specs: Sequence[InputSpec]) -> None:
     for spec in specs:
         if spec.shape and spec.shape[0] not in (None, size):
             raise errors.UsageError(f"{signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",

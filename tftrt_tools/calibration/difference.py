@@ -4,12 +4,18 @@ Ratios are B's scale to A's. Over the tensors that both have, with l = log2(B / 
   median = 2^median(l)    spread = standard deviation of l (of the population, in octaves: 1 is a factor of 2)
   p5, p95 = 2^(5th, 95th percentile of l, linear between the nearest two)    worst = the tensor with the largest |l|
 """
+from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.calibration.table import is_numbered
+
+if TYPE_CHECKING:
+    from tftrt_tools.calibration.file import Calibration, EngineTable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +28,11 @@ class TensorDifference:
     b: float | None
 
     @property
-    def ratio(self):
+    def ratio(self) -> float | Any:
         """b / a, or None."""
-        return None if None in (self.a, self.b) else self.b / self.a
+        return None if self.a is None or self.b is None else self.b / self.a
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "ratio": self.ratio}
 
 
@@ -42,7 +48,7 @@ class Summary:
     p95: float
     worst: TensorDifference
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "worst": self.worst.to_dict()}
 
 
@@ -53,11 +59,11 @@ class Difference:
     a: str
     b: str
     equal: bool
-    tensors: tuple
-    notes: tuple
+    tensors: tuple[TensorDifference, ...]
+    notes: tuple[str, ...]
 
     @property
-    def summary(self):
+    def summary(self) -> Summary | None:
         """A Summary, or None where the two have no tensor in common."""
         both = [one for one in self.tensors if one.ratio is not None]
         if not both:
@@ -68,13 +74,13 @@ class Difference:
         return Summary(len(both), sum(one.a == one.b for one in both), 2 ** statistics.median(logs), statistics.pstdev(logs), 2 ** cuts[0],
                        2 ** cuts[-1], worst)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         summary = self.summary
         return {"kind": "calibration_difference", "a": self.a, "b": self.b, "equal": self.equal, "notes": list(self.notes),
                 "summary": summary and summary.to_dict(), "tensors": [one.to_dict() for one in self.tensors]}
 
 
-def compare(a, b, name_a="A", name_b="B"):
+def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B") -> Difference:
     """Compare two Calibrations. Equal are those with the same tables for the same engines.
 
     Tensors that are named after a layer's number are compared where both tables number alike; builds of other shapes or of the other batch
@@ -82,7 +88,9 @@ def compare(a, b, name_a="A", name_b="B"):
 
     Returns: Difference.
     """
-    tensors, notes, equal = [], [], True
+    tensors: list[TensorDifference] = []
+    notes: list[str] = []
+    equal = True
     for left, right, how in _pairs(a.engines, b.engines):
         engine = (left or right).label
         if how:
@@ -102,15 +110,16 @@ def compare(a, b, name_a="A", name_b="B"):
     return Difference(name_a, name_b, equal, tuple(tensors), tuple(notes))
 
 
-def _numbered_alike(left, right):
+def _numbered_alike(left: EngineTable, right: EngineTable) -> bool:
     """Whether the numbered names of one EngineTable are among the other's; what a table leaves out may not be written down."""
     mine, others = ({name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right))
     return mine <= others or others <= mine
 
 
-def _pairs(left, right):
+def _pairs(a: Sequence[EngineTable], b: Sequence[EngineTable]) -> list[tuple[EngineTable | Any, EngineTable | Any, str]]:
     """[(EngineTable or None, EngineTable or None, how they were paired where it is not by graph)]."""
-    left, right, pairs = list(left), list(right), []
+    left, right = list(a), list(b)
+    pairs: list[tuple[EngineTable | Any, EngineTable | Any, str]] = []
     for key, how in ((lambda one: one.segment, ""), (lambda one: one.engine, "engines of one name, made for different graphs")):
         for one in list(left):
             other = next((other for other in right if key(one) and key(one) == key(other)), None)

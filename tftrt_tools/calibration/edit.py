@@ -1,15 +1,21 @@
 """A calibration changed by hand: tensors kept out of INT8, ranges set or scaled."""
+from __future__ import annotations
 
 import dataclasses
 import difflib
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import errors
+from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.calibration.table import LEVELS, Table, is_numbered
 from tftrt_tools.savedmodel import passport
 
 REASON = "removed by hand"
+# Of a tensor's range, None where it has none, to the new one, None for none.
+_Edit = Callable[[Any], float | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Change:
     before: float | None
     after: float | None
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
@@ -30,11 +36,11 @@ class Edited:
     """source: what was edited. calibration: the Calibration it became. changes: Changes. warnings: what may not be as meant."""
 
     source: str
-    calibration: object
-    changes: tuple
-    warnings: tuple = ()
+    calibration: Calibration
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...] = ()
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"kind": "calibration_edit", "source": self.source, "changes": [one.to_dict() for one in self.changes],
                 "warnings": list(self.warnings), "calibration": self.calibration.to_dict()}
 
@@ -44,12 +50,12 @@ class Edits:
     """What to do. remove: regular expressions; set: (tensor, range) pairs; scale: (regular expression, factor) pairs. Expressions match
     whole names."""
 
-    remove: tuple = ()
-    set: tuple = ()
-    scale: tuple = ()
+    remove: tuple[str, ...] = ()
+    set: tuple[tuple[str, float], ...] = ()
+    scale: tuple[tuple[str, float], ...] = ()
 
     @classmethod
-    def parse(cls, remove, set_, scale):
+    def parse(cls, remove: Iterable[str], set_: Iterable[str], scale: Iterable[str]) -> Edits:
         """From lists of the flags' values. Raises: UsageError."""
         edits = cls(tuple(remove), tuple(_assignment("set", text, "NAME=RANGE") for text in set_),
                     tuple(_assignment("scale", text, "REGEX=FACTOR") for text in scale))
@@ -58,7 +64,7 @@ class Edits:
         return edits
 
 
-def matching(flag, pattern, names):
+def matching(flag: str, pattern: str, names: Sequence[str]) -> list[str]:
     """Names that the regular expression `pattern` of --`flag` matches as a whole. Raises: UsageError where it is none or matches none."""
     try:
         expression = re.compile(pattern)
@@ -75,7 +81,7 @@ def matching(flag, pattern, names):
     raise errors.UsageError(f"--{flag}={pattern} matches no tensor", mend)
 
 
-def near(name, names, what):
+def near(name: str, names: Iterable[str], what: str) -> str:
     """A hint for a name that is not among `names`."""
     names = list(dict.fromkeys(names))
     close = difflib.get_close_matches(name, names, 3, 0.5)
@@ -84,7 +90,7 @@ def near(name, names, what):
     return f"{what}: " + ", ".join(names[:5]) + (f", … ({len(names)}; `tftrt table show` lists them)" if len(names) > 5 else "")
 
 
-def edit(calibration, edits, source, engine=None):
+def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None = None) -> Edited:
     """Make `edits` in all tables, or in those of `engine` alone.
 
     A removed tensor goes to left_out; a set one that was left out comes back. Seen ranges stay: they are what the data showed.
@@ -94,7 +100,9 @@ def edit(calibration, edits, source, engine=None):
     chosen = [one for one in calibration.engines if engine is None or one.engine == engine]
     names = list(dict.fromkeys(name for one in chosen for name in one.table.scales))
     asked = _asked(edits, names, [name for one in chosen for name, _ in one.left_out])
-    engines, changes, warnings = [], [], []
+    engines: list[EngineTable] = []
+    changes: list[Change] = []
+    warnings: list[str] = []
     for one in calibration.engines:
         edited, changed = _engine(one, asked) if one in chosen else (one, [])
         warnings += _left_behind(one, changed)
@@ -104,16 +112,24 @@ def edit(calibration, edits, source, engine=None):
         changes += changed
     step = {"step": "edited", **passport.stamp(), "source": source, "created_source": calibration.created, "method": calibration.method,
             "changes": [change.to_dict() for change in changes]}
-    edited = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines), comparison=None,
-                                 provenance=(*calibration.provenance, step))
-    return Edited(source, edited, tuple(changes), tuple(warnings))
+    whole = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines), comparison=None,
+                                provenance=(*calibration.provenance, step))
+    return Edited(source, whole, tuple(changes), tuple(warnings))
 
 
-def _asked(edits, names, left_out):
+def _to(value: float) -> _Edit:
+    return lambda _: value
+
+
+def _times(factor: float) -> _Edit:
+    return lambda before: before * factor
+
+
+def _asked(edits: Edits, names: Sequence[str], left_out: Sequence[str]) -> dict[str, tuple[_Edit, str]]:
     """{tensor: (function of its range to its new range, the flag that asks)}."""
-    asked = {}
+    asked: dict[str, tuple[_Edit, str]] = {}
 
-    def ask(flag, text, tensors, change):
+    def ask(flag: str, text: str, tensors: Iterable[str], change: _Edit) -> None:
         for name in tensors:
             if name in asked:
                 raise errors.UsageError(f"{flag}={text} and {asked[name][1]} both change {name}",
@@ -125,13 +141,13 @@ def _asked(edits, names, left_out):
     for name, value in edits.set:
         if name not in names and name not in left_out:
             raise errors.UsageError(f"--set={name}={value:g}: no such tensor", near(name, [*names, *left_out], "tensors here"))
-        ask("--set", f"{name}={value:g}", [name], lambda _, value=value: value)
+        ask("--set", f"{name}={value:g}", [name], _to(value))
     for pattern, factor in edits.scale:
-        ask("--scale", f"{pattern}={factor:g}", matching("scale", pattern, names), lambda before, factor=factor: before * factor)
+        ask("--scale", f"{pattern}={factor:g}", matching("scale", pattern, names), _times(factor))
     return asked
 
 
-def _engine(one, asked):
+def _engine(one: EngineTable, asked: Mapping[str, tuple[_Edit, str]]) -> tuple[EngineTable, list[Change]]:
     scales, left_out, changes = dict(one.table.scales), dict(one.left_out), []
     for name, (change, flag) in asked.items():
         if name not in scales and name not in left_out:
@@ -148,7 +164,7 @@ def _engine(one, asked):
     return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items())), changes
 
 
-def _left_behind(one, changes):
+def _left_behind(one: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
     """Warnings for numbered tensors that had the range of one that got another: TensorRT holds the same values there once more. One that
     was removed needs no warning: a build leaves its numbered names out with it."""
     changed = {change.tensor for change in changes}
@@ -161,7 +177,7 @@ def _left_behind(one, changes):
             yield f"{name} had the range of {change.tensor} and keeps it: --set='{name}={change.after:g}' where it holds the same values"
 
 
-def _scale(header, range_, name, flag):
+def _scale(header: str, range_: float, name: str, flag: str) -> float:
     try:
         return Table(header, {name: range_ / LEVELS}).scales[name]
     except errors.TftrtError:
@@ -169,7 +185,7 @@ def _scale(header, range_, name, flag):
                                 f"its scale, range / {LEVELS}, must be a positive float32") from None
 
 
-def _assignment(flag, text, form):
+def _assignment(flag: str, text: str, form: str) -> tuple[str, float]:
     name, equals, number = text.rpartition("=")
     try:
         value = float(number)

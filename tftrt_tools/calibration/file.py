@@ -2,8 +2,11 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tftrt_tools import errors, whole_file
 from tftrt_tools.calibration import table as tables
@@ -35,25 +38,25 @@ class EngineTable:
     signature: str
     engine: str
     table: Table
-    left_out: tuple = ()
-    ranges: dict | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+    ranges: dict[str, dict[str, float]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, _ in self.left_out:
             if name in self.table.scales:
                 raise errors.TftrtError(f"tensor {name!r} has a scale and is left out as well", _AGAIN)
 
     @property
-    def label(self):
+    def label(self) -> str:
         """The engine's name for people."""
         return self.engine or "the table"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"segment": self.segment, "signature": self.signature, "engine": self.engine, "table": self.table.to_dict(),
                 "left_out": [{"tensor": name, "reason": reason} for name, reason in self.left_out], "ranges": self.ranges}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> "EngineTable":
         left_out = tuple((str(one["tensor"]), str(one["reason"])) for one in data["left_out"])
         return cls(_text(data, "segment"), _text(data, "signature"), _text(data, "engine"), Table.from_dict(data["table"]), left_out,
                    _ranges(data.get("ranges")))
@@ -78,41 +81,42 @@ class Calibration:
     tensorflow: str
     model: str
     model_digest: str
-    data: dict
-    engines: tuple
-    provenance: tuple = ()
+    data: dict[str, Any]
+    engines: tuple[EngineTable, ...]
+    provenance: tuple[dict[str, Any], ...] = ()
     comparison: Comparison | None = None
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"kind": KIND, "schema_version": passport.SCHEMA_VERSION, **plain, "engines": [one.to_dict() for one in self.engines],
                 "provenance": list(self.provenance), "comparison": self.comparison.to_dict() if self.comparison else None}
 
     @classmethod
-    def from_dict(cls, data):
-        texts = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
+    def from_dict(cls, data: Mapping[str, Any]) -> "Calibration":
+        # Types themselves, not their texts: for that this module does without `from __future__ import annotations`.
+        texts: dict[str, Any] = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
         return cls(**texts, data=_checked_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
                    provenance=tuple(dict(one) for one in data.get("provenance", ())),
                    comparison=Comparison.from_dict(data["comparison"]) if data.get("comparison") else None)
 
-    def write(self, path):
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write it to `path`, whole or not at all. Raises: OSError."""
         whole_file.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
 
-def of_table(table, engine="", signature="", source="", zeros=()):
+def of_table(table: Table, engine: str = "", signature: str = "", source: str = "", zeros: Iterable[str] = ()) -> Calibration:
     """A Calibration that holds one table of unknown origin, such as a text file that another tool made. Args: zeros: of tables.read."""
     return Calibration(**passport.stamp(), calibrator="tensorrt", method=_METHODS[table.calibrator], tensorrt=table.tensorrt, tensorflow="",
                        model="", model_digest="", data={"source": source} if source else {},
                        engines=(EngineTable("", signature, engine, table, without_range(zeros)),))
 
 
-def without_range(zeros):
+def without_range(zeros: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """What EngineTable.left_out says of tensors that were zero in all of the data."""
     return tuple((name, NO_RANGE) for name in zeros)
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> Calibration:
     """Read a calibration file, TensorRT's plain text form, or the calibration file of a converted model (a directory).
 
     Raises: UsageError where it is nothing of these, TftrtError where it is damaged or from a newer version, OSError.
@@ -137,7 +141,7 @@ def read(path):
     raise _no_calibration(path)
 
 
-def _of_json(path, text):
+def _of_json(path: pathlib.Path, text: str) -> Calibration:
     try:
         document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -160,12 +164,12 @@ def _of_json(path, text):
         raise errors.TftrtError(f"{path} is damaged: {error}", _AGAIN) from None
 
 
-def _no_calibration(path):
+def _no_calibration(path: pathlib.Path) -> errors.UsageError:
     return errors.UsageError(f"{path} is no calibration file and no table of TensorRT",
                              f'a calibration file is JSON of "kind": "{KIND}"; TensorRT\'s text begins like TRT-8503-EntropyCalibration2')
 
 
-def _once(pairs):
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """json keeps the last of two equal keys; which of two scales is meant cannot be known."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -174,13 +178,13 @@ def _once(pairs):
     return found
 
 
-def _text(data, name):
+def _text(data: Mapping[str, Any], name: str) -> str:
     if not isinstance(data[name], str):
         raise ValueError(f"{name} is no text")
     return data[name]
 
 
-def _checked_record(data):
+def _checked_record(data: Mapping[str, Any]) -> dict[str, Any]:
     """A data record. What is not there is not known; what is there must be of its kind, since merging and showing rely on it."""
     lists = [value for name in ("rows", "warnings", "failed_files") for value in data.get(name, [])]
     texts = [data.get(name, "") for name in ("source", "kind", "digest")]
@@ -189,7 +193,7 @@ def _checked_record(data):
     return dict(data)
 
 
-def _no_table(calibration, engine, segment, wanted):
+def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
     known = [one.segment[:19] for one in calibration.engines if one.segment]
     if not known:
         given = len(calibration.engines)
@@ -200,11 +204,11 @@ def _no_table(calibration, engine, segment, wanted):
                              "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops")
 
 
-def _ranges(data):
+def _ranges(data: Mapping[str, Mapping[str, float]] | None) -> dict[str, dict[str, float]] | None:
     return None if data is None else {name: {"min": float(one["min"]), "max": float(one["max"])} for name, one in data.items()}
 
 
-def for_segments(calibration, segments, tensorrt):
+def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt: str) -> dict[str, EngineTable]:
     """Which table goes to which engine.
 
     Args: segments: {engine: "sha256:…" of its segment's graph}, all engines that need a table. tensorrt: the version that will read the
@@ -231,7 +235,7 @@ def for_segments(calibration, segments, tensorrt):
     return found
 
 
-def _only(calibration, engine, segment, wanted):
+def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> EngineTable:
     if wanted == 1 and len(calibration.engines) == 1 and not calibration.engines[0].segment:
         return calibration.engines[0]
     fitting = [one for one in calibration.engines if segment and one.segment == segment]

@@ -2,6 +2,10 @@
 
 Names of nodes stay; names with a layer's number ("(Unnamed Layer* 12) [Shuffle]_output") are worked out anew.
 """
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -11,12 +15,16 @@ from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED, EngineTable
 from tftrt_tools.calibration.histogram import Histogram
 from tftrt_tools.calibration.table import Table, is_numbered
 
+if TYPE_CHECKING:
+    from tftrt_tools.calibration.tensor_names import NamedTensor
+    from tftrt_tools.savedmodel.engine_op import Shape
+
 # Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.
 _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
 
 
-def fitted(made, function, dynamic, shapes, method="entropy"):
+def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: str = "entropy") -> EngineTable:
     """The table for one build.
 
     Where the numbered names are those of this build already, all entries stay. Otherwise a numbered name takes the scale of the entry
@@ -30,7 +38,8 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
     """
     named = tensor_names.names(function, dynamic, shapes)
     build = _Build(made, named, constants(function), method)
-    scales, left_out = {}, {}
+    scales: dict[str, float] = {}
+    left_out: dict[str, str] = {}
     for one in named:
         scale, reason = build.entry(one)
         if scale is None:
@@ -46,7 +55,7 @@ def fitted(made, function, dynamic, shapes, method="entropy"):
     return EngineTable(made.segment, made.signature, made.engine, Table(made.table.header, scales), tuple(left_out.items()), made.ranges)
 
 
-def knows(table, function, dynamic, shapes):
+def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -> bool:
     """Whether a table of unknown origin speaks of this engine's nodes at all. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
     own = {name for name in names if not is_numbered(name) and not name.startswith(("TensorRTInputPH_", "TensorRTOutputPH_"))}
@@ -56,7 +65,7 @@ def knows(table, function, dynamic, shapes):
 class _Build:
     """Which scale a tensor of this build gets. same: the table's numbered names are of such a build."""
 
-    def __init__(self, made, named, constants, method):
+    def __init__(self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: str) -> None:
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
         numbered = {one.name for one in named if is_numbered(one.name)}
@@ -68,7 +77,7 @@ class _Build:
         self._gone = {one.tensor: self._reasons[one.name] for one in reversed(by_node)
                       if one.name in self._reasons and one.tensor not in self._of_tensor}
 
-    def entry(self, one):
+    def entry(self, one: NamedTensor) -> tuple[float | None, str]:
         """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""
         own = self.same or not is_numbered(one.name)
         if own and one.name in self._reasons:
@@ -81,7 +90,7 @@ class _Build:
             return None, NOT_IN_TABLE
         return self._derived(one)
 
-    def _derived(self, one):
+    def _derived(self, one: NamedTensor) -> tuple[float | None, str]:
         if one.tensor in self._of_tensor:
             return self._of_tensor[one.tensor], ""
         if one.tensor in self._gone:
@@ -92,13 +101,13 @@ class _Build:
         return scale, "" if scale else NO_RANGE
 
 
-def constant_scale(proto, method):
+def constant_scale(proto: Any, method: str) -> float | None:
     """The scale of a constant (TensorProto), None for one that is all zero."""
     histogram = Histogram()
     histogram.add(tf.make_ndarray(proto))
     return methods.scale(histogram, method)
 
 
-def constants(function):
+def constants(function: Any) -> dict[str, Any]:
     """{tensor: TensorProto} of the segment's constants."""
     return {f"{node.name}:0": node.attr["value"].tensor for node in function.node_def if node.op == "Const"}

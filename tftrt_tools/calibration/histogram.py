@@ -1,8 +1,13 @@
 """The distribution of |x| of one tensor, collected in one pass with bounded memory. NumPy alone."""
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # 16 in each of the 2,048 that the entropy method looks at.
 BINS = 1 << 15
@@ -23,28 +28,28 @@ class Histogram:
     nan, infinite: values that are in no bin; minimum, maximum: of the finite values (inf, -inf where there are none).
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.counts = np.zeros(BINS, np.int64)
         self.range = 0.0
         self.count = self.zeros = self.nan = self.infinite = 0
         self.minimum, self.maximum = math.inf, -math.inf
 
     @property
-    def absmax(self):
+    def absmax(self) -> float:
         """The largest |x|; 0.0 for an empty or all-zero tensor."""
         return float(max(-self.minimum, self.maximum, 0.0)) if self.count else 0.0
 
     @property
-    def width(self):
+    def width(self) -> float:
         """Width of a bin."""
         return self.range / BINS
 
     @property
-    def constant(self):
+    def constant(self) -> bool:
         """Whether all values are the same."""
         return self.count > 0 and self.minimum == self.maximum
 
-    def add(self, values):
+    def add(self, values: npt.NDArray[Any]) -> None:
         """Count the elements of `values`: float16 or float32 of any shape."""
         values = np.asarray(values).reshape(-1)
         if values.size == 0:
@@ -72,14 +77,14 @@ class Histogram:
             self.counts += counted[:BINS]
             self.counts[-1] += counted[BINS:].sum()  # the range itself is in the last bin
 
-    def _finite(self, values):
+    def _finite(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         nan = int(np.isnan(values).sum())
         finite = values[np.isfinite(values)]
         self.nan += nan
         self.infinite += values.size - finite.size - nan
         return finite
 
-    def _grow(self, absmax):
+    def _grow(self, absmax: float) -> None:
         if not self.range and absmax:
             self.range = max(absmax, _LEAST_RANGE)
         while self.range < absmax:
@@ -87,7 +92,7 @@ class Histogram:
             merged = self.counts.reshape(-1, 2).sum(axis=1)
             self.counts = np.concatenate([merged, np.zeros_like(merged)])
 
-    def merge(self, other):
+    def merge(self, other: Histogram) -> None:
         """Count in what Histogram `other` has counted, each of its bins by its centre; `other` is left as it is."""
         self.range = self.range or other.range
         self._grow(other.absmax)
@@ -101,7 +106,7 @@ class Histogram:
         self.nan, self.infinite = self.nan + other.nan, self.infinite + other.infinite
         self.minimum, self.maximum = min(self.minimum, other.minimum), max(self.maximum, other.maximum)
 
-    def edges(self):
+    def edges(self) -> npt.NDArray[np.float64]:
         """Upper edges of the bins up to the one that holds `absmax`, the last cut off there. Returns: float64 [n].
 
         Raises: ValueError for a histogram without range.
@@ -113,6 +118,6 @@ class Histogram:
         upper[-1] = self.absmax
         return upper
 
-    def rebinned(self, bins):
+    def rebinned(self, bins: int) -> npt.NDArray[np.int64]:
         """The counts in `bins` equal bins over [0, range]. Args: bins: a divisor of BINS. Returns: int64 [bins]."""
         return self.counts.reshape(bins, -1).sum(axis=1)

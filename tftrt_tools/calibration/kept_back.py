@@ -1,10 +1,12 @@
 """Batches of calibration data that are kept back while ranges are measured, to judge those ranges on rows that they were not made from."""
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
-Batch = Mapping[str, np.ndarray]
+Batch = Mapping[str, npt.NDArray[Any]]
 
 # So many batches, rows and bytes at most; one batch is kept back in any case.
 BATCHES, ROWS, BYTES = 16, 128, 128 << 20
@@ -13,8 +15,10 @@ BATCHES, ROWS, BYTES = 16, 128, 128 << 20
 class KeptBack:
     """Every k-th batch, spread evenly over data of unknown length: k is 2 at first, and doubles where that would be too many."""
 
-    def __init__(self):
-        self._every, self._kept, self._others = 2, {}, []
+    def __init__(self) -> None:
+        self._every = 2
+        self._kept: dict[int, Batch] = {}
+        self._others: list[Batch] = []
 
     @property
     def batches(self) -> list[Batch]:
@@ -44,6 +48,6 @@ def rows(batches: Iterable[Batch]) -> int:
     return sum(max((len(array) for array in batch.values() if array.ndim), default=1) for batch in batches)
 
 
-def _too_many(batches):
+def _too_many(batches: Iterable[Batch]) -> bool:
     batches = list(batches)
     return len(batches) > BATCHES or rows(batches) > ROWS or sum(array.nbytes for one in batches for array in one.values()) > BYTES

@@ -3,19 +3,28 @@
 Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and held against the
 tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what decides number, order and kind of layers is here.
 """
+from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
+import numpy.typing as npt
 import tensorflow as tf
 
-from tftrt_tools.calibration.network import Tensor, UnknownLayersError, Weights
+from tftrt_tools.calibration.network import Dims, Network, Tensor, UnknownLayersError, Value, Weights
 
 # TensorRT's limit on dimensions (nvinfer1::Dims::MAX_DIMS).
 _MAX_DIMS = 8
+# What a node reads, by place: `convert` sees to it that all of it, and all of its dims, are known.
+Inputs = Sequence[Value]
+# The layers of one op (tf.Operation). Returns: its outputs.
+Rule = Callable[[Network, Any, Inputs], Sequence[Value]]
 
 
-def convert(network, op, inputs):
+def convert(network: Network, op: Any, inputs: Sequence[Value | Any]) -> Sequence[Value]:
     """Add the layers of `op`.
 
     Args: op: tf.Operation; inputs: its Tensors and Weights, None for an output that its converter does not make.
@@ -32,49 +41,49 @@ def convert(network, op, inputs):
         return [network.add_output(output) for output in op.outputs]
 
 
-def _unknown(network, op, inputs):
+def _unknown(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     raise UnknownLayersError
 
 
-def _static(dims):
+def _static(dims: Dims) -> bool:
     return all(size >= 0 for size in dims)
 
 
-def _axis(network, axis, rank):
+def _axis(network: Network, axis: int, rank: int) -> int:
     """TensorFlow's axis as TensorRT's; rank: TensorRT's."""
     whole = rank + network.implicit
     return (axis + whole if axis < 0 else axis) - network.implicit
 
 
-def _constant(op, index):
+def _constant(op: Any, index: int) -> npt.NDArray[Any]:
     value = tf.get_static_value(op.inputs[index])
     if value is None:
         raise UnknownLayersError
     return value
 
 
-def _one(kind):
-    def rule(network, op, inputs):
+def _one(kind: str) -> Rule:
+    def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
         return [network.result(kind, op.outputs[0])]
     return rule
 
 
-def _identity(network, op, inputs):
+def _identity(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return list(inputs)
 
 
-def _const(network, op, inputs):
+def _const(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     output = op.outputs[0]
     return [Weights(tuple(output.shape), output.dtype.name, output.name)]
 
 
-def _channels_first(op):
+def _channels_first(op: Any) -> bool:
     return op.get_attr("data_format") in (b"NCHW", b"NCDHW")
 
 
-def _in_channels_first(kind):
+def _in_channels_first(kind: str) -> Rule:
     """Layers that want the channels first: transposed around them where the op has them last."""
-    def rule(network, op, inputs):
+    def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
         if _channels_first(op):
             return [network.result(kind, op.outputs[0])]
         rank = len(inputs[0].dims) + network.implicit
@@ -84,13 +93,13 @@ def _in_channels_first(kind):
     return rule
 
 
-def _moved(dims, implicit):
+def _moved(dims: Dims, implicit: bool) -> Dims:
     """Channels-last dims as channels-first."""
     head = () if implicit else dims[:1]
     return (*head, dims[-1], *dims[len(head):-1])
 
 
-def _deconvolution(network, op, inputs):
+def _deconvolution(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     if not _channels_first(op):
         raise UnknownLayersError
     output = network.dims(op.outputs[0])
@@ -107,7 +116,7 @@ def _deconvolution(network, op, inputs):
     return [network.result("Padding", op.outputs[0])]
 
 
-def _batch_norm(network, op, inputs):
+def _batch_norm(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     output = op.outputs[0]
     if _channels_first(op):
         return [network.result("Scale", output)]
@@ -119,14 +128,14 @@ def _batch_norm(network, op, inputs):
     return [network.result("ElementWise", output)]
 
 
-def _binary(network, op, inputs):
+def _binary(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     dims = network.broadcast_dims(*inputs)
     for value, wanted in zip(inputs, dims, strict=True):
         network.shaped(value, wanted)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _bias_add(network, op, inputs):
+def _bias_add(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     value, bias = inputs
     if _channels_first(op):
         head = () if network.implicit else (1,)
@@ -139,24 +148,24 @@ def _bias_add(network, op, inputs):
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _square(network, op, inputs):
+def _square(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     network.add("Constant", tuple(1 for _ in inputs[0].dims), inputs[0].dtype)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _squared_difference(network, op, inputs):
+def _squared_difference(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     for value, dims in zip(inputs, network.broadcast_dims(*inputs), strict=True):
         network.shaped(value, dims)
     network.add("ElementWise", network.dims(op.outputs[0]), op.outputs[0].dtype.name)
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _rsqrt(network, op, inputs):
+def _rsqrt(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     network.add("Unary", inputs[0].dims, inputs[0].dtype)
     return [network.result("Unary", op.outputs[0])]
 
 
-def _add_n(network, op, inputs):
+def _add_n(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     dims, dtype = network.dims(op.outputs[0]), op.outputs[0].dtype.name
     for value in inputs:
         network.tensor(value)
@@ -165,17 +174,17 @@ def _add_n(network, op, inputs):
     return [network.result("ElementWise", op.outputs[0])]
 
 
-def _mat_mul(network, op, inputs):
-    return [_product(network, op, *inputs, op.get_attr("transpose_a"))]
+def _mat_mul(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
+    return [_product(network, op, inputs[0], inputs[1], op.get_attr("transpose_a"))]
 
 
-def _batch_mat_mul(network, op, inputs):
+def _batch_mat_mul(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     dims = network.broadcast_dims(*inputs)
     operands = [_broadcast_operand(network, value, wanted) for value, wanted in zip(inputs, dims, strict=True)]
-    return [_product(network, op, *operands, op.get_attr("adj_x"))]
+    return [_product(network, op, operands[0], operands[1], op.get_attr("adj_x"))]
 
 
-def _broadcast_operand(network, value, dims):
+def _broadcast_operand(network: Network, value: Value, dims: Dims) -> Value:
     if isinstance(value, Weights):
         return dataclasses.replace(value, dims=dims)
     if sum(size == -1 for size in dims) <= 1:
@@ -185,7 +194,7 @@ def _broadcast_operand(network, value, dims):
     return value
 
 
-def _product(network, op, left, right, transposed):
+def _product(network: Network, op: Any, left: Value, right: Value, transposed: bool) -> Tensor:
     """A fully connected layer between two reshapes where the right side is one constant matrix, else a matrix product."""
     output = op.outputs[0]
     if not transposed and isinstance(left, Tensor) and isinstance(right, Weights) and _fits_fully_connected(network, left, right):
@@ -199,17 +208,17 @@ def _product(network, op, left, right, transposed):
     return network.result("Matrix Multiply", output)
 
 
-def _fits_fully_connected(network, left, right):
+def _fits_fully_connected(network: Network, left: Tensor, right: Weights) -> bool:
     if not network.implicit and len(right.dims) > 2 and right.dims[0] != 1:
         return False
     return left.dims[-1] != -1 and len(left.dims) + 2 <= _MAX_DIMS
 
 
-def _transpose(network, op, inputs):
+def _transpose(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _shape(network, op, inputs):
+def _shape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     # How many sizes there are is known, also where the sizes are not: a slice of them needs no arithmetic of its own.
     dims = inputs[0].dims
     made = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
@@ -217,7 +226,7 @@ def _shape(network, op, inputs):
     return [made]
 
 
-def _sizes(op, index, value):
+def _sizes(op: Any, index: int, value: Value) -> Dims | None:
     """What an input that holds sizes is known to hold, as Tensor.sizes."""
     if isinstance(value, Tensor):
         return value.sizes
@@ -227,13 +236,13 @@ def _sizes(op, index, value):
     return tuple(int(size) for size in constant.ravel())
 
 
-def _joined(op, inputs):
+def _joined(op: Any, inputs: Inputs) -> Dims | None:
     """The sizes of several inputs one after another."""
-    parts = [_sizes(op, index, value) for index, value in enumerate(inputs)]
+    parts: list[Dims | Any] = [_sizes(op, index, value) for index, value in enumerate(inputs)]
     return None if None in parts else tuple(size for part in parts for size in part)
 
 
-def _reshape(network, op, inputs):
+def _reshape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     value, shape = inputs
     if isinstance(shape, Tensor):
         made = network.result("Shuffle", op.outputs[0])
@@ -249,12 +258,12 @@ def _reshape(network, op, inputs):
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _expand_dims(network, op, inputs):
+def _expand_dims(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     axis = _axis(network, int(_constant(op, 1)), len(inputs[0].dims) + 1)
     return [_expanded(network, inputs[0], axis)]
 
 
-def _expanded(network, value, axis):
+def _expanded(network: Network, value: Value, axis: int) -> Tensor:
     dims = (*value.dims[:axis], 1, *value.dims[axis:])
     if network.implicit or _static(value.dims):
         return network.shaped(value, dims)
@@ -262,21 +271,21 @@ def _expanded(network, value, axis):
     return network.reshaped_dynamically(value, dims, slices, (-1, 1) if axis else (1,))
 
 
-def _squeeze(network, op, inputs):
+def _squeeze(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     value, rank = inputs[0], len(inputs[0].dims)
     axes = {_axis(network, axis, rank) for axis in op.get_attr("squeeze_dims")}
     axes = axes or {axis for axis, size in enumerate(value.dims) if size == 1}
     return [_without_axes(network, value, tuple(size for axis, size in enumerate(value.dims) if axis not in axes))]
 
 
-def _without_axes(network, value, dims):
+def _without_axes(network: Network, value: Value, dims: Dims) -> Tensor:
     """`value` without some axes of size 1; dims: what is left."""
     if network.implicit or _static(dims):
         return network.shaped(value, dims)
     return network.reshaped_dynamically(value, dims, len(dims))
 
 
-def _pack(network, op, inputs):
+def _pack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     # TF-TRT takes the dims of the last input that is static, else of the first.
     chosen = inputs[0].dims
     for value in inputs[1:]:
@@ -295,7 +304,7 @@ def _pack(network, op, inputs):
     return expanded
 
 
-def _concat(network, op, inputs):
+def _concat(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     for value in inputs[:-1]:
         network.tensor(value)
     made = network.result("Concatenation", op.outputs[0])
@@ -304,7 +313,7 @@ def _concat(network, op, inputs):
     return [made]
 
 
-def _product_of_sizes(network, op, inputs):
+def _product_of_sizes(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     made = network.result("Reduce", op.outputs[0])
     sizes = _sizes(op, 0, inputs[0])
     if sizes is not None:
@@ -312,7 +321,7 @@ def _product_of_sizes(network, op, inputs):
     return [made]
 
 
-def _without_ranges_of_constants(network, values):
+def _without_ranges_of_constants(network: Network, values: Inputs) -> None:
     """`values` as tensors: a constant gets its layer, and no line in a table."""
     for value in values:
         tensor = network.tensor(value)
@@ -320,7 +329,7 @@ def _without_ranges_of_constants(network, values):
             tensor.listed = False
 
 
-def _gather(network, op, inputs):
+def _gather(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     _without_ranges_of_constants(network, inputs[:2])
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
         made = network.result("Gather", op.outputs[0])
@@ -332,7 +341,7 @@ def _gather(network, op, inputs):
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _pad(network, op, inputs):
+def _pad(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     amounts = _constant(op, 1)
     rank = len(amounts)
     padded = [axis for axis, (before, after) in enumerate(amounts) if before or after]
@@ -355,11 +364,11 @@ def _pad(network, op, inputs):
     return [network.transpose(inner, order)]
 
 
-def _split(network, op, inputs):
+def _split(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     return [network.result("Slice", output) for output in op.outputs]
 
 
-def _unpack(network, op, inputs):
+def _unpack(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     if not _static(inputs[0].dims):
         raise UnknownLayersError
     outputs = []
@@ -369,17 +378,19 @@ def _unpack(network, op, inputs):
     return outputs
 
 
-def _slice(network, op, inputs):
+def _slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     begin, size = _constant(op, 1), _constant(op, 2)
     return [_sliced(network, op, inputs[0], set(), {axis for axis, length in enumerate(size) if length == -1}, [1] * len(begin))]
 
 
-def _strided_slice(network, op, inputs):
+def _strided_slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     strides = [int(stride) for stride in _constant(op, 3)]
     _constant(op, 1), _constant(op, 2)
     rank = len(inputs[0].dims) + network.implicit
     masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "shrink_axis")}
-    begin, end, dense = set(), set(), []
+    begin: set[int] = set()
+    end: set[int] = set()
+    dense: list[int] = []
     for index, stride in enumerate(strides):
         if masks["ellipsis"] >> index & 1:
             skipped = rank - len(strides) + 1
@@ -404,21 +415,21 @@ def _strided_slice(network, op, inputs):
     return [output]
 
 
-def _picked(sizes, indices):
+def _picked(sizes: Dims, indices: Dims) -> Dims | None:
     """Some of the sizes; None where an index is none of theirs, on which the op fails when it runs."""
     if any(not -len(sizes) <= index < len(sizes) for index in indices):
         return None
     return tuple(sizes[index] for index in indices)
 
 
-def _of_slice(op, sizes, masks):
+def _of_slice(op: Any, sizes: Dims, masks: Mapping[str, int]) -> Dims | None:
     begin, end, stride = (int(_constant(op, index)[0]) for index in (1, 2, 3))
     if masks["shrink_axis"]:
         return _picked(sizes, (begin,))
     return sizes[slice(None if masks["begin"] else begin, None if masks["end"] else end, stride)]
 
 
-def _sliced(network, op, value, begin, end, strides):
+def _sliced(network: Network, op: Any, value: Value, begin: AbstractSet[int], end: AbstractSet[int], strides: Sequence[int]) -> Tensor:
     """A slice; axes of unknown size need arithmetic on shapes. begin, end: axes without a given begin or end."""
     unknown = [axis for axis, size in enumerate(value.dims) if size == -1]
     shrinks = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask")
@@ -437,7 +448,7 @@ def _sliced(network, op, value, begin, end, strides):
     return output
 
 
-def _resize(network, op, inputs):
+def _resize(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     inner = network.transpose(inputs[0], [0, 3, 1, 2])
     constant = isinstance(inputs[1], Weights)
     if not constant or not _static(inner.dims):
@@ -446,14 +457,14 @@ def _resize(network, op, inputs):
     return [network.transpose(resized, [0, 2, 3, 1])]
 
 
-def _depth_space(network, op, inputs):
+def _depth_space(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     if not _static(inputs[0].dims):
         raise UnknownLayersError
     network.add("Shuffle", (), inputs[0].dtype, inputs[0].source)
     return [network.result("Shuffle", op.outputs[0])]
 
 
-def _einsum(network, op, inputs):
+def _einsum(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     # TensorRT makes products and transpositions of it, and merges those of one with its constants' and with the next one's.
     _without_ranges_of_constants(network, inputs)
     made = network.result("Einsum", op.outputs[0])
@@ -461,12 +472,12 @@ def _einsum(network, op, inputs):
     return [made]
 
 
-def _top_k(network, op, inputs):
+def _top_k(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     first = network.result("TopK", op.outputs[0])
     return [first, network.add_output(op.outputs[1])]
 
 
-def _fill(network, op, inputs):
+def _fill(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
     value = inputs[1]
     scalar = network.add("Constant" if isinstance(value, Weights) else "Shuffle", (), value.dtype, value.source)
     scalar.listed = False
@@ -474,7 +485,7 @@ def _fill(network, op, inputs):
     return [network.result("Fill", op.outputs[0])]
 
 
-_RULES = {
+_RULES: dict[str, Rule] = {
     "Const": _const,
     **dict.fromkeys(("Identity", "IdentityN", "Snapshot", "StopGradient"), _identity),
     **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative", "Conv3D"), _in_channels_first("Convolution")),

@@ -1,9 +1,12 @@
 """What a calibration holds, for reading."""
+from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.calibration import edit
+from tftrt_tools.calibration.file import Calibration, EngineTable
 
 ORDERS = ("graph", "scale", "name")
 
@@ -26,8 +29,8 @@ class EngineListing:
     segment: str
     header: str
     total: int
-    tensors: tuple
-    left_out: tuple
+    tensors: tuple[Tensor, ...]
+    left_out: tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +38,17 @@ class Listing:
     """source: what was read. calibration: the Calibration it came from. engines: EngineListings."""
 
     source: str
-    calibration: object
-    engines: tuple
+    calibration: Calibration
+    engines: tuple[EngineListing, ...]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         whole = self.calibration.to_dict()
         engines = [{**dataclasses.asdict(one), "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out]}
                    for one in self.engines]
         return {**whole, "kind": "calibration_listing", "source": self.source, "engines": engines}
 
 
-def listing(calibration, source, engine=None, pattern=None, order="graph"):
+def listing(calibration: Calibration, source: str, engine: str | None = None, pattern: str | None = None, order: str = "graph") -> Listing:
     """List a Calibration.
 
     Args: engine: only this one. pattern: a regular expression; only tensors whose whole name it matches. order: one of ORDERS: as in the
@@ -69,11 +72,11 @@ def listing(calibration, source, engine=None, pattern=None, order="graph"):
     return Listing(source, calibration, tuple(found))
 
 
-def engines(calibration, name=None):
+def engines(calibration: Calibration, name: str | None = None) -> list[EngineTable]:
     """The EngineTables, or those of engine `name`. Raises: UsageError where there is none of that name."""
     found = [one for one in calibration.engines if name in (None, one.engine)]
     if not found:
         known = [one.engine for one in calibration.engines if one.engine]
-        raise errors.UsageError(f"--engine={name}: no such engine", edit.near(name, known, "engines here") if known else
+        raise errors.UsageError(f"--engine={name}: no such engine", edit.near(name or "", known, "engines here") if known else
                                 "the file holds one table and no engine's name; leave --engine out")
     return found

@@ -1,6 +1,9 @@
 """Calibrations of one model made into one, such as those of several data sets."""
+from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.calibration.file import Calibration, EngineTable
@@ -9,10 +12,11 @@ from tftrt_tools.calibration.table import Table
 from tftrt_tools.savedmodel import passport
 
 # What becomes of the scales that one tensor has.
-HOW = {"max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
+HOW: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
 
 
-def merge_tables(tables, how):
+def merge_tables(tables: Sequence[Table], how: str) -> Table:
     """One table of several of one engine: each tensor's scale by HOW[how], over those tables that have it; the newest header.
 
     Raises: TftrtError where TensorRT's major versions or the calibrators differ.
@@ -27,7 +31,7 @@ def merge_tables(tables, how):
     return Table(newest.header, scales)
 
 
-def merge(calibrations, how, sources):
+def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str]) -> Calibration:
     """Merge Calibrations of the same segments.
 
     Args: how: a key of HOW. sources: a name for each, for errors and provenance.
@@ -53,7 +57,7 @@ def merge(calibrations, how, sources):
         data=combined([one.data for one in calibrations]), engines=engines, provenance=(step,))
 
 
-def _check_segments(calibrations, sources):
+def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str]) -> None:
     first = {one.segment for one in calibrations[0].engines}
     for source, other in zip(sources[1:], calibrations[1:], strict=True):
         segments = {one.segment for one in other.engines}
@@ -71,14 +75,15 @@ def _check_segments(calibrations, sources):
                                     "only tables of the same graph can be merged")
 
 
-def _named(one):
+def _named(one: EngineTable) -> set[str]:
     """The tensors that an EngineTable speaks of."""
     return {*one.table.scales, *dict(one.left_out)}
 
 
-def _one_engine(parts, how):
+def _one_engine(parts: Sequence[EngineTable],
+                how: str) -> tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]:
     """(Table, left_out, ranges) of EngineTables of one segment."""
-    left_out = {}
+    left_out: dict[str, set[str]] = {}
     for name, reason in (pair for part in parts for pair in part.left_out):
         if how != "first" or not _has_scale_first(name, parts):
             left_out.setdefault(name, set()).add(reason)
@@ -87,21 +92,21 @@ def _one_engine(parts, how):
     return table, tuple((name, "; ".join(sorted(reasons))) for name, reasons in sorted(left_out.items())), _ranges(parts)
 
 
-def _ranges(parts):
+def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
     """What any of them saw; None where none says."""
-    seen = {}
+    seen: dict[str, dict[str, float]] = {}
     for name, one in (item for part in parts for item in (part.ranges or {}).items()):
         before = seen.get(name, one)
         seen[name] = {"min": min(before["min"], one["min"]), "max": max(before["max"], one["max"])}
     return seen or None
 
 
-def _has_scale_first(name, parts):
+def _has_scale_first(name: str, parts: Sequence[EngineTable]) -> bool:
     """Whether the first part that speaks of tensor `name` gives it a scale."""
     return next(name in part.table.scales for part in parts if name in part.table.scales or name in dict(part.left_out))
 
 
-def combined(records):
+def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One data record (calibration/record.py) of several; what one of them does not say, the sum does not say either (None)."""
     rows = [row for one in records for row in one.get("rows") or ()]
     digests = [one["digest"] for one in records if one.get("digest")]
@@ -118,17 +123,17 @@ def combined(records):
             "failed_count": _sum(records, "failed_count"), "warnings": warnings}
 
 
-def _origin(source, one):
+def _origin(source: str, one: Calibration) -> dict[str, Any]:
     """What is kept of a merged file besides its scales; the hashes of its rows are in the merged record."""
     data = {name: value for name, value in one.data.items() if name != "rows"}
     return {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
             "model": one.model, "data": data, "provenance": list(one.provenance)}
 
 
-def _sum(records, key):
-    counts = [one.get(key) for one in records]
+def _sum(records: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    counts: list[Any] = [one.get(key) for one in records]
     return sum(counts) if all(isinstance(count, int) for count in counts) else None
 
 
-def _joined(texts):
+def _joined(texts: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(filter(None, texts)))

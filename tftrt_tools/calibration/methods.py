@@ -1,10 +1,13 @@
 """The toolkit's calibration methods by name; `scales` computes them. No NumPy, for commands that only read flags."""
 
 import dataclasses
+import typing
 
-METHODS = ("entropy", "percentile", "mse", "max")
+from tftrt_tools import choices
+
+METHODS = choices.METHODS
 # The one of them that harms the outputs least where INT8 is simulated.
-AUTO = "auto"
+AUTO: typing.Final = "auto"
 PERCENTILE = 99.99
 
 
@@ -12,7 +15,7 @@ PERCENTILE = 99.99
 class Method:
     """One of METHODS. percentile: of |x|, for that method."""
 
-    name: str
+    name: choices.Method
     percentile: float = PERCENTILE
 
     @property

@@ -2,8 +2,14 @@
 
 Shapes are TensorRT's: tuples with -1 for what is unknown; without the batch in implicit batch mode, where constants keep theirs.
 """
+from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+# TensorRT's dims; those of sizes too.
+Dims = tuple[int, ...]
 
 
 class UnknownLayersError(Exception):
@@ -17,11 +23,11 @@ class Tensor:
     far as TensorRT knows them: ints, -1 for the others, one of a scalar; else None; listed: whether TensorRT's tables have it."""
 
     name: str | None
-    dims: tuple | None
+    dims: Dims | Any
     dtype: str
     source: str | None
     sure: bool = True
-    sizes: tuple | None = None
+    sizes: Dims | None = None
     listed: bool = True
 
 
@@ -29,27 +35,31 @@ class Tensor:
 class Weights:
     """A constant that is no tensor of the network yet. dims: with the batch in both modes."""
 
-    dims: tuple
+    dims: Dims
     dtype: str
     source: str
+
+
+# What an input of a node became.
+Value = Tensor | Weights
 
 
 class Network:
     """TensorRT's network while the nodes are converted. tensors: the layers' outputs in order; layers: how many there are, None from
     an op on of which it is not known."""
 
-    def __init__(self, implicit):
+    def __init__(self, implicit: bool) -> None:
         self.implicit = implicit
-        self.tensors = []
-        self.layers = 0
+        self.tensors: list[Tensor] = []
+        self.layers: int | None = 0
 
-    def input(self, name, tensor):
+    def input(self, name: str, tensor: Any) -> Tensor:
         """Add an engine input."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
         self.tensors.append(Tensor(name, dims, tensor.dtype.name, tensor.name))
         return self.tensors[-1]
 
-    def add(self, kind, dims, dtype, source=None):
+    def add(self, kind: str, dims: Dims, dtype: str, source: str | None = None) -> Tensor:
         """Add a layer; `kind` as TensorRT writes it into default names. Returns: its first output."""
         name = None
         if self.layers is not None:
@@ -58,35 +68,35 @@ class Network:
         self.tensors.append(Tensor(name, dims, dtype, source))
         return self.tensors[-1]
 
-    def add_output(self, tensor):
+    def add_output(self, tensor: Any) -> Tensor:
         """A further output of the layer added last, or one of an unknown layer."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
         self.tensors.append(Tensor(None, dims, tensor.dtype.name, tensor.name, sure=self.layers is not None))
         return self.tensors[-1]
 
-    def shapes(self, *kinds):
+    def shapes(self, *kinds: str) -> Tensor:
         """Add layers that compute shapes: int32, never calibrated. Returns: the last one's output."""
         for kind in kinds:
             last = self.add(kind, (-1,), "int32")
         return last
 
-    def dims(self, tensor):
+    def dims(self, tensor: Any) -> Dims:
         """TensorRT's dims of a tf.Tensor. Raises: UnknownLayersError for an unknown rank."""
         if tensor.shape.rank is None:
             raise UnknownLayersError
         dims = tuple(-1 if size is None else size for size in tensor.shape)
         return dims[1:] if self.implicit else dims
 
-    def result(self, kind, tensor):
+    def result(self, kind: str, tensor: Any) -> Tensor:
         """Add the layer that computes tf.Tensor `tensor`."""
         return self.add(kind, self.dims(tensor), tensor.dtype.name, tensor.name)
 
-    def transpose(self, value, permutation):
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Tensor:
         """A transposition; `permutation` counts the batch."""
         order = [axis - 1 for axis in permutation[1:]] if self.implicit else permutation
         return self.add("Shuffle", tuple(value.dims[axis] for axis in order), value.dtype, value.source)
 
-    def shaped(self, value, dims):
+    def shaped(self, value: Value, dims: Dims) -> Tensor:
         """`value` with `dims`: a reshape where they differ, a constant layer for weights. 0 in dims keeps the input's."""
         if isinstance(value, Weights):
             return self.add("Constant", tuple(dims), value.dtype, value.source)
@@ -95,11 +105,11 @@ class Network:
         known = tuple(value.dims[index] if size == 0 else size for index, size in enumerate(dims))
         return self.add("Shuffle", known, value.dtype, value.source)
 
-    def tensor(self, value):
+    def tensor(self, value: Value) -> Tensor:
         """`value` as a tensor: a constant layer for weights."""
         return self.shaped(value, value.dims)
 
-    def reshaped_dynamically(self, value, dims, slices, added=()):
+    def reshaped_dynamically(self, value: Value, dims: Dims, slices: int, added: Dims = ()) -> Tensor:
         """A reshape to a shape put together at run time of `slices` parts of the input's and of `added` (-1: none there) sizes."""
         self.shapes("Shape")
         for index in range(max(slices, len(added))):
@@ -110,9 +120,9 @@ class Network:
         self.shapes("Concatenation")
         return self.add("Shuffle", dims, value.dtype, value.source)
 
-    def broadcast_dims(self, left, right):
+    def broadcast_dims(self, left: Value, right: Value) -> list[Dims]:
         """Both operands' dims, with leading ones up to one rank."""
-        def rank(value):
+        def rank(value: Value) -> int:
             return len(value.dims) + (self.implicit and isinstance(value, Tensor))
 
         total = max(rank(left), rank(right))

@@ -1,6 +1,9 @@
 """What a calibration was fed with. No TensorFlow here."""
+from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 ROWS_KEPT = 20_000
 FILES_NAMED = 20
@@ -24,16 +27,16 @@ class DataRecord:
     batches: int
     dropped: int
     random: bool
-    rows: tuple
-    failed_files: tuple
+    rows: tuple[str, ...]
+    failed_files: tuple[str, ...]
     failed_count: int
-    warnings: tuple
+    warnings: tuple[str, ...]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "rows": list(self.rows), "failed_files": list(self.failed_files),
                 "warnings": list(self.warnings)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> DataRecord:
         return cls(**{**data, "rows": tuple(data["rows"]), "failed_files": tuple(data["failed_files"]),
                       "warnings": tuple(data["warnings"])})

@@ -7,18 +7,20 @@
               (S. Migacz, "8-bit Inference with TensorRT", GTC 2017, and its public reimplementations)
 """
 
-import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
+from tftrt_tools.calibration.histogram import Histogram
 from tftrt_tools.calibration.methods import PERCENTILE
 
 # Signed symmetric 8 bits: -127 to 127.
 LEVELS = 127
 
 
-def scale(histogram, method="entropy", percentile=PERCENTILE):
+def scale(histogram: Histogram, method: str = "entropy", percentile: float = PERCENTILE) -> float | None:
     """The scale of a tensor: a real value is scale * integer.
 
     Args: histogram: histogram.Histogram; method: one of methods.METHODS; percentile: of all |x|, for that method, in (0, 100].
@@ -27,12 +29,13 @@ def scale(histogram, method="entropy", percentile=PERCENTILE):
     """
     if not histogram.absmax:
         return None
-    methods = {"entropy": entropy_amax, "percentile": functools.partial(percentile_amax, percentile=percentile), "mse": mse_amax,
-               "max": lambda one: one.absmax}
+    methods: dict[str, Callable[[Histogram], float]] = {
+        "entropy": entropy_amax, "percentile": functools.partial(percentile_amax, percentile=percentile), "mse": mse_amax,
+        "max": lambda one: one.absmax}
     return methods[method](histogram) / LEVELS
 
 
-def percentile_amax(histogram, percentile=PERCENTILE):
+def percentile_amax(histogram: Histogram, percentile: float = PERCENTILE) -> float:
     """The least value that `percentile` per cent of |x| do not exceed, interpolated within its bin.
 
     Where so many values are exact zeros that it would be zero, the percentile is taken of the other values.
@@ -50,7 +53,7 @@ def percentile_amax(histogram, percentile=PERCENTILE):
     return min(float(lower + min(share, 1.0) * (upper[index] - lower)), histogram.absmax)
 
 
-def mse_amax(histogram):
+def mse_amax(histogram: Histogram) -> float:
     """The amax with the least `squared_errors`, from absmax down to absmax / 1024, found to 1/1024 of an octave."""
     octaves = 0.0
     for candidates in (np.arange(10 * 64 + 1) / 64, np.arange(-16, 17) / 1024):
@@ -59,7 +62,7 @@ def mse_amax(histogram):
     return float(histogram.absmax * np.exp2(-octaves))
 
 
-def squared_errors(histogram, amaxes):
+def squared_errors(histogram: Histogram, amaxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Mean of (x - q(x))^2 for each amax, where q rounds to the nearest of the 127 multiples of amax / 127 and clips.
 
     Within a bin |x| counts as evenly spread; exact zeros have no error. With the step s and the sums over |x| above t, A0(t) of 1 and
@@ -86,71 +89,45 @@ def squared_errors(histogram, amaxes):
     return np.maximum(sums, 0.0) / histogram.count
 
 
-@dataclasses.dataclass(frozen=True)
-class _Entropy:
-    """What public descriptions of the entropy method leave open or differ in; the defaults are what TensorRT 8.5.3 does.
-
-    bins: of the whole range; levels: of the quantized distribution.
-    zeros: of the first bin: "keep", "drop" (the exact zeros; the rest stays), "empty" (the whole bin) or "next" (as many as the second).
-    groups: of i bins to levels: "even" (level g begins at bin ceil(g i / levels)) or "floor" (each has i // levels bins, the last
-      also the rest).
-    support: which bins the candidate is expanded over: those with a "count" of their own or those of the "reference", whose last
-      bin is non-empty when anything lies beyond.
-    outliers: whether the candidate is normalised with ("all") or without ("inside") the values that it leaves out.
-    tiny: least probability of the candidate where the reference has any; 0 makes the divergence infinite there.
-    tie: divergences nearer than this to the least count as equal, in nats, and the last of them is taken. Values that fill few bins (the
-      17 levels of a 4-bit image) have more than one i without any divergence, and rounding alone would choose between a range that holds
-      them all and one that holds next to nothing.
-    single: whether a candidate with one non-empty bin counts. Where all values lie far from zero, there is an i that holds the nearest of
-      them alone: reference and candidate are then the same, with all values in one bin, and their divergence is nothing. TensorRT passes
-      over it (seen in 38 tensors of an encoder).
-    """
-
-    bins: int = 2048
-    levels: int = 128
-    zeros: str = "next"
-    groups: str = "even"
-    support: str = "count"
-    outliers: str = "inside"
-    tiny: float = 0.0
-    tie: float = 1e-9
-    single: bool = False
+# Of the entropy method: bins of the whole range, and levels of the quantized distribution.
+BINS, QUANTIZED = 2048, 128
+# Divergences nearer than this to the least count as equal, in nats, and the last of them is taken. Values that fill few bins (the 17 levels
+# of a 4-bit image) have more than one i without any divergence, and rounding alone would choose between a range that holds them all and one
+# that holds next to nothing.
+_TIE = 1e-9
 
 
-def entropy_amax(histogram):
-    """The amax of the entropy method: of TensorRT's bins (histogram.Histogram), (i + 1/2) for the i with the least `divergences`.
+def entropy_amax(histogram: Histogram) -> float:
+    """The amax of the entropy method: of TensorRT's bins (histogram.Histogram), (i + 1/2) for the i with the least `divergences`. The first
+    bin counts as many values as the second: exact zeros say nothing of the range.
 
     It can lie above absmax, by half a bin or where i counts empty bins behind it: TensorRT's scales do.
     """
-    return _entropy_amax(histogram, _Entropy())
-
-
-def _entropy_amax(histogram, variant):
-    counts = histogram.rebinned(variant.bins).astype(np.float64)
-    if variant.zeros == "drop":
-        counts[0] -= histogram.zeros
-    elif variant.zeros == "empty":
-        counts[0] = 0.0
-    elif variant.zeros == "next":
-        counts[0] = counts[1]
+    counts = histogram.rebinned(BINS).astype(np.float64)
+    counts[0] = counts[1]
     if not counts.any():
         return histogram.absmax
-    found = divergences(counts, variant)
-    best = int(np.nonzero(found <= found.min() + variant.tie)[0][-1]) + variant.levels
-    return (best + 0.5) * histogram.range / variant.bins
+    found = divergences(counts)
+    best = int(np.nonzero(found <= found.min() + _TIE)[0][-1]) + QUANTIZED
+    return (best + 0.5) * histogram.range / BINS
 
 
-def divergences(counts, variant=_Entropy()):
+def divergences(counts: npt.NDArray[np.float64], levels: int = QUANTIZED) -> npt.NDArray[np.float64]:
     """KL(P_i || Q_i) in nats for each number of bins i = levels .. bins.
 
-    P_i: the first i counts, everything beyond added to the last, normalised. Q_i: the first i counts alone, summed to `levels` values,
-    each shared out evenly over its non-empty bins, normalised. With the sums S_g and the non-empty bins n_g of level g, all that
-    depends on Q_i is sum_g P_g log(S_g / n_g), so no candidate is ever written out.
+    P_i: the first i counts, everything beyond added to the last, normalised. Q_i: the first i counts alone, summed to `levels` values
+    (level g begins at bin ceil(g i / levels)), each shared out evenly over its non-empty bins, normalised. With the sums S_g and the
+    non-empty bins n_g of level g, all that depends on Q_i is sum_g P_g log(S_g / n_g), so no candidate is ever written out.
 
-    Args: counts: float64 [bins]. Returns: float64 [bins - levels + 1]; inf where Q is zero and P is not, and where it does not count.
+    What public descriptions leave open is as TensorRT 8.5.3 does it: where Q_i is zero and P_i is not, the divergence is infinite; and an i
+    with one non-empty bin does not count. (Where all values lie far from zero, there is an i that holds the nearest of them alone. P_i and
+    Q_i are then the same, with all values in one bin. TensorRT passes over it, seen in 38 tensors of an encoder.)
+
+    Args: counts: [bins]. levels: of the quantized distribution.
+    Returns: [bins - levels + 1]; inf where Q is zero and P is not, and where i does not count.
     """
-    starts = _level_starts(variant.bins, variant.levels, variant.groups)
-    ends = np.arange(variant.levels, variant.bins + 1)
+    starts = _level_starts(counts.size, levels)
+    ends = np.arange(levels, counts.size + 1)
     total = counts.sum()
     inside = np.concatenate([[0.0], np.cumsum(counts)])
     filled = np.concatenate([[0], np.cumsum(counts > 0)])
@@ -159,31 +136,25 @@ def divergences(counts, variant=_Entropy()):
     last = counts[ends - 1]
     # The levels of Q ...
     sums, sizes = np.diff(inside[starts], axis=1), np.diff(filled[starts], axis=1)
-    if variant.support == "reference":
-        sizes[:, -1] += (last == 0) & (beyond > 0)
     # ... and the reference's share in each: that of Q's own bins, and of what lies beyond, all in the last bin.
-    mass = inside[ends] + (beyond if variant.outliers == "all" else 0.0)
+    mass = inside[ends]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_q = np.log(np.where(sizes > 0, sums / np.maximum(sizes, 1), 0.0) / np.where(mass > 0, mass, 1.0)[:, None])
-        floor = np.log(variant.tiny) if variant.tiny else -np.inf
-        log_q = np.maximum(log_q, floor)
         own = np.where(sums > 0, sums * log_q, 0.0).sum(axis=1)
-        last_log_q = np.where((last > 0) | (variant.support == "reference"), log_q[:, -1], floor)
-        own += np.where(beyond > 0, beyond * last_log_q, 0.0)
+        own += np.where(beyond > 0, beyond * np.where(last > 0, log_q[:, -1], -np.inf), 0.0)
     entropy = np.concatenate([[0.0], np.cumsum(_x_log_x(counts))])[ends - 1] + _x_log_x(last + beyond)
-    found = entropy / total - np.log(total) - own / total
-    return found if variant.single else np.where(filled[ends] > 1, found, np.inf)
+    found: npt.NDArray[np.float64] = np.where(filled[ends] > 1, entropy / total - np.log(total) - own / total, np.inf)
+    return found
 
 
-def _x_log_x(x):
+def _x_log_x(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return x * np.log(np.where(x > 0, x, 1.0))
 
 
 @functools.cache
-def _level_starts(bins, levels, groups):
-    """For each i = levels .. bins: where each level begins, and i. Returns: intp [bins - levels + 1, levels + 1]."""
+def _level_starts(bins: int, levels: int) -> npt.NDArray[np.intp]:
+    """For each i = levels .. bins: where each level begins, and i. Returns: [bins - levels + 1, levels + 1]."""
     ends = np.arange(levels, bins + 1)[:, None]
-    level = np.arange(levels + 1)[None, :]
-    starts = -(-level * ends // levels) if groups == "even" else level * (ends // levels)
+    starts = -(-np.arange(levels + 1)[None, :] * ends // levels)
     starts[:, -1] = ends[:, 0]
     return starts.astype(np.intp)

@@ -8,11 +8,14 @@ scale = range / 127: TensorRT rounds x / scale to an integer and clips it to [-1
 A tensor without a line has no scale, and layers that need it stay out of INT8. For a tensor that was zero in all of the data TensorRT
 writes a bare 0 (seen: the initial state of an LSTM): that is no scale to divide by, and is read as none.
 """
+from __future__ import annotations
 
 import contextlib
 import dataclasses
 import re
 import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tftrt_tools import errors
 
@@ -27,7 +30,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{8}|0")
 _FORM = "a table is a line like TRT-8503-EntropyCalibration2, then lines like `tensor name: 3c03156f`"
 
 
-def is_numbered(name):
+def is_numbered(name: str) -> bool:
     """Whether a tensor's name has the number of a TensorRT layer in it: "(Unnamed Layer* 12) [Shuffle]_output"."""
     return name.startswith(_NUMBERED)
 
@@ -43,54 +46,59 @@ class Table:
     """
 
     header: str
-    scales: dict
+    scales: dict[str, float]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_header(self.header)
         object.__setattr__(self, "scales", {_checked_name(name): _checked_scale(name, scale) for name, scale in self.scales.items()})
 
     @classmethod
-    def of_ranges(cls, ranges, tensorrt):
+    def of_ranges(cls, ranges: Mapping[str, float], tensorrt: str) -> Table:
         """The table of {tensor: range}, range = the largest |x| to keep, > 0, as TF-TRT's calibrator of TensorRT `tensorrt` ("8.5.3")
         would head it. Raises: TftrtError."""
         return cls(header(tensorrt), {name: float(value) / LEVELS for name, value in ranges.items()})
 
     @property
-    def tensorrt(self):
+    def tensorrt(self) -> str:
         """The version in the header, such as "8.5.3"."""
-        digits = _HEADER.fullmatch(self.header)[1]
+        digits = _parts(self.header)[1]
         # Up to 9: major, minor, two digits of patch. From 10 on: two digits each.
         parts = (digits[0], digits[1], digits[2:]) if len(digits) == 4 else (digits[:2], digits[2:4], digits[4:])
         return ".".join(str(int(part)) for part in parts)
 
     @property
-    def major(self):
+    def major(self) -> int:
         """TensorRT's major version, an int."""
         return int(self.tensorrt.split(".")[0])
 
     @property
-    def calibrator(self):
+    def calibrator(self) -> str:
         """The algorithm in the header, one of CALIBRATORS."""
-        return _HEADER.fullmatch(self.header)[2]
+        return _parts(self.header)[2]
 
-    def range(self, name):
+    def range(self, name: str) -> float:
         """The largest |x| of tensor `name` that its scale keeps."""
         return self.scales[name] * LEVELS
 
-    def text(self):
+    def text(self) -> str:
         """What TensorRT reads; `parse` gives the same table back, bit by bit."""
         lines = [self.header, *(f"{name}: {struct.pack('>f', scale).hex()}" for name, scale in self.scales.items())]
         return "\n".join(lines) + "\n"
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {"header": self.header, "scales": dict(self.scales)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> Table:
         return cls(data["header"], data["scales"])
 
 
-def header(tensorrt):
+def _parts(checked: str) -> re.Match[str] | Any:
+    """The version and the calibrator in a header that was checked."""
+    return _HEADER.fullmatch(checked)
+
+
+def header(tensorrt: str) -> str:
     """The first line for TensorRT `tensorrt`, such as "8.5.3" or "8.5.3.1". Raises: TftrtError for what is no version."""
     found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})(\.[0-9]+)*", tensorrt)
     if not found:
@@ -100,12 +108,12 @@ def header(tensorrt):
     return f"TRT-{digits}-{TFTRT_CALIBRATOR}"
 
 
-def parse(text, source="the table"):
+def parse(text: str, source: str = "the table") -> Table:
     """As `read`, the table alone."""
     return read(text, source)[0]
 
 
-def read(text, source="the table"):
+def read(text: str, source: str = "the table") -> tuple[Table, tuple[str, ...]]:
     """Read a table. Args: source: what errors call it, such as its path.
 
     Returns: (Table, names of the tensors whose scale is zero, which the Table does not have).
@@ -118,7 +126,8 @@ def read(text, source="the table"):
     if not lines:
         raise errors.TftrtError(f"{source} is empty", _FORM)
     first = lines[0].strip()
-    scales, seen = {}, {}
+    scales: dict[str, float] = {}
+    seen: dict[str, int] = {}
     with _at(source, 1):
         _check_header(first)
     for number, line in enumerate(lines[1:], 2):
@@ -132,7 +141,7 @@ def read(text, source="the table"):
 
 
 @contextlib.contextmanager
-def _at(source, number):
+def _at(source: str, number: int) -> Iterator[None]:
     """Puts the place before the cause of an error."""
     try:
         yield
@@ -140,7 +149,7 @@ def _at(source, number):
         raise errors.TftrtError(f"{source}, line {number}: {error.cause}", error.mend) from None
 
 
-def _entry(line):
+def _entry(line: str) -> tuple[str, float]:
     name, colon, digits = line.rpartition(": ")
     if not colon:
         raise errors.TftrtError(f"{_short(line)} is not `tensor name: scale`", _FORM)
@@ -153,7 +162,7 @@ def _entry(line):
     return _checked_name(name), _checked_scale(name, struct.unpack(">f", bytes.fromhex(digits))[0])
 
 
-def _check_header(line):
+def _check_header(line: Any) -> None:
     found = _HEADER.fullmatch(line) if isinstance(line, str) else None
     if not found:
         raise errors.TftrtError(f"{_short(line)} is no header of a calibration table", _FORM)
@@ -161,7 +170,7 @@ def _check_header(line):
         raise errors.TftrtError(f"unknown calibrator {found[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS))
 
 
-def _checked_name(name):
+def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name or "\n" in name or "\r" in name:
         raise errors.TftrtError(f"{_short(name)} is no tensor name", "a name is text in one line")
     try:
@@ -171,7 +180,7 @@ def _checked_name(name):
     return name
 
 
-def _checked_scale(name, scale):
+def _checked_scale(name: str, scale: Any) -> float:
     try:
         rounded = 0.0 if isinstance(scale, (str, bool)) else struct.unpack(">f", struct.pack(">f", scale))[0]
     except (struct.error, OverflowError):
@@ -181,7 +190,7 @@ def _checked_scale(name, scale):
     return rounded
 
 
-def _short(value):
+def _short(value: Any) -> str:
     """For a message: quoted, in one line, not longer than needed."""
     shown = repr(value) if isinstance(value, str) else str(value)
     return shown if len(shown) <= 160 else shown[:120] + "…" + shown[-30:]

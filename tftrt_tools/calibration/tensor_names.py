@@ -10,9 +10,13 @@ which turns convolutions to NCHW and puts transpositions around them; grappler's
 TensorFlow numbers them; the layers of each (layer_rules). Both optimizers are TensorFlow's, run here. Checked for TensorFlow 2.14.1
 with TensorRT 8.5.3.
 """
+from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import graph_pb2
 
@@ -20,6 +24,10 @@ from tftrt_tools import tf_private
 from tftrt_tools.calibration import layer_rules
 from tftrt_tools.calibration.network import Network, Tensor
 from tftrt_tools.savedmodel import segment
+
+if TYPE_CHECKING:
+    from tftrt_tools.calibration.network import Value
+    from tftrt_tools.savedmodel.engine_op import Shape
 
 _FLOATS = ("float32", "float16")
 
@@ -38,7 +46,7 @@ class NamedTensor:
     sure: bool
 
 
-def names(function, dynamic, input_shapes):
+def names(function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> list[NamedTensor]:
     """The table's names for the engine of one segment.
 
     After the first op of which it is not known how many layers it becomes, no name with a layer's number is given.
@@ -54,7 +62,7 @@ def names(function, dynamic, input_shapes):
     return converted.named(converted.order, dynamic)
 
 
-def holding(tensors, function, dynamic, input_shapes):
+def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> set[str]:
     """The table's names that hold the values of `tensors` of the segment ("node:port", "argument:0"). One that passes another on, as a
     reshape to the shape that is there or a sum with zero, is one with it in TensorRT. The other arguments as for `names`. Returns: a set.
     """
@@ -64,7 +72,7 @@ def holding(tensors, function, dynamic, input_shapes):
     return {one.name for one in converted.named(converted.order, dynamic) if one.tensor in sources}
 
 
-def in_other_orders(function, dynamic, input_shapes, count):
+def in_other_orders(function: Any, dynamic: bool, input_shapes: Sequence[Shape], count: int) -> Iterator[list[NamedTensor]]:
     """`names` for `count` other orders of the nodes, chosen at random, always the same ones; all are orders that TensorFlow can give
     them. Yields: [NamedTensor]."""
     converted = _Converted(function, input_shapes)
@@ -81,32 +89,32 @@ def in_other_orders(function, dynamic, input_shapes, count):
 class _Converted:
     """A segment as TF-TRT converts it, imported with its input shapes."""
 
-    def __init__(self, function, input_shapes):
+    def __init__(self, function: Any, input_shapes: Sequence[Shape]) -> None:
         original, self._arguments = segment.to_graph(function)
         self._nodes = {node.name for node in original.node} - set(self._arguments)
         self.graph_def = _as_converted(original)
         self._graph = segment.imported(self.graph_def, input_shapes)
 
     @property
-    def order(self):
+    def order(self) -> list[str]:
         """Names of the nodes as TensorFlow numbers them."""
         return [node.name for node in self.graph_def.node]
 
-    def named(self, order, dynamic):
+    def named(self, order: Sequence[str], dynamic: bool) -> list[NamedTensor]:
         """[NamedTensor] where the nodes are converted in `order` (names)."""
         network, _ = self._network(order, dynamic)
         return [NamedTensor(tensor.name, self._in_segment(tensor.source), tensor.sure)
                 for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None]
 
-    def passed_on(self, dynamic):
+    def passed_on(self, dynamic: bool) -> dict[str | None, str | None]:
         """{tensor of the segment: the one whose values it is}, of those that become no layer."""
         _, values = self._network(self.order, dynamic)
         return {self._in_segment(name): self._in_segment(value.source) for name, value in values.items() if isinstance(value, Tensor)}
 
-    def _network(self, order, dynamic):
+    def _network(self, order: Sequence[str], dynamic: bool) -> tuple[Network, dict[str, Value]]:
         return _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
 
-    def _in_segment(self, source):
+    def _in_segment(self, source: str | None) -> str | None:
         """The segment's own tensor for one of the converted graph, which has constants and transpositions of its own."""
         name = source.partition(":")[0] if source else None
         if name in self._arguments:
@@ -114,7 +122,8 @@ class _Converted:
         return source if name in self._nodes else None
 
 
-def build_shapes(declared, profiles, dynamic, strategy):
+def build_shapes(declared: Sequence[Shape], profiles: Sequence[Sequence[Shape]], dynamic: bool,
+                 strategy: str | None) -> Sequence[Shape]:
     """The input shapes that TF-TRT builds an engine with: they decide how many layers there are.
 
     Args: declared: the engine op's input_shapes; profiles: the distinct input shapes ([[tuple]]) it is built for; strategy: of its
@@ -125,23 +134,25 @@ def build_shapes(declared, profiles, dynamic, strategy):
     return declared
 
 
-def _as_converted(graph_def):
+def _as_converted(graph_def: Any) -> Any:
     results = [node.name for node in graph_def.node if node.op == "_Retval"]
     for optimizer in ("layout", "constfold"):
         graph_def = tf_private.optimized_as_on_gpu(graph_def, optimizer, results)
     return segment.sorted_by_inputs(graph_def)
 
 
-def _network(ops, nodes, implicit):
+def _network(ops: Iterable[Any], nodes: AbstractSet[str], implicit: bool) -> tuple[Network, dict[str, Value]]:
     """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became}). nodes: the segment's own."""
-    network, values, results = Network(implicit), {}, []
+    network = Network(implicit)
+    values: dict[str, Value] = {}
+    results: list[Any] = []
     for op in ops:
         if op.name.startswith(segment.INPUT):
             values[op.outputs[0].name] = network.input(op.name, op.outputs[0])
         elif op.name.startswith(segment.OUTPUT):
             results.append(op)
         else:
-            outputs = layer_rules.convert(network, op, [values.get(source.name) for source in op.inputs])
+            outputs: Sequence[Any] = layer_rules.convert(network, op, [values.get(source.name) for source in op.inputs])
             for port, (output, value) in enumerate(zip(op.outputs, outputs, strict=False)):
                 _rename(value, op.name if port == 0 else f"{op.name}:{port}")
                 values[output.name] = value
@@ -153,13 +164,13 @@ def _network(ops, nodes, implicit):
     return network, values
 
 
-def _rename(value, name):
+def _rename(value: Value, name: str) -> None:
     """A tensor takes the name of the last node that passes it on; an engine's input keeps its own."""
     if isinstance(value, Tensor) and not (value.name or "").startswith(segment.INPUT):
         value.name = name
 
 
-def _name_result(network, name, value):
+def _name_result(network: Network, name: str, value: Tensor | Any) -> None:
     if (value.name or "").startswith((segment.INPUT, segment.OUTPUT)):
         # It has the name of another end of the engine already: TF-TRT copies it.
         value = network.add("Shuffle", value.dims, value.dtype, value.source)

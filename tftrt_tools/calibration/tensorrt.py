@@ -3,8 +3,11 @@
 TF-TRT's engine op calibrates while it is INT8, wants calibration and has no table: each call feeds its batch to TensorRT's entropy
 calibrator 2 and answers natively. It tells nobody when it skips a batch or ends without a table; this module does.
 """
+from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -12,8 +15,11 @@ from tftrt_tools import errors, native_log, progress, tf_private
 from tftrt_tools.execution import build_log
 from tftrt_tools.savedmodel import graph, loading
 
+if TYPE_CHECKING:
+    from tftrt_tools.calibration.kept_back import Batch
 
-def tables(frozen, graph_def, batches, dynamic, folder):
+
+def tables(frozen: Any, graph_def: Any, batches: Iterable[Batch], dynamic: bool, folder: str) -> dict[str, str]:
     """Calibrate every INT8 engine of a signature.
 
     Args:
@@ -46,14 +52,14 @@ def tables(frozen, graph_def, batches, dynamic, folder):
         raise errors.TftrtError(f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none): "
                                 f"{reason}", "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
                                 "of engines by --keep_native_ops or --keep_native_nodes")
-    return {name: table.decode() for name, table in found.items()}
+    return {name: table.decode() for name, table in found.items() if table}
 
 
-def _int8(graph_def):
+def _int8(graph_def: Any) -> list[Any]:
     return [node for node in graph.engine_nodes(graph_def) if node.attr["precision_mode"].s == b"INT8"]
 
 
-def _ready(frozen, graph_def, dynamic, feed):
+def _ready(frozen: Any, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -> Callable[..., Any]:
     """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
     if dynamic:
         # "Optimal" with its one shape would make another network than the engines', with other numbers in the names of its tensors.
@@ -63,7 +69,7 @@ def _ready(frozen, graph_def, dynamic, feed):
     return tf_private.rebuild(graph_def, frozen)
 
 
-def _call(function, feed):
+def _call(function: Callable[..., Any], feed: Sequence[Any]) -> None:
     try:
         function(*feed)
     except tf.errors.OpError as error:

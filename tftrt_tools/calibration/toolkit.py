@@ -1,9 +1,11 @@
 """INT8 tables without a GPU: the native segments run here, and each tensor that TensorRT will ask for gets a scale from its values."""
+from __future__ import annotations
 
 import dataclasses
 import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import progress
 from tftrt_tools.calibration import collect, pooling, scales, tensor_names
@@ -37,10 +39,10 @@ class Ranges:
     Judgings, () where nothing is to be compared.
     """
 
-    inlined: object
-    inner: Mapping[str, Mapping[str, str]]
-    named: Mapping[str, list]
-    measured: Mapping[str, list]
+    inlined: Any
+    inner: Mapping[str, dict[str, str]]
+    named: Mapping[str, Sequence[tensor_names.NamedTensor]]
+    measured: Mapping[str, Sequence[tensor_names.NamedTensor]]
     histograms: Mapping[str, Histogram]
     tensorrt: str
     judging: tuple[Judging, ...]
@@ -57,11 +59,11 @@ class Ranges:
         """As toolkit.by_tensor."""
         return by_tensor(self.inner, self.named, tables)
 
-    def _tables(self, found):
+    def _tables(self, found: Mapping[int, float | None]) -> dict[str, Made]:
         return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
 
 
-def measure(frozen, graph_def, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
+def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
             methods: Sequence[Method] = ()) -> Ranges:
     """Measure the ranges of a signature's INT8 engines, in one pass over the data.
 
@@ -92,7 +94,7 @@ def measure(frozen, graph_def, engines: Iterable[str], batches: Iterable[Batch],
     return Ranges(inlined, inner, named, measured, collector.histograms, tensorrt, judging)
 
 
-def _judging(collector, kept, methods):
+def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
     """Judgings by what is kept back, with scales of what is counted already; and the other way round where the other half is there too."""
     first = Judging(kept.batches, True, _by_method(collector, methods))
     if not kept.others:
@@ -103,27 +105,29 @@ def _judging(collector, kept, methods):
         return first, Judging(kept.others, True, _by_method(collector, methods))
 
 
-def _by_method(collector, methods):
+def _by_method(collector: collect.Collector, methods: Iterable[Method]) -> dict[Method, dict[int, float | None]]:
     return {method: _scales(collector.histograms, method) for method in methods}
 
 
-def names(graph_def, engines: Iterable[str], dynamic: bool) -> dict[str, list]:
+def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
     """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
-    native, found = graph.native_segments(graph_def), {}
+    native = graph.native_segments(graph_def)
+    found: dict[str, list[tensor_names.NamedTensor]] = {}
     for engine in engines:
         progress.say(f"naming the tensors of {engine}")
         found[engine] = tensor_names.names(native[engine].function, dynamic, native[engine].shapes)
     return found
 
 
-def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, list], tables: Mapping[str, Table]) -> dict[str, float]:
+def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
+              tables: Mapping[str, Table]) -> dict[str, float]:
     """The scales of tables as those of tensors of the graph: of what the tables' names stand for.
 
     Args: inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments. named: of `names`. tables: by engine.
 
     Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
     """
-    found = {}
+    found: dict[str, float] = {}
     for engine, table in tables.items():
         for one in named[engine]:
             if one.tensor and one.name in table.scales:
@@ -131,22 +135,26 @@ def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, list],
     return found
 
 
-def _scales(histograms, method):
+def _scales(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
     """{id of a histogram: its scale}: tensors may share a histogram."""
     return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
 
 
-def _table(named, inner, histograms, found, tensorrt):
+def _table(named: Sequence[tensor_names.NamedTensor], inner: Mapping[str, str], histograms: Mapping[str, Histogram],
+           found: Mapping[int, float | None], tensorrt: str) -> Made:
     """found: {id of a histogram: its scale}."""
-    made, left_out, ranges = {}, [], {}
+    made: dict[str, float] = {}
+    left_out: list[tuple[str, str]] = []
+    ranges: dict[str, dict[str, float]] = {}
     for one in named:
         histogram = histograms.get(inner[one.tensor]) if one.tensor else None
         if histogram is None:
             left_out.append((one.name, NOT_MEASURED))
             continue
-        if found[id(histogram)] is None:
+        scale = found[id(histogram)]
+        if scale is None:
             left_out.append((one.name, NO_RANGE))
             continue
-        made[one.name] = found[id(histogram)]
+        made[one.name] = scale
         ranges[one.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum)}
     return Table(header(tensorrt), made), tuple(left_out), ranges

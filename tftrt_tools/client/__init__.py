@@ -7,15 +7,17 @@
         arrays["probabilities"], arrays.model.version
         client.metadata("digits")["serving_default"].inputs["image"].shape
 
-`AsyncClient` has the same methods, to be awaited. `request_bytes` and `response_arrays` are the two halves of a Predict without a network.
+`AsyncClient` has the same methods, to be awaited. `request_bytes` and `response_arrays` are the two halves of a Predict without a network;
+`predict_bytes` sends such a request.
 """
 
 from tftrt_tools.client.channel import Tls
 from tftrt_tools.client.client import AsyncClient, Client
-from tftrt_tools.client.failure import ServingError
-from tftrt_tools.client.predict import PREDICT, request_bytes, response_arrays
-from tftrt_tools.client.signatures import Signature, TensorSpec
-from tftrt_tools.client.spec import Answered, ModelSpec
+from tftrt_tools.client.model_metadata import Signature, TensorSpec
+from tftrt_tools.client.model_service import VersionStatus
+from tftrt_tools.client.model_spec import Answered, ModelSpec
+from tftrt_tools.client.predict_messages import PREDICT, request_bytes, response_arrays
+from tftrt_tools.client.serving_error import ServingError
 
-__all__ = ["PREDICT", "Answered", "AsyncClient", "Client", "ModelSpec", "ServingError", "Signature", "TensorSpec", "Tls", "request_bytes",
-           "response_arrays"]
+__all__ = ["PREDICT", "Answered", "AsyncClient", "Client", "ModelSpec", "ServingError", "Signature", "TensorSpec", "Tls", "VersionStatus",
+           "request_bytes", "response_arrays"]

@@ -10,6 +10,7 @@ a server that is overloaded is not drowned.
 import dataclasses
 import json
 import pathlib
+from typing import Any
 
 from tftrt_tools import errors
 
@@ -35,21 +36,21 @@ class Tls:
     key: str = ""
     server_name: str = ""
 
-    def content(self):
+    def content(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """(root, key, certificate): bytes of the files, None for those that are not named. Raises: UsageError."""
         if bool(self.certificate) != bool(self.key):
             raise errors.UsageError("a client certificate needs its key, and a key its certificate",
                                     "give both (Tls(certificate=…, key=…), --tls_certificate and --tls_key)")
         return _pem(self.root), _pem(self.key), _pem(self.certificate)
 
-    def credentials(self):
+    def credentials(self) -> Any:
         """grpc.ChannelCredentials. Raises: UsageError."""
         import grpc
 
         return grpc.ssl_channel_credentials(*self.content())
 
 
-def _pem(path):
+def _pem(path: str) -> bytes | None:
     if not path:
         return None
     try:
@@ -61,16 +62,18 @@ def _pem(path):
     return content
 
 
-def options(retries, tls=None):
-    """Channel arguments. Args: retries: attempts after the first; tls: Tls or None. Raises: UsageError."""
+def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tuple[str, Any]]:
+    """Channel arguments. Args: retries: attempts after the first; proxy: take the environment's. Raises: UsageError."""
     if not isinstance(retries, int) or not 0 <= retries <= _MOST_RETRIES:
         raise errors.UsageError(f"retries is {retries}", f"give 0 to {_MOST_RETRIES}")
-    found = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
-             # Clients share no connection: closing one, or its pauses, are no matter of another.
-             ("grpc.use_local_subchannel_pool", 1),
-             *((f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items())]
+    # Each client has a connection of its own: to close one, or its pauses, does nothing to another.
+    found: list[tuple[str, Any]] = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+                                    ("grpc.use_local_subchannel_pool", 1)]
+    found += [(f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items()]
     if tls and tls.server_name:
         found.append(("grpc.ssl_target_name_override", tls.server_name))
+    if not proxy:
+        found.append(("grpc.enable_http_proxy", 0))
     if not retries:
         return [*found, ("grpc.enable_retries", 0)]
     config = {"methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}], "retryThrottling": _THROTTLING}
@@ -78,14 +81,14 @@ def options(retries, tls=None):
     return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
 
 
-def opened(module, address, credentials, arguments):
+def opened(module: Any, address: str, credentials: Any, arguments: list[tuple[str, Any]]) -> Any:
     """A channel of `module`, grpc or grpc.aio. Args: credentials: of Tls, or None for one in the clear. arguments: as of `options`."""
     if credentials:
         return module.secure_channel(address, credentials, options=arguments)
     return module.insecure_channel(address, options=arguments)
 
 
-def compression(name):
+def compression(name: str) -> Any:
     """grpc.Compression of "", "gzip" or "deflate". Raises: UsageError."""
     import grpc
 

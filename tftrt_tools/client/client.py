@@ -1,32 +1,32 @@
 """Client and AsyncClient: the same methods, the one answers, the other is awaited."""
 
-import asyncio
-import dataclasses
-import math
+from __future__ import annotations
 
-import grpc
+import functools
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from tftrt_tools import errors
-from tftrt_tools.client import channel, failure, management, predict, signatures, spec
-from tftrt_tools.serving import management_client
+from tftrt_tools.client import address as addresses
+from tftrt_tools.client import calls, channel, serving_error
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
 _SECONDS = 60.0
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """path: of the method; request: bytes; read: function of the answer's bytes; timeout: seconds, None for the client's own."""
+class _Connection:
+    """What both clients are: an address, the arguments of each call, and the words for what goes wrong."""
 
-    path: str
-    request: bytes
-    read: object
-    timeout: float | None
-
-
-class _Methods:
-    """What can be asked. A subclass sends a _Call, and what that returns is returned here."""
-
-    def __init__(self, address, timeout=_SECONDS, tls=None, compression="", retries=channel.RETRIES, wait_for_ready=False, headers=()):
+    def __init__(self, address: str, timeout: float = _SECONDS, tls: channel.Tls | bool | None = None, compression: str = "",
+                 retries: int = channel.RETRIES, wait_for_ready: bool = False,
+                 headers: Mapping[str, str] | Iterable[tuple[str, str]] = (), *, proxy: bool = True,
+                 mends: Mapping[str, str] | None = None) -> None:
         """
         Args:
           address: HOST[:PORT] or unix:PATH.
@@ -36,149 +36,162 @@ class _Methods:
           retries: more attempts after UNAVAILABLE, 0 to 4; which calls, and the pauses: tftrt_tools.client.channel.
           wait_for_ready: where no server answers, wait for one until the deadline instead of failing.
           headers: (name, value) pairs, or a dict, sent with each call.
+          proxy: go through the proxy that the environment names (http_proxy), as gRPC does.
+          mends: {code of a ServingError: what to do}, where your users have flags for it, in place of the client's own words.
 
         Raises: UsageError.
         """
-        self.address = management_client.target(address)
+        self.address = addresses.target(address)
         self._timeout = _seconds(timeout)
-        tls = channel.Tls() if tls is True else tls
-        self._credentials = tls.credentials() if tls else None
-        self._options = channel.options(retries, tls)
+        certificates = (channel.Tls() if tls else None) if isinstance(tls, bool) else tls
+        self._credentials = certificates.credentials() if certificates else None
+        self._options = channel.options(retries, certificates, proxy)
         self._sent = {"compression": channel.compression(compression), "wait_for_ready": bool(wait_for_ready),
-                      "metadata": tuple(headers.items() if hasattr(headers, "items") else headers)}
+                      "metadata": tuple(getattr(headers, "items", lambda: headers)())}
+        self._mends = dict(mends or {})
         self._closed = False
+        self._start()
 
-    def predict(self, model, inputs, signature="", version=None, label="", outputs=(), timeout=None, content=True, copy=False):
-        """Run a signature.
+    def _start(self) -> None:
+        """What the subclass does once its arguments are checked."""
 
-        Args: as for `request_bytes`. timeout: seconds for this call. copy: give arrays of their own, aligned and writable, instead of
-        read-only ones that lie in the answer.
-        Returns: {alias: ndarray}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
-        """
-        def read(raw):
-            answered, arrays = predict.response_arrays(raw)
-            return spec.Answered({alias: array.copy() for alias, array in arrays.items()} if copy else arrays, answered)
-
-        request = predict.request_bytes(model, inputs, signature, version, label, outputs, content)
-        return self._send(_Call(predict.PREDICT, request, read, timeout))
-
-    def metadata(self, model, version=None, label="", timeout=None):
-        """The signatures of a model.
-
-        Returns: {name: Signature}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
-        """
-        asked = spec.ModelSpec(model, version, label)
-        return self._send(_Call(signatures.METADATA, signatures.request(asked), signatures.read, timeout))
-
-    def status(self, model, version=None, timeout=None):
-        """The states of all versions that the server has ever seen, or of one; those that were unloaded stay in the list as END.
-
-        Returns: [VersionStatus(version, state, error_code, error)], the newest first. Raises: ServingError, UsageError.
-        """
-        request = management.status_request(spec.ModelSpec(model, version))
-        return self._send(_Call(management.STATUS, request, management.read_status, timeout))
-
-    def reload(self, config, timeout=None):
-        """Give the server a new configuration, whole: a model that it does not list is unloaded.
-
-        It returns when models with new names are available; for a new version of a known model, ask `status`. It is never sent twice.
-
-        Args: config: a pathlib.Path of a models.config, its text, or a ModelServerConfig message.
-        Raises: ServingError, UsageError.
-        """
-        def read(raw):
-            code, message = management.read_reload(raw)
-            if code != "OK":  # the real server also fails the call itself
-                raise failure.of(code, message, self.address, None)
-
-        return self._send(_Call(management.RELOAD, management.reload_request(config), read, timeout))
-
-    def _arguments(self, call):
+    def _arguments(self, call: calls.Call[Any]) -> dict[str, Any]:
         if self._closed:
             raise errors.UsageError("the client is closed", "make another, or use it inside its `with`")
         return {"timeout": self._timeout if call.timeout is None else _seconds(call.timeout), **self._sent}
 
-    def _answer(self, call, raw):
+    def _answer(self, call: calls.Call[_Answer], raw: bytes) -> _Answer:
         try:
             return call.read(raw)
         except ValueError as error:
-            raise failure.ServingError("INTERNAL", str(error), f"the answer of {self.address} to {call.path.rpartition('/')[2]} cannot be "
-                                       f"read: {error}", "is that a TensorFlow Serving?") from None
+            raise serving_error.ServingError("INTERNAL", str(error), f"the answer of {self.address} to {_method(call)} cannot be "
+                                             f"read: {error}", "is that a TensorFlow Serving?") from None
 
-    def _failure(self, error, seconds):
-        if self._closed and error.code() == grpc.StatusCode.CANCELLED:
+    def _failure(self, call: calls.Call[Any], error: Any, seconds: float | None) -> serving_error.ServingError:
+        """Args: error: grpc.RpcError; seconds: the call's deadline, None for none."""
+        code = error.code().name
+        if self._closed and code == "CANCELLED":
             return self._closed_meanwhile()
-        return failure.of(error.code().name, error.details() or "", self.address, seconds)
+        return serving_error.of(code, error.details() or "", self.address, seconds, _method(call), self._mends)
+
+    def _closed_meanwhile(self) -> serving_error.ServingError:
+        return serving_error.ServingError("CANCELLED", "the client was closed", f"the client of {self.address} was closed during the call",
+                                          "close it when its calls have ended")
 
 
-    def _closed_meanwhile(self):
-        return failure.ServingError("CANCELLED", "the client was closed", f"the client of {self.address} was closed during the call",
-                                    "close it when its calls have ended")
+def _answered(build: Callable[Concatenate[Client, _Arguments], calls.Call[_Answer]]
+              ) -> Callable[Concatenate[Client, _Arguments], _Answer]:
+    """The method of Client that sends what `build` makes, with its signature and its docstring."""
+    def method(self: Client, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+        return self._send(build(self, *args, **kwargs))
+
+    _describe(method, build)
+    return method
 
 
-class Client(_Methods):
+def _awaited(build: Callable[Concatenate[AsyncClient, _Arguments], calls.Call[_Answer]]
+             ) -> Callable[Concatenate[AsyncClient, _Arguments], Coroutine[Any, Any, _Answer]]:
+    """The same for AsyncClient. Arguments that can never work raise when the method is called, before anything is awaited."""
+    def method(self: AsyncClient, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Coroutine[Any, Any, _Answer]:
+        return self._send(build(self, *args, **kwargs))
+
+    _describe(method, build)
+    return method
+
+
+def _describe(method: Any, build: Callable[..., Any]) -> None:
+    """Give a method the name, the docstring and the signature that `help` shows: those of `build`, with what the Call gives."""
+    functools.update_wrapper(method, build)
+    told = inspect.signature(build)
+    first, *others = told.parameters.values()
+    answer = str(told.return_annotation).removeprefix("Call[").removesuffix("]")
+    itself = first.replace(name="self", annotation=first.empty)
+    method.__signature__ = told.replace(parameters=[itself, *others], return_annotation=answer)
+
+
+class Client(_Connection):
     """One connection to one TensorFlow Serving, for any number of threads. A context manager; `close` ends it."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    predict = _answered(calls.predict)
+    predict_bytes = _answered(calls.predict_bytes)
+    metadata = _answered(calls.metadata)
+    status = _answered(calls.status)
+    reload = _answered(calls.reload)
+
+    def _start(self) -> None:
+        import grpc
+
         self._channel = channel.opened(grpc, self.address, self._credentials, self._options)
-        self._calls = _calls(self._channel)
+        self._calls = {path: self._channel.unary_unary(path) for path in calls.PATHS}
 
-    __init__.__doc__ = _Methods.__init__.__doc__
-
-    def __enter__(self):
+    def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """End the connection; calls that run are cancelled."""
         self._closed = True
         self._channel.close()
 
-    def _send(self, call):
+    def _send(self, call: calls.Call[_Answer]) -> _Answer:
+        import grpc
+
         arguments = self._arguments(call)
         try:
             raw = self._calls[call.path](call.request, **arguments)
         except grpc.RpcError as error:
-            raise self._failure(error, arguments["timeout"]) from None
+            raise self._failure(call, error, arguments["timeout"]) from None
         except ValueError:
             self._arguments(call)  # closed meanwhile, by another thread
             raise
         return self._answer(call, raw)
 
 
-class AsyncClient(_Methods):
+class AsyncClient(_Connection):
     """The same to be awaited: `await client.predict(…)`. An async context manager, of the event loop that first uses it."""
 
-    _channel = _loop = None
+    _channel: Any = None
+    _loop: asyncio.AbstractEventLoop | None = None
 
-    async def __aenter__(self):
+    predict = _awaited(calls.predict)
+    predict_bytes = _awaited(calls.predict_bytes)
+    metadata = _awaited(calls.metadata)
+    status = _awaited(calls.status)
+    reload = _awaited(calls.reload)
+
+    async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self):
+    async def close(self) -> None:
         """End the connection; calls that run are cancelled."""
         self._closed = True
         if self._channel:
             await self._channel.close()
 
-    async def _send(self, call):
+    async def _send(self, call: calls.Call[_Answer]) -> _Answer:
+        import grpc
+
         arguments = self._arguments(call)
         self._open()
         try:
             raw = await self._ended(self._calls[call.path](call.request, **arguments))
         except grpc.RpcError as error:
-            raise self._failure(error, arguments["timeout"]) from None
+            raise self._failure(call, error, arguments["timeout"]) from None
         return self._answer(call, raw)
 
-    async def _ended(self, running):
-        """The answer of a grpc.aio call. `close` cancels the call, which is no cancellation of the task that awaits it: the call has a task
-        of its own, so that the two can be told apart."""
-        own = asyncio.ensure_future(_awaited(running))
+    async def _ended(self, running: Any) -> bytes:
+        """The answer of a grpc.aio call.
+
+        `close` cancels the call, and that must not look like a cancellation of the task that awaits it. So the call has a task of its own.
+        """
+        import asyncio
+
+        own = asyncio.ensure_future(_result(running))
         try:
             await asyncio.wait([own])
         except asyncio.CancelledError:
@@ -189,28 +202,31 @@ class AsyncClient(_Methods):
             raise self._closed_meanwhile()
         return own.result()
 
-    def _open(self):
+    def _open(self) -> None:
+        import asyncio
+
         running = asyncio.get_running_loop()
         if self._channel is None:
             from grpc import aio
 
             self._loop = running
             self._channel = channel.opened(aio, self.address, self._credentials, self._options)
-            self._calls = _calls(self._channel)
+            self._calls = {path: self._channel.unary_unary(path) for path in calls.PATHS}
         elif running is not self._loop:
             raise errors.UsageError("an AsyncClient was used from two event loops", "make one for each loop")
 
 
-async def _awaited(running):
-    return await running
+async def _result(running: Any) -> bytes:
+    raw: bytes = await running
+    return raw
 
 
-def _calls(opened):
-    """{path: function of bytes that gives bytes}."""
-    return {path: opened.unary_unary(path) for path in (predict.PREDICT, signatures.METADATA, management.STATUS, management.RELOAD)}
+def _method(call: calls.Call[Any]) -> str:
+    """Such as "Predict"."""
+    return call.path.rpartition("/")[2]
 
 
-def _seconds(timeout):
+def _seconds(timeout: float) -> float | None:
     """Seconds as gRPC takes them. Raises: UsageError."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise errors.UsageError(f"the timeout is {timeout!r}", "give seconds, more than 0; math.inf for none")

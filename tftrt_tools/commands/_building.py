@@ -1,17 +1,25 @@
-"""What the commands that build engines have in common: the bound of their time, and what they say of what was left."""
+"""Shared by the commands that build engines: the bound on building time, and the words for engines that were not ready."""
+
+from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
+from rich.console import Console
 
 from tftrt_tools import errors
+
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.build import Build
+    from tftrt_tools.conversion.pipeline import Conversion
 
 
 def define(values: flags.FlagValues) -> None:
     """Define --max_build_minutes on `values`."""
-    flags.DEFINE_float("max_build_minutes", None, "time for building engines, all together, from the first on: what is not ready then "
-                       "stays in TensorFlow and is named, the rest is saved; by default no bound", flag_values=values)
+    flags.DEFINE_float("max_build_minutes", None, "minutes for building all engines, from the first on. Engines that are not ready then "
+                       "stay in TensorFlow, and are named; the rest is saved. By default no bound", flag_values=values)
 
 
 def minutes(values: flags.FlagValues) -> float | None:
@@ -27,7 +35,7 @@ def minutes(values: flags.FlagValues) -> float | None:
 
 
 @contextlib.contextmanager
-def resumable(values: flags.FlagValues, cache: dict | None) -> Iterator[None]:
+def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterator[None]:
     """Ctrl-C and SIGTERM inside the block say where the next run goes on. Args: cache: as convert.read_cache gives it."""
     try:
         yield
@@ -39,8 +47,8 @@ def resumable(values: flags.FlagValues, cache: dict | None) -> Iterator[None]:
                                         "goes on from there") from None
 
 
-def print_unbuilt(console, done, cache: dict | None) -> None:
-    """Name what a Conversion or Build left without an engine, and the way on; nothing where that is nothing."""
+def print_unbuilt(console: Console, done: Conversion | Build, cache: dict[str, Any] | None) -> None:
+    """Name the ops of a Conversion or Build that have no engine, and the way on. Prints nothing where every op has one."""
     for one in done.unbuilt:
         console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", markup=False, soft_wrap=True)
     if any("--max_build_minutes" in one.reason for one in done.unbuilt):

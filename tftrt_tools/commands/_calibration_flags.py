@@ -1,7 +1,10 @@
 """The flags of calibration data; every command that calibrates has them."""
 
+from __future__ import annotations
+
 import fractions
 import math
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -9,10 +12,13 @@ from tftrt_tools import errors
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _OF_PRESETS = ("image_scale", "image_mean", "image_std", "image_channels")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the flags on FlagValues `values`."""
     default = DataOptions()
     text = dict(flag_values=values)
@@ -30,7 +36,7 @@ def define(values):
     define_images(values)
 
 
-def define_images(values):
+def define_images(values: flags.FlagValues) -> None:
     """Define those of pictures on FlagValues `values`."""
     default, text = DataOptions(), dict(flag_values=values)
     flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
@@ -46,10 +52,16 @@ def define_images(values):
     flags.DEFINE_integer("image_error_limit", default.image_error_limit, "pictures that may fail to decode", lower_bound=0, **text)
 
 
-def given(values):
-    """Names of these flags that the user gave; where --data takes those of pictures, without them."""
+def names() -> list[str]:
+    """Names of these flags."""
     known = flags.FlagValues()
     define(known)
+    return list(known)
+
+
+def given(values: flags.FlagValues) -> list[str]:
+    """Names of these flags that the user gave; where --data takes those of pictures, without them."""
+    known = names()
     if "data_rows" in values:
         images = flags.FlagValues()
         define_images(images)
@@ -57,7 +69,7 @@ def given(values):
     return [name for name in known if name in values and values[name].present]
 
 
-def read(values):
+def read(values: flags.FlagValues) -> DataOptions:
     """DataOptions from the flags, with the text of --shapes where the command has it.
 
     Raises: UsageError, also where neither --calibration_data nor --calibrate_on_random_data is given.
@@ -68,15 +80,15 @@ def read(values):
         ranges=values.calibration_ranges or "", **images(values)))
 
 
-def images(values):
+def images(values: flags.FlagValues) -> dict[str, Any]:
     """The fields of DataOptions that say how pictures are read. Raises: UsageError."""
-    found = {"image_size": values.image_size or "", "image_resize": values.image_resize,
+    found: dict[str, Any] = {"image_size": values.image_size or "", "image_resize": values.image_resize,
              "image_scale": _number("image_scale", values.image_scale), "image_mean": _numbers("image_mean", values.image_mean),
              "image_std": _numbers("image_std", values.image_std), "image_channels": values.image_channels,
              "image_error_limit": values.image_error_limit}
     if not values.image_preset:
         return found
-    preset = options_module.IMAGE_PRESETS[values.image_preset]
+    preset: Any = options_module.IMAGE_PRESETS[values.image_preset]
     for name in _OF_PRESETS:
         if values[name].present:
             raise errors.UsageError(f"--image_preset and --{name} exclude each other", f"{values.image_preset} is " + ", ".join(
@@ -84,11 +96,11 @@ def images(values):
     return {**found, **preset}
 
 
-def _numbers(flag, given):
+def _numbers(flag: str, given: Sequence[str]) -> tuple[float, ...]:
     return tuple(_number(flag, part) for part in given if part)
 
 
-def _number(flag, text):
+def _number(flag: str, text: str) -> float:
     """A decimal number or a fraction such as 1/255 or 1/127.5."""
     try:
         above, _, below = text.partition("/")

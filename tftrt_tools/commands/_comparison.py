@@ -1,20 +1,26 @@
 """The table of what INT8 leaves by each calibration method; `convert`, `calibrate` and `sensitivity` print it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tftrt_tools.calibration.comparison import LIMIT_DB, Comparison
 from tftrt_tools.commands import _output
 
-# Rows of outputs that a table has at most where it is not what was asked for.
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# The most outputs in a table that the user did not ask for.
 FEW = 6
 
 
-def show(console, comparison: Comparison | None, most: int | None = None) -> None:
+def show(console: Console, comparison: Comparison | None, most: int | None = None) -> None:
     """Print it. Args: comparison: None prints nothing. most: outputs to list, None for all."""
     if comparison is None:
         return
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     if comparison.outputs:
@@ -31,7 +37,7 @@ def show(console, comparison: Comparison | None, most: int | None = None) -> Non
     say(f"calibration method {comparison.taken}: {reason}")
 
 
-def table(console, title: str | None, levels: Mapping[str, Mapping[str, float]], taken: str, most: int | None = None) -> None:
+def table(console: Console, title: str | None, levels: Mapping[str, Mapping[str, float]], taken: str, most: int | None = None) -> None:
     """Print {output: {method: dB}}, the worst of several first. Args: taken: the method to mark."""
     methods = list(next(iter(levels.values())))
     rows = [(output, *(text(found[method]) for method in methods)) for output, found in list(levels.items())[:most]]

@@ -1,21 +1,28 @@
 """absl flags for one command at a time, each with a FlagValues of its own, so that `--help` lists that command's flags only."""
 
+from __future__ import annotations
+
 import math
 import textwrap
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tftrt_tools import errors, whole_file
 
-# What --signature_keys was called in some commands.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+# Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
-# Commands that calibrate and commands that ask a model call their inputs otherwise.
+# Commands that calibrate have another name for their inputs than commands that ask a model.
 _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
-def parse(name, command, argv):
-    """Parse `argv` with the flags of module `command`. The files that its OUTPUTS (names of flags) and --json name must be such that can be
-    made: that is told before the work.
+def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
+    """Parse `argv` with the flags of module `command`. Checks, before the work, that the files named by --json and by the command's OUTPUTS
+    (names of flags) can be made.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
@@ -27,7 +34,7 @@ def parse(name, command, argv):
     flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
     command.define(values)
     for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
-        values[old] = values["signature_keys"]  # --help and files of flags pass over a name that is not the flag's own
+        values[old] = values["signature_keys"]  # --help and files of flags skip a name that is not the flag's own
     try:
         positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
     except flags.UnrecognizedFlagError as error:
@@ -47,9 +54,9 @@ def parse(name, command, argv):
     return values, positional
 
 
-def help_text(name, command, values):
+def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
     """The command's docstring, then each flag with its default."""
-    lines = [command.__doc__.strip(), "", "flags:"]
+    lines = [(command.__doc__ or "").strip(), "", "flags:"]
     for flag_name in sorted(values):
         flag = values[flag_name]
         if flag_name != flag.name:
@@ -61,12 +68,22 @@ def help_text(name, command, values):
     return "\n".join(lines)
 
 
-def one_argument(command, positional, what):
+def words(flag: flags.Flag, value: Any = None) -> list[str]:
+    """The words of a command line that give a flag its value, or `value` in place of it."""
+    value = flag.value if value is None else value
+    if isinstance(flag, flags.MultiFlag):
+        return [f"--{flag.name}={one}" for one in value]
+    if isinstance(value, bool):
+        return [f"--{flag.name}" if value else f"--no{flag.name}"]
+    return [f"--{flag.name}={','.join(value) if isinstance(value, list) else value}"]
+
+
+def one_argument(command: str, positional: list[str], what: str) -> str:
     """The single positional argument, or a UsageError."""
     return arguments(command, positional, [what])[0]
 
 
-def arguments(command, positional, names):
+def arguments(command: str, positional: list[str], names: Sequence[str]) -> list[str]:
     """The positional arguments, one for each of `names`, or a UsageError."""
     if len(positional) != len(names):
         got = f"{len(positional)} given" + (": " + " ".join(positional) if positional else "")

@@ -1,13 +1,32 @@
 """Where a command's result goes: tables for people, JSON for machines. Both are made from the same typed result."""
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools import whole_file
 from tftrt_tools.savedmodel.flops import Flops
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def console(json_path):
+    from rich.console import Console
+    from rich.table import Table
+
+    from tftrt_tools.savedmodel.preparation import Preparation
+
+
+class Document(Protocol):
+    """A result that can be written as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        ...
+
+
+def console(json_path: str | None) -> Console:
     """A rich console for tables: stdout, or stderr where stdout carries the JSON."""
     from rich.console import Console
 
@@ -16,7 +35,7 @@ def console(json_path):
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
-def write_json(result, json_path):
+def write_json(result: Document, json_path: str | None) -> None:
     """Write `result.to_dict()` to `json_path` whole or not at all; `-` is stdout, None writes nothing."""
     if not json_path:
         return
@@ -28,30 +47,30 @@ def write_json(result, json_path):
     whole_file.write_text(json_path, text)
 
 
-def counted(number, noun):
+def counted(number: int, noun: str) -> str:
     """Such as "1 engine op" or "2 engine ops"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def flops_cell(flops: Flops | None) -> str:
-    """A table's cell, blank where nothing was counted."""
+    """A table's cell; blank without a count."""
     return flops.text() if flops else ""
 
 
 def flops_note(flops: Flops | None, shapes: str) -> str:
-    """What has to be said of a cell of `flops_cell`, or "". Args: shapes: the --shapes for which it was counted."""
+    """A remark on a cell of `flops_cell`, or "". Args: shapes: the --shapes of the count."""
     if flops is None or not flops.note():
         return ""
     return flops.note() + ("; `tftrt inspect --shapes=…` counts for given ones" if flops.unknown and not shapes else "")
 
 
-def prepared(preparation):
-    """Sentences on a savedmodel.preparation.Preparation: what was done, and why."""
+def prepared(preparation: Preparation) -> list[str]:
+    """Sentences on a savedmodel.preparation.Preparation: what it rewrote, and why."""
     said = []
     if preparation.opened:
         said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT looks into none")
     for name, value in preparation.frozen:
-        said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and what they send is not read")
+        said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it")
     for name in preparation.offered:
         said.append(f"input {name} only decides conditionals: --freeze={name}:false (or true) takes them away, and engines grow together")
     if preparation.folded:
@@ -76,7 +95,7 @@ def prepared(preparation):
     return said
 
 
-def table(title, columns, rows):
+def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A rich table; a column named with a leading '>' is right-aligned."""
     from rich import box
     from rich.table import Table

@@ -1,4 +1,6 @@
-"""The flags that say how a model that is no SavedModel is read; every command that takes such a model has them."""
+"""The flags for reading a model that is not a SavedModel; every command that takes such a model has them."""
+
+from typing import Any
 
 from absl import flags
 
@@ -29,6 +31,6 @@ def read(values: flags.FlagValues, path: str) -> Source:
                   (values.inputs, values.outputs)))
 
 
-def read_given(values: flags.FlagValues, *names: str) -> dict[str, Source | str]:
-    """{name: Source} of flags that name a model; "" for one that is not given."""
+def read_given(values: flags.FlagValues, *names: str) -> dict[str, Any]:
+    """{name: Source} of flags that name a model; "" for a flag that the user left out."""
     return {name: read(values, values[name].value) if values[name].value else "" for name in names}

@@ -1,9 +1,18 @@
 """The flags of a connection with TLS, the same in every command that asks a server."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
+if TYPE_CHECKING:
+    from tftrt_tools.client import Tls
 
-def define(values):
+NAMES = ("tls", "tls_root", "tls_certificate", "tls_key", "tls_server_name")
+
+
+def define(values: flags.FlagValues) -> None:
     """Define them on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_boolean("tls", False, "connect with TLS, trusting the system's certificates; the next four flags say it too", **text)
@@ -13,7 +22,7 @@ def define(values):
     flags.DEFINE_string("tls_server_name", "", "name in the server's certificate, where it is not the address's", **text)
 
 
-def read(values):
+def read(values: flags.FlagValues) -> Tls | None:
     """client.Tls, or None for a connection in the clear."""
     from tftrt_tools.client import Tls
 

@@ -1,8 +1,10 @@
 """Whether a conversion can be worth it, in words: the share in TensorRT bounds what it can gain."""
 
+from __future__ import annotations
+
 from tftrt_tools.commands import _output
 from tftrt_tools.conversion import advice
-from tftrt_tools.conversion.result import SignatureResult
+from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel import flops
 
 # A share that allows less than this many times the speed is hardly worth a conversion.
@@ -27,7 +29,7 @@ def little(signatures: tuple[SignatureResult, ...], coverage: float) -> str:
 
 
 def other_mode(one: SignatureResult) -> str:
-    """What the batch mode that was not asked for would take; "" where nobody tried."""
+    """What the other batch mode would take; "" where nobody tried it."""
     other = one.other_mode
     if other is None:
         return ""

@@ -23,15 +23,26 @@ examples:
   tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors
 from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.table import Table
+
+    from tftrt_tools.bench.measurements import Bench
+
 OUTPUTS = ("csv", "requests_csv", "hdr", "html")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", "", "name of the model, as requests call it", **text)
@@ -66,14 +77,14 @@ def define(values):
                        upper_bound=1, **text)
     flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "
                       "same request, or nothing", **text)
-    flags.DEFINE_string("original", "", "model that was converted: the first answers have to be like its own, by the metrics and "
+    flags.DEFINE_string("original", "", "the model before conversion: the first answers have to be like its own, by the metrics and "
                         "bounds of `tftrt verify`", **text)
     flags.DEFINE_string("thresholds", "", "bounds for --original, as in `tftrt verify`", **text)
     _judging_flags.define(values)
     flags.DEFINE_string("in_process", "", "model to measure without a server, beside the server or alone", **text)
     flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
-    flags.DEFINE_string("model_dir", "", "directory of the served version: its digests are kept with the result", **text)
+    flags.DEFINE_string("model_dir", "", "directory of the served version; the result keeps its digests", **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
     _tls_flags.define(values)
     _source_flags.define(values)
@@ -87,7 +98,7 @@ def define(values):
     flags.DEFINE_string("html", None, "write a report with plots to this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Measure. Returns: the exit code."""
     if positional or not values.in_process:
         address = _flags.one_argument("bench", positional, "ADDRESS")
@@ -97,11 +108,12 @@ def run(values, positional):
         address = ""
     if values.model_version is not None and values.version_label:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
-    from tftrt_tools.bench import bench, live, options, outputs
+    from tftrt_tools.bench import bench, live, options
+    from tftrt_tools.commands import _bench_outputs
 
     models = _source_flags.read_given(values, "original", "in_process")
     chosen = options.from_flags(address, values, models, _tls_flags.read(values), _data_flags.reading(values))
-    files = outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
+    files = _bench_outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)
     _print(done, values.json)
@@ -111,10 +123,10 @@ def run(values, positional):
     return errors.EXIT_FAILED if lost and not done.exit_code else done.exit_code
 
 
-def _print(done, json_path):
+def _print(done: Bench, json_path: str | None) -> None:
     console = _output.console(json_path)
 
-    def say(label, text):
+    def say(label: str, text: str) -> None:
         console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
 
     asked = done.subject
@@ -128,9 +140,9 @@ def _print(done, json_path):
         batch = f", batch {one.batch_size}" if one.batch_size is not None else ""
         say("highest", f"{one.target}{batch}: " + (f"{one.rate:.5g} requests a second keep {done.goal}" if one.rate is not None else
                                                   f"no rate was shown to keep {done.goal}") + f"; {one.ended}")
-    for one in done.prices:
-        if one.added_ms is not None:
-            say("price", f"{one.point.text()}: serving adds {one.added_ms:.3f} ms to a median of {one.in_process_ms:.3f} ms")
+    for price in done.prices:
+        if price.added_ms is not None:
+            say("price", f"{price.point.text()}: serving adds {price.added_ms:.3f} ms to a median of {price.in_process_ms:.3f} ms")
     _say_what_was_seen(say, done)
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
@@ -140,13 +152,13 @@ def _print(done, json_path):
         console.print("FAILED" if done.problems else "PASSED", style="bold red" if done.problems else "bold green")
 
 
-def _points(done):
+def _points(done: Bench) -> Table:
     several = len({row.target for row in done.rows}) > 1
     by_rows = any(row.rows_per_second != row.throughput for row in done.rows)
     names = list(done.rows[0].response.percentiles)
     rows = []
     for row in done.rows:
-        cells = [row.target] if several else []
+        cells: list[object] = [row.target] if several else []
         cells += [row.point.text(), row.answered, row.failed or "", f"{row.throughput:.1f}"]
         cells += [f"{row.rows_per_second:.1f}"] if by_rows else []
         cells += [row.response.text(name) for name in names] + ["" if row.response.max_ms is None else f"{row.response.max_ms:.3f}"]
@@ -157,7 +169,7 @@ def _points(done):
     return _output.table("Response times", columns, rows)
 
 
-def _say_what_was_seen(say, done):
+def _say_what_was_seen(say: Callable[[str, str], None], done: Bench) -> None:
     for row in done.rows:
         lines = [f"{one.count} x {one.code}: {one.message}" for one in row.errors]
         lines += [one for one in (row.limited, row.waits, *row.notes) if one]

@@ -1,10 +1,10 @@
 """usage: tftrt build MODEL --shapes=SHAPES [--flags]
        tftrt build MODEL --strip [--flags]
 
-Builds the TensorRT engines of a model that was converted elsewhere, on the GPU that will serve it: all engine ops of all
-signatures, each declared shape checked in a fresh process. The model is replaced in one step, or left as it was; or the result
-goes to --output_saved_model_dir. Engines that the model carries are left behind unread, so that those of another TensorRT or GPU
-do no harm. Engines come from the engine cache where it has them.
+Builds the TensorRT engines of a converted model on the GPU that will serve it: those of all signatures. It checks each declared
+shape in a fresh process. It replaces the model in one step, or leaves it as it was; --output_saved_model_dir takes the result
+instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines
+from the engine cache where that has them.
 
 --strip takes the engines away instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
@@ -14,14 +14,23 @@ examples:
   tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _building, _flags, _output, _source_flags, convert
+from tftrt_tools.commands import _building, _flags, _next, _output, _source_flags, convert
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-def define(values):
+    from tftrt_tools.conversion.build import Build
+
+
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
@@ -42,7 +51,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Build. Returns: the exit code."""
     model = _flags.one_argument("build", positional, "MODEL")
     if bool(values.shapes) == values.strip:
@@ -54,17 +63,21 @@ def run(values, positional):
     minutes = _building.minutes(values)
     from tftrt_tools.conversion import build
 
-    options = build.Options(values.shapes, values.dynamic_shape_profile_strategy, values.max_workspace_size_bytes,
-                            values.allow_build_at_runtime, tuple(filter(None, values.tags)))
+    options = build.Options(shapes=values.shapes, strategy=values.dynamic_shape_profile_strategy,
+                            max_workspace_size_bytes=values.max_workspace_size_bytes,
+                            allow_build_at_runtime=values.allow_build_at_runtime, tags=tuple(filter(None, values.tags)))
     with _building.resumable(values, cache), progress.on_terminal():
-        done = build.build(model, values.output_saved_model_dir, options, values.overwrite, cache, values.log_file, values.layers,
-                           minutes)
+        done = build.build(model, values.output_saved_model_dir, options, overwrite=values.overwrite, cache=cache,
+                           log_file=values.log_file, layers=values.layers, build_minutes=minutes)
     _print(done, values.json, cache)
     _output.write_json(done, values.json)
+    made = values.output_saved_model_dir or model
+    if original := _next.original(made):
+        _next.show(values, _next.verify(values, original, made))
     return errors.EXIT_DONE
 
 
-def _print(done, json_path, cache):
+def _print(done: Build, json_path: str | None, cache: dict[str, Any] | None) -> None:
     console = _output.console(json_path)
     if done.built:
         _print_engines(console, done)
@@ -78,17 +91,17 @@ def _print(done, json_path, cache):
     console.print(f"written: {done.output} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
 
 
-def _print_engines(console, done):
+def _print_engines(console: Console, done: Build) -> None:
     rows = []
     for signature in done.signatures:
         for one in signature.built:
-            shapes = "; ".join("x".join(map(str, shape)) for shape in one.shapes)
+            shapes = "; ".join("x".join(map(str, shape or ())) for shape in one.shapes)
             memory = "" if one.peak_memory_bytes is None else f"{one.peak_memory_bytes / 1e6:.0f} MB"
             seconds = "cache" if one.cached else f"{one.seconds:.1f} s"
             rows.append((one.name, signature.label, shapes, f"{one.bytes / 1e6:.2f} MB", seconds, memory))
     columns = ["engine", "signature", "inputs", ">size", ">built in", ">peak GPU memory"]
     console.print(_output.table("Engines", columns, rows))
     how = f"profiles: {done.strategy}" if done.strategy else "implicit batch: an engine serves its batch size and all smaller ones"
-    gpu = done.gpu
+    gpu = done.gpu or {}
     console.print(f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
-                  f"{done.versions['tensorrt']}, {gpu['name']}, compute capability {gpu['compute_capability']}", markup=False)
+                  f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}", markup=False)

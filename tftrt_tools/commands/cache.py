@@ -1,8 +1,8 @@
 """usage: tftrt cache list|clear|remove ID…|dir [--flags]
 
-The engine cache: engines that were built here before, by what they depend on (segment, shapes, precision, GPU, versions, …), so that
-the next build of the same engine only copies it. It needs no care: it is bounded, what was not used for longest goes first, and a
-damaged entry is built again.
+Shows and clears the engine cache. It holds the engines built here, under all that they depend on (segment, shapes, precision, GPU,
+versions, …), so the next build of the same engine only copies it. It needs no care: it is bounded, drops what was not used for
+longest, and builds a damaged entry again.
 
   list       what is in it, the most recently used first
   remove ID  take entries out; an ID is the beginning of a name that `list` shows
@@ -17,10 +17,23 @@ examples:
   tftrt cache clear --engine_cache_max_bytes=2GiB
 """
 
+from __future__ import annotations
+
 import datetime
+from typing import TYPE_CHECKING
+
+from absl import flags
 
 from tftrt_tools import errors
 from tftrt_tools.commands import _engine_cache, _output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from tftrt_tools.engine_cache.entry import Entry
+    from tftrt_tools.engine_cache.key import Fed
+    from tftrt_tools.engine_cache.listing import Listing
+    from tftrt_tools.engine_cache.store import Store
 
 _USAGE = "usage: tftrt cache list|clear|remove ID…|dir [--flags]"
 _ID_CHARACTERS = 12
@@ -28,12 +41,12 @@ _LEAST_CHARACTERS = 4
 _SHOWN_CALLS = 3
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     _engine_cache.define(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """List, remove, clear. Returns: the exit code."""
     action, ids = (positional[0], positional[1:]) if positional else ("", [])
     if action not in ("list", "clear", "remove", "dir") or (action == "remove") != bool(ids):
@@ -44,7 +57,8 @@ def run(values, positional):
     from tftrt_tools.engine_cache import timings
     from tftrt_tools.engine_cache.listing import Listing
 
-    removed, kept, forgotten = (), "", 0
+    removed: Sequence[str] = ()
+    kept, forgotten = "", 0
     if action == "remove":
         removed, kept = _remove(store, ids)
     elif action == "clear":
@@ -58,7 +72,7 @@ def run(values, positional):
     return errors.EXIT_DONE
 
 
-def _remove(store, ids):
+def _remove(store: Store, ids: Iterable[str]) -> tuple[list[str], str]:
     """Returns: (names that were removed, why one was not)."""
     names = [_name(wanted, [entry.name for entry in store.entries()]) for wanted in ids]
     removed, kept = [], ""
@@ -71,7 +85,7 @@ def _remove(store, ids):
     return removed, kept
 
 
-def _name(wanted, names):
+def _name(wanted: str, names: Sequence[str]) -> str:
     found = [name for name in names if name.startswith(wanted.lower())] if len(wanted) >= _LEAST_CHARACTERS else []
     if len(found) != 1:
         what = "several entries have" if found else "no entry has"
@@ -79,12 +93,12 @@ def _name(wanted, names):
     return found[0]
 
 
-def _print(action, listing, json_path, forgotten):
+def _print(action: str, listing: Listing, json_path: str | None, forgotten: int) -> None:
     from tftrt_tools.savedmodel.inspection import bytes_text
 
     console = _output.console(json_path)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     if action == "dir":
@@ -99,11 +113,11 @@ def _print(action, listing, json_path, forgotten):
     say(f"{_counted(listing.entries)}, {bytes_text(listing.bytes)} of {bytes_text(listing.max_bytes)}, in {listing.folder}")
 
 
-def _counted(entries):
+def _counted(entries: Collection[object]) -> str:
     return f"{len(entries)} entry" if len(entries) == 1 else f"{len(entries)} entries"
 
 
-def _row(entry, bytes_text):
+def _row(entry: Entry, bytes_text: Callable[[int], str]) -> tuple[str, ...]:
     from rich.markup import escape
 
     used = datetime.datetime.fromtimestamp(entry.last_used, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
@@ -115,7 +129,7 @@ def _row(entry, bytes_text):
     return name, escape(origin), key.precision, _shapes(key.calls), escape(key.gpu), key.tensorrt, size, used
 
 
-def _shapes(calls):
+def _shapes(calls: Sequence[Sequence[Fed]]) -> str:
     """Such as "1x8x8x1, 8x8x8x1"; the inputs of one call are joined by "+"."""
     texts = ["+".join("x".join(map(str, fed.shape)) or "scalar" for fed in call) for call in calls]
     more = f", and {len(texts) - _SHOWN_CALLS} more" if len(texts) > _SHOWN_CALLS else ""

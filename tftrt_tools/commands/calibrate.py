@@ -5,11 +5,11 @@ Finds the range of every tensor inside the INT8 engines that `tftrt convert` wou
 and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
 edits such files.
 
-MODEL is a SavedModel or a Keras file (.keras, .h5); the flags that decide its engines are those of the conversion. Or it is a converted
-model: its engines are then what is calibrated, whatever their precision.
+MODEL is a SavedModel or a Keras file (.keras, .h5); give the flags that decide its engines as in the conversion. Or MODEL is a converted
+model of any precision; its engines are then calibrated.
 
---compare prints what INT8 leaves of each output by every calibration method, simulated on batches of DATA that the ranges to compare do
-not come from.
+--compare prints what INT8 leaves of each output with every calibration method. It is simulated on batches of DATA that did not give the
+ranges.
 
 examples:
   tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output_table=resnet.calibration.json
@@ -20,16 +20,19 @@ examples:
       --calibration_table=resnet.calibration.json
 """
 
+from __future__ import annotations
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _comparison, _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _comparison, _flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.savedmodel import passport
 
 OUTPUTS = ("output_table",)
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("output_table", None, "the calibration file to write", **text)
@@ -46,7 +49,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Calibrate. Returns: the exit code."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
     if not values.output_table and not values.compare:
@@ -61,11 +64,15 @@ def run(values, positional):
     from tftrt_tools.conversion import pipeline
 
     with progress.on_terminal():
-        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, values.overwrite, values.log_file,
-                                  values.compare)
+        done = pipeline.calibrate(_source_flags.read(values, model), values.output_table, settings, data, overwrite=values.overwrite,
+                                  log_file=values.log_file, compare=values.compare)
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
     where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
     console.print(f"{where} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)
     _output.write_json(done, values.json)
+    # A converted model is calibrated with the flags of its conversion, which nobody gave here.
+    if done.output and not passport.read(model, passport.MANIFEST):
+        _next.show(values, _next.convert(values, model, "INT8", f"--calibration_table={values.output_table}",
+                                         without=(*convert_command.CALIBRATOR, *_calibration_flags.names())))
     return errors.EXIT_DONE

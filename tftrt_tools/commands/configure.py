@@ -9,11 +9,11 @@ batching_parameters.txt, with --monitoring monitoring.config. BASE_PATH holds a 
   versions=N,N    serve these
   LABEL=N         give this version a label that clients can ask for, such as stable=1 or canary=2
 
-Batch sizes are taken from the engines of the versions that will be served. Where they serve every size up to a largest one, nothing
-is padded; else batches are padded up to allowed_batch_sizes, and those that you give must be among the engines' own.
+Batch sizes come from the engines of the versions that will be served. Where the engines take every size up to a largest one, the
+server pads nothing. Else it pads batches up to allowed_batch_sizes; sizes that you give must be among the engines' own.
 
---check reads files that exist and says by line what is wrong with them: what is no field of theirs, and what the server would refuse
-or take in another sense. Exit code 3 where that is an error.
+--check reads existing files and names by line what is wrong: unknown fields, and values that the server would refuse or understand
+otherwise. An error is exit code 3.
 
 examples:
   tftrt configure --output_dir=config --model=digits=/models/digits --enable_batching --monitoring
@@ -22,15 +22,23 @@ examples:
   tftrt configure --check config/models.config config/batching_parameters.txt
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _output
+from tftrt_tools.commands import _next, _output
+
+if TYPE_CHECKING:
+    from tftrt_tools.serving.configuration.batching_file import Settings
+    from tftrt_tools.serving.configuration.generation import Configuration
 
 _BATCHING = ("allowed_batch_sizes", "max_batch_size", "batch_timeout_micros", "num_batch_threads", "max_enqueued_batches")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("output_dir", None, "folder to write the files to", **text)
@@ -50,10 +58,10 @@ def define(values):
     flags.DEFINE_boolean("allow_uncovered", False, "go on with batch sizes that the engines do not cover, or whose engines cannot be read "
                          "here", **text)
     flags.DEFINE_boolean("overwrite", False, "replace files that exist", **text)
-    flags.DEFINE_boolean("check", False, "check the files that are named instead of writing any", **text)
+    flags.DEFINE_boolean("check", False, "check the given files, and write none", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Write, or check. Returns: the exit code."""
     if values.check:
         return _check(values, positional)
@@ -62,35 +70,37 @@ def run(values, positional):
                                 "files to look at go with --check")
     if not values.output_dir:
         raise errors.UsageError("--output_dir is missing", "name the folder to write the files to")
-    from tftrt_tools.serving import configuration, model_config
+    from tftrt_tools.serving.configuration import generation, model_config
 
-    options = configuration.Options(
-        tuple(map(model_config.parse, values.model)), _batching(values), values.monitoring,
-        tuple(map(model_config.parse_mount, values.mount)), values.allow_uncovered, values.overwrite)
+    options = generation.Options(
+        models=tuple(map(model_config.parse, values.model)), batching=_batching(values), monitoring=values.monitoring,
+        mounts=tuple(map(model_config.parse_mount, values.mount)), allow_uncovered=values.allow_uncovered, overwrite=values.overwrite)
     with progress.on_terminal():
-        done = configuration.configure(values.output_dir, options)
+        done = generation.configure(values.output_dir, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
+    if not values.mount:  # else the files speak of paths in the container
+        _next.show(values, ["serve", *done.server_flags()])
     return errors.EXIT_DONE
 
 
-def _batching(values):
+def _batching(values: flags.FlagValues) -> Settings | None:
     if not values.enable_batching and not any(values[name].present for name in _BATCHING):
         return None
-    from tftrt_tools.serving import batching_parameters
+    from tftrt_tools.serving.configuration import batching_file
 
     sizes = [size.strip() for size in values.allowed_batch_sizes if size.strip()]
     if not all(size.isdecimal() for size in sizes):
         raise errors.UsageError(f"--allowed_batch_sizes={','.join(sizes)} are no numbers", "write --allowed_batch_sizes=1,8,32")
-    return batching_parameters.Settings(tuple(map(int, sizes)), *(values[name].value for name in _BATCHING[1:]))
+    return batching_file.Settings(allowed_batch_sizes=tuple(map(int, sizes)), **{name: values[name].value for name in _BATCHING[1:]})
 
 
-def _check(values, positional):
+def _check(values: flags.FlagValues, positional: list[str]) -> int:
     if not positional:
         raise errors.UsageError("--check names no file", "write tftrt configure --check FILE…")
-    from tftrt_tools.serving import configuration_check
+    from tftrt_tools.serving.configuration import config_check
 
-    done = configuration_check.check(positional)
+    done = config_check.check(positional)
     console = _output.console(values.json)
     for file in done.files:
         for one in file.problems:
@@ -103,12 +113,12 @@ def _check(values, positional):
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
-def _print(done, json_path):
-    from tftrt_tools.serving.batching_parameters import text_of
+def _print(done: Configuration, json_path: str | None) -> None:
+    from tftrt_tools.serving.configuration.batching_file import text_of
 
     console = _output.console(json_path)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     rows = [(one.name, one.base_path, ", ".join(map(str, one.served_text())),

@@ -1,10 +1,10 @@
 """usage: tftrt convert --input_saved_model_dir=DIR_OR_KERAS_FILE --output_saved_model_dir=DIR [--flags]
 
 Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
-names, lookup tables, assets and functions. Works without a GPU: the engines are then built on the target by its first
-requests. With a GPU, --shapes builds, checks and saves them now.
+names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
+GPU, --shapes builds, checks and saves them now.
 
-The output carries assets.extra/tftrt/manifest.json (what was done) and convert.flags, which repeats the conversion:
+The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
   tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
 
 examples:
@@ -13,23 +13,36 @@ examples:
       --shapes='image:1x224x224x3,8x224x224x3'
 """
 
+from __future__ import annotations
+
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
-from tftrt_tools.commands import _building, _calibration_flags, _comparison, _engine_cache, _output, _source_flags, _worth
+from tftrt_tools.commands import _building, _calibration_flags, _comparison, _engine_cache, _flags, _next, _output, _source_flags, _worth
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-# Flags that say where and how to run, not what the conversion is: they do not belong into convert.flags.
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.calibration.file import Calibration
+    from tftrt_tools.conversion.build import Build
+    from tftrt_tools.conversion.pipeline import Conversion
+    from tftrt_tools.inputs.options import DataOptions
+
+# Flags without effect beside a calibration table.
+CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
+# Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
 _NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "max_build_minutes", "engine_cache",
                  "engine_cache_dir", "engine_cache_max_bytes")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
@@ -39,7 +52,7 @@ def define(values):
     flags.DEFINE_string("shapes", default.shapes, "shapes to build engines for (GPU): 'x:1x224x224x3,8x224x224x3'; several inputs "
                         "'ids:1x128,8x128;mask:1x128,8x128'; SIGNATURE/INPUT picks one signature; 'scalar' for rank 0", **text)
     flags.DEFINE_boolean("save_engines", default.save_engines, "save the engines that --shapes built with the model", **text)
-    flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model in which no segment is worth an engine", **text)
+    flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model that gets no engine", **text)
     _calibration_flags.define(values)
     define_calibrator(values)
     flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept what TF-TRT does otherwise than a "
@@ -55,7 +68,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def define_settings(values):
+def define_settings(values: flags.FlagValues) -> None:
     """The flags that decide the graph pass; `inspect` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
@@ -77,13 +90,13 @@ def define_settings(values):
     flags.DEFINE_list("keep_native_ops", [], "op types that stay in TensorFlow, e.g. Cumsum,Softmax", **text)
     flags.DEFINE_string("keep_native_nodes", default.keep_native_nodes, "regular expression: nodes whose whole name matches stay in "
                         "TensorFlow", **text)
-    flags.DEFINE_string("freeze", default.freeze, "inputs that get one value for good, as in training:false; several by ';', "
+    flags.DEFINE_string("freeze", default.freeze, "inputs that get one constant value, as in training:false; several by ';', "
                         "SIGNATURE/INPUT:VALUE picks one signature", **text)
     flags.DEFINE_string("fp32_nodes", default.fp32_nodes, "regular expression: matching nodes go to FP32 engines, the rest follows "
                         "--precision_mode", **text)
 
 
-def define_calibrator(values):
+def define_calibrator(values: flags.FlagValues) -> None:
     """The flags that say how INT8 tables are made; `calibrate` has them too."""
     default = settings_module.Settings()
     text = dict(flag_values=values)
@@ -96,13 +109,13 @@ def define_calibrator(values):
                         "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
 
 
-def define_cache(values):
+def define_cache(values: flags.FlagValues) -> None:
     """The flags of the engine cache; every command that builds engines has them."""
     flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", flag_values=values)
     _engine_cache.define(values)
 
 
-def read_cache(values):
+def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
     """{"folder", "max_bytes"} of the engine cache, or None where it is switched off. Raises: UsageError."""
     if not values.engine_cache:
         return None
@@ -110,33 +123,33 @@ def read_cache(values):
     return {"folder": str(store.folder) if store.folder else None, "max_bytes": store.max_bytes}
 
 
-def define_layers(values):
+def define_layers(values: flags.FlagValues) -> None:
     """The flag that asks in what the engines' layers compute."""
     flags.DEFINE_boolean("layers", False, "say in what each convolution and matrix product of the built engines computes, and which have "
                          "no range for INT8; builds without the engine cache, and makes the log long", flag_values=values)
 
 
-def read_layers(values):
+def read_layers(values: flags.FlagValues) -> bool:
     """Whether layers are asked for. Raises: UsageError where no engine is built."""
     if values.layers and not values.shapes:
         raise errors.UsageError("--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU")
     return values.layers
 
 
-def print_layers(console, done):
+def print_layers(console: Console, done: Conversion | Build) -> None:
     """What the log says of the engines of a Conversion or Build; nothing where it was not asked."""
     for line in done.layers.text(done.signatures):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def read_settings(values):
+def read_settings(values: flags.FlagValues) -> settings_module.Settings:
     """Settings from the flags; fields without a flag keep their default."""
     given = {name: values[name].value for name in settings_module.Settings().to_dict() if name in values}
     listed = {name: tuple(part for part in value if part) for name, value in given.items() if isinstance(value, list)}
     return settings_module.checked(settings_module.Settings(**{**given, **listed}))
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Convert. Returns: the exit code."""
     if positional:
         raise errors.UsageError(f"unexpected argument {positional[0]!r}",
@@ -155,17 +168,20 @@ def run(values, positional):
 
     source = _source_flags.read(values, values.input_saved_model_dir)
     with _building.resumable(values, cache), progress.on_terminal():
-        done = pipeline.convert(source, values.output_saved_model_dir, settings, values.overwrite, values.dry_run, _flag_file(values),
-                                values.log_file, data, cache, values.layers, minutes)
+        done = pipeline.convert(source, values.output_saved_model_dir, settings, overwrite=values.overwrite, dry_run=values.dry_run,
+                                flag_file=_flag_file(values), log_file=values.log_file, data=data, cache=cache, layers=values.layers,
+                                build_minutes=minutes)
     _print(done, values.json, cache)
     if done.calibration is None and (data or settings.calibration_table):
         console = _output.console(values.json)
         console.print("  warning: the calibration was not used: no INT8 engine of this model takes a table", markup=False, soft_wrap=True)
     _output.write_json(done, values.json)
+    if done.output:
+        _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
     return errors.EXIT_DONE
 
 
-def read_data(values, settings):
+def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> DataOptions | None:
     """DataOptions of an INT8 conversion, or None where nothing is to be calibrated. Raises: UsageError."""
     if settings.precision_mode != "INT8":
         for name in _calibration_flags.given(values):
@@ -178,16 +194,16 @@ def read_data(values, settings):
     return _calibration_flags.read(values) if given else None
 
 
-def _calibrates(values):
-    """Whether the toolkit's calibration method has an effect. Its default was another once, so convert.flags always says it."""
+def _calibrates(values: flags.FlagValues) -> bool:
+    """Whether the toolkit's calibration method has an effect. convert.flags then always names it, because its default has changed once."""
     return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
 
 
 def older_flags(argv: list[str]) -> list[str]:
-    """`argv` for a convert.flags that was written when `entropy` was the default calibration method, so that it repeats its conversion."""
+    """`argv` with the calibration method of an older convert.flags: it names none, and `entropy` was the default then."""
     for number, flag in enumerate(argv):
-        name, _, path = flag.lstrip("-").partition("=")
-        path = pathlib.Path(path or (argv[number + 1] if name == "flagfile" and number + 1 < len(argv) else ""))
+        name, _, given = flag.lstrip("-").partition("=")
+        path = pathlib.Path(given or (argv[number + 1] if name == "flagfile" and number + 1 < len(argv) else ""))
         if name != "flagfile" or path.name != passport.FLAGS or not path.is_file():
             continue
         known = dict(line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines())
@@ -196,7 +212,7 @@ def older_flags(argv: list[str]) -> list[str]:
     return argv
 
 
-def _flag_file(values):
+def _flag_file(values: flags.FlagValues) -> str:
     """The flags that differ from their defaults, one a line."""
     import os
 
@@ -208,18 +224,14 @@ def _flag_file(values):
             continue
         value = flag.value
         if isinstance(flag, flags.MultiFlag):
-            lines += [f"--{name}={os.path.abspath(one)}" for one in value]
-            continue
-        if name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
+            value = [os.path.abspath(one) for one in value]
+        elif name.endswith("_saved_model_dir") or name in ("calibration_data", "calibration_table") and os.path.exists(value):
             value = os.path.abspath(value)
-        if isinstance(value, bool):
-            lines.append(f"--{name}" if value else f"--no{name}")
-        else:
-            lines.append(f"--{name}={','.join(value) if isinstance(value, list) else value}")
+        lines += _flags.words(flag, value)
     return "\n".join(lines) + "\n"
 
 
-def _print(done, json_path, cache):
+def _print(done: Conversion, json_path: str | None, cache: dict[str, Any] | None) -> None:
     console = _output.console(json_path)
     rows = [(one.label, "yes" if one.converted else "kept as it was", len(one.engines), "{} of {}".format(*one.compute_ops),
              f"{one.coverage:.0%}", _output.flops_cell(one.flops), len(one.built) or "") for one in done.signatures]
@@ -259,8 +271,8 @@ def _print(done, json_path, cache):
         console.print("dry run: nothing was written", markup=False)
 
 
-def _print_worth(console, done):
-    """What to think of a share that is little, and what quantization changes were accepted."""
+def _print_worth(console: Console, done: Conversion) -> None:
+    """Remarks on a small share in TensorRT, and the accepted changes of a quantization."""
     from tftrt_tools.conversion import advice, pipeline
 
     for one in done.signatures:
@@ -274,7 +286,7 @@ def _print_worth(console, done):
         console.print("  `tftrt inspect` says why so much of it stays there", markup=False)
 
 
-def print_calibration(console, calibration, most=_comparison.FEW):
+def print_calibration(console: Console, calibration: Calibration | None, most: int | None = _comparison.FEW) -> None:
     """A line on a file.Calibration, its warnings, and how its method compares; nothing for None. Args: most: outputs to list there."""
     if calibration is None:
         return

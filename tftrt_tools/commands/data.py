@@ -12,18 +12,24 @@ examples:
   tftrt data ranker 'day-*.tfrecord' --rows=1000 --output=scored.npz --label_feature=clicked --output_labels=labels.npy
 """
 
+from __future__ import annotations
+
 import pathlib
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _flags, _next, _output, _source_flags
+
+if TYPE_CHECKING:
+    from tftrt_tools.inputs.export import Wanted, Written
 
 OUTPUTS = ("output", "output_labels", "output_calibration")
 _CLASSES, _FAILED = 12, 5
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("output", None, "the .npz to write, an array for each input", **text)
@@ -44,7 +50,7 @@ def define(values):
     _source_flags.define(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Write. Returns: the exit code."""
     model, source = _flags.arguments("data", positional, ["MODEL", "SOURCE"])
     wanted = _wanted(values, source)
@@ -52,12 +58,16 @@ def run(values, positional):
 
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), wanted, values.log_file)
-    _print(done, model, values.json)
+    _print(done, values.json)
     _output.write_json(done, values.json)
+    calibration = [f"--calibration_data={values.output_calibration}"] if values.output_calibration else []
+    convert = _next.convert(values, model, "INT8" if calibration else "FP16", *calibration, settings=False)
+    labels = [f"--labels={values.output_labels}"] if values.output_labels else []
+    _next.show(values, convert, _next.verify(values, model, _next.output_of(convert), f"--data={values.output}", *labels))
     return errors.EXIT_DONE
 
 
-def _wanted(values, source):
+def _wanted(values: flags.FlagValues, source: str) -> Wanted:
     from tftrt_tools.inputs import labels, options
     from tftrt_tools.inputs.export import Wanted
 
@@ -78,10 +88,10 @@ def _wanted(values, source):
                   values.calibration_rows if values.output_calibration else 0, values.label_feature, labels.class_names(values.classes))
 
 
-def _print(done, model, json_path):
+def _print(done: Written, json_path: str | None) -> None:
     console = _output.console(json_path)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     wanted = done.wanted
@@ -97,6 +107,3 @@ def _print(done, model, json_path):
     if done.failed:
         say(f"  warning: {_output.counted(len(done.failed), 'picture')} could not be decoded: " + ", ".join(done.failed[:_FAILED])
             + (", …" if len(done.failed) > _FAILED else ""))
-    labels = f" --labels={wanted.labels}" if wanted.labels else ""
-    say(f"next: `tftrt verify {model} CONVERTED --data={wanted.output}{labels}`"
-        + (f", `tftrt convert … --calibration_data={wanted.calibration}`" if wanted.calibration else ""))

@@ -8,22 +8,34 @@ What this machine can do with TF-TRT, and for each "no" the one line that mends 
 TensorFlow and the libraries are loaded in processes of their own, so a broken one cannot end this command.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _output
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import Console
+
+    from tftrt_tools.stack.diagnosis import Capability, Diagnosis
+    from tftrt_tools.stack.libraries import Library
+
 _CAPABILITIES = ("convert", "build", "run")
 
 
-def define(flag_values):
+def define(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_list("require", [], "exit with 3 unless all of these can be done here: convert, build, run",
                       flag_values=flag_values)
     flags.DEFINE_integer("timeout", 30, "seconds that importing TensorFlow, and loading the libraries, may take",
                          lower_bound=1, flag_values=flag_values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     if positional:
         raise errors.UsageError(f"tftrt doctor takes no argument: {positional[0]}", "`tftrt doctor --help` lists the flags")
     required = [name.strip() for name in values.require]
@@ -39,7 +51,7 @@ def run(values, positional):
     return errors.EXIT_DONE if all(diagnosis.can(name).can for name in required) else errors.EXIT_CHECK
 
 
-def _print(diagnosis, console):
+def _print(diagnosis: Diagnosis, console: Console) -> None:
     for name, text in _summary(diagnosis):
         _line(console, (f"{name:<12}", "bold"), (text, ""))
     folders = _Folders(diagnosis)
@@ -59,14 +71,14 @@ def _print(diagnosis, console):
             _line(console, (" " * width + "mend: ", "dim"), (capability.mend, "cyan"))
 
 
-def _line(console, *parts):
+def _line(console: Console, *parts: tuple[str, str]) -> None:
     from rich.text import Text
 
     # Never wrapped: a mend is a command to copy.
     console.print(Text.assemble(*parts), soft_wrap=True)
 
 
-def _summary(diagnosis):
+def _summary(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "Python", diagnosis.python
     if diagnosis.folder:
         yield "packages", f"{_site(diagnosis)} (… below)"
@@ -90,10 +102,10 @@ def _summary(diagnosis):
 class _Folders:
     """Shortens the directories that libraries were found in."""
 
-    def __init__(self, diagnosis):
+    def __init__(self, diagnosis: Diagnosis) -> None:
         self._site = f"{_site(diagnosis)}/"
 
-    def of(self, library):
+    def of(self, library: Library) -> str:
         from rich.markup import escape
 
         if library.path is None:
@@ -102,12 +114,12 @@ class _Folders:
         return escape("…/" + folder.removeprefix(self._site) if folder.startswith(self._site) else folder)
 
 
-def _site(diagnosis):
+def _site(diagnosis: Diagnosis) -> str | None:
     """The directory of TensorFlow, where the wheels of the CUDA libraries lie too."""
     return diagnosis.folder.rpartition("/")[0] if diagnosis.folder else None
 
 
-def _reason(name, error):
+def _reason(name: str, error: str) -> str:
     """The loader's words without what the row says already."""
     import re
 
@@ -117,9 +129,9 @@ def _reason(name, error):
     return error if absent is None else "not found" if absent[1] == name else f"it needs {absent[1]}, which is not found"
 
 
-def _grouped(capabilities):
+def _grouped(capabilities: Iterable[Capability]) -> list[tuple[str, Capability]]:
     """Capabilities that share an answer, a cause and a mend, together."""
-    groups = {}
+    groups: dict[tuple[bool, str, str], list[Capability]] = {}
     for capability in capabilities:
         groups.setdefault((capability.can, capability.cause, capability.mend), []).append(capability)
     return [(", ".join(capability.name for capability in group), group[0]) for group in groups.values()]

@@ -1,7 +1,7 @@
 """usage: tftrt history [--flags]
 
-The results that `tftrt regress --save_baseline=auto` kept: a list for each candidate and each kind of machine, and the steps in it, that is
-where the value shown moved to another level and stayed there.
+Shows the results that `tftrt regress --save_baseline=auto` kept: a list for each candidate and each kind of machine, with its steps. A
+step is where the value moved to another level and stayed there.
 
 examples:
   tftrt history
@@ -9,35 +9,45 @@ examples:
   tftrt history --name=resnet_fp16 --fail_on_step
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tftrt_tools.regression.history import History, Step
+
 OUTPUTS = ("plot",)
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
     flags.DEFINE_string("name", "", "one series only", **text)
     flags.DEFINE_string("machine", "", "of one kind of machine only: the beginning of its digest", **text)
     flags.DEFINE_enum("show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text)
-    flags.DEFINE_float("min_effect", 0.03, "the smallest step that is told, as a share", lower_bound=0, **text)
+    flags.DEFINE_float("min_effect", 0.03, "the smallest step that counts, as a share", lower_bound=0, **text)
     flags.DEFINE_boolean("fail_on_step", False, "exit with 3 where the last step of a series was to the worse", **text)
     flags.DEFINE_string("plot", None, "write a plot to this file (.svg or .png)", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """List. Returns: the exit code."""
     if positional:
         raise errors.UsageError(f"tftrt history takes flags only; got {' '.join(positional)}", f"--name={positional[0]}?")
     from tftrt_tools.regression import baseline, history
+    from tftrt_tools.report import pictures
     from tftrt_tools.report import regress as report
 
     if values.plot:
-        report.check_picture(values.plot)
+        pictures.check(values.plot)
     found = history.read(baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine)
     _print(found, values.json)
     _output.write_json(found, values.json)
@@ -48,7 +58,7 @@ def run(values, positional):
     return errors.EXIT_DONE
 
 
-def _worse(found):
+def _worse(found: History) -> Iterator[str]:
     """A line for each series that is on a worse level than before."""
     for series in found.series:
         if series.steps and series.steps[-1].worse:
@@ -56,7 +66,7 @@ def _worse(found):
             yield f"{series.name} on machine {series.machine.digest}: {series.shown} is {last.change:+.1%} since number {last.number}"
 
 
-def _print(found, json_path):
+def _print(found: History, json_path: str | None) -> None:
     from tftrt_tools.regression.history import VALUES
 
     console = _output.console(json_path)
@@ -72,5 +82,5 @@ def _print(found, json_path):
             console.print(f"  left out, no result of tftrt regress: {path}", markup=False, soft_wrap=True)
 
 
-def _step(step):
+def _step(step: Step | None) -> str:
     return "" if step is None else f"{step.change:+.1%}, {'worse' if step.worse else 'better'} from here on"

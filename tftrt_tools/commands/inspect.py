@@ -5,7 +5,7 @@ its ops that would run in TensorRT, each segment, each op that stays in TensorFl
 values of --minimum_segment_size and the other batch mode would give. The flags are those of `tftrt convert`.
 
 After conversion, by `tftrt convert` or by TensorFlow's own converter: engine ops, saved engines, ops left in TensorFlow, manifest, and
-what disagrees between them. Files are read, nothing is loaded: a model whose engines fit another GPU can be inspected too.
+what disagrees between them. It reads files and loads nothing, so it can inspect a model whose engines fit another GPU.
 
 "ops" are those that compute something: constants, Identity and the like are not counted, except that --minimum_segment_size counts
 constants too.
@@ -16,15 +16,18 @@ examples:
   tftrt inspect resnet_fp16 --check --json=inspection.json
 """
 
+from __future__ import annotations
+
 import collections
 import itertools
 import pathlib
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.commands import _flags, _output, _source_flags
+from tftrt_tools.commands import _flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
@@ -34,12 +37,21 @@ from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.inspection import Inspection, bytes_text
 from tftrt_tools.sources.opened import opened
 
-# What is printed without --all: rows of a table, and characters of node names beneath a reason.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+    from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.inspection import Finding, SignatureGraph
+
+T = TypeVar("T")
+# Limits without --all: rows of a table, and characters of node names beneath a reason.
 _ROWS = 6
 _NAMES_WIDTH = 100
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
     flags.DEFINE_string("shapes", "", "shapes as for `tftrt convert`, which imply dynamic shapes; nothing is built: they are the sizes for "
@@ -51,7 +63,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TF-TRT log in this file", flag_values=values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Inspect. Returns: the exit code."""
     model = _flags.one_argument("inspect", positional, "MODEL")
     settings = convert_command.read_settings(values)
@@ -59,19 +71,35 @@ def run(values, positional):
         answer = _ask({"model": folder, "settings": settings.to_dict()}, values.log_file)
     answer["model"] = str(pathlib.Path(model).absolute())
     console = _output.console(values.json)
+    seen: Plan | Inspection
     if answer["kind"] == "plan":
-        seen, passed = Plan.from_dict(answer), any(one["segments"] for one in answer["signatures"])
-        _print_plan(seen, console, values.all)
+        seen = plan = Plan.from_dict(answer)
+        passed = any(one["segments"] for one in answer["signatures"])
+        _print_plan(plan, console, values.all)
     else:
-        seen, passed = Inspection.from_dict(answer), not answer["disagreements"]
-        _print_inspection(seen, console, values.all)
+        seen = inspection = Inspection.from_dict(answer)
+        passed = not answer["disagreements"]
+        _print_inspection(inspection, console, values.all)
     _output.write_json(seen, values.json)
+    if passed:
+        _show_next(values, model, seen)
     return errors.EXIT_DONE if passed or not values.check else errors.EXIT_CHECK
 
 
-def _ask(request, log_file):
+def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:
+    if isinstance(seen, Plan):
+        precision = seen.settings.precision_mode if values["precision_mode"].present else "FP16"
+        if precision != "INT8":  # that needs data, or ranges of the model's own
+            _next.show(values, _next.convert(values, model, precision))
+    elif seen.verification and seen.verification.get("passed"):
+        _next.show(values, _next.publish(values, model))
+    elif original := _next.original(model):
+        _next.show(values, _next.verify(values, original, model))
+
+
+def _ask(request: Mapping[str, Any], log_file: str | None) -> dict[str, Any]:
     try:
-        return child.run("tftrt_tools.conversion.inspect:job", request, env=pass_log.ENV, log_file=log_file).result
+        return child.run("tftrt_tools.conversion.inspect_job:job", request, env=pass_log.ENV, log_file=log_file).result
     except (child.ChildDied, child.ChildBug):
         from tftrt_tools import stack
 
@@ -79,12 +107,12 @@ def _ask(request, log_file):
         raise
 
 
-def _print_plan(plan, console, everything):
+def _print_plan(plan: Plan, console: Console, everything: bool) -> None:
     settings = plan.settings
     mode = f"dynamic shapes ({settings.strategy})" if settings.dynamic else "implicit batch"
     _label(console, plan.model, ": not converted yet")
     _say(console, f"With {settings.precision_mode}, {mode} and --minimum_segment_size={settings.minimum_segment_size} TF-TRT would take:")
-    rows = [(one.label, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.left_out)}", f"{one.coverage:.0%}",
+    rows = [(one.label, _specs(one.inputs), f"{one.ops_in_tensorrt} of {one.ops}", f"{one.coverage:.0%}",
              _output.flops_cell(one.flops), len(one.segments)) for one in plan.signatures if not one.problem]
     if rows:
         _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines"], rows)
@@ -105,10 +133,10 @@ def _print_plan(plan, console, everything):
         if one.problem:
             _label(console, label, f"it cannot be converted: {one.problem['cause']}; {one.problem['mend']}")
         else:
-            _label(console, label, " ".join(one.advice.reasons))
+            _label(console, label, " ".join(one.advice.reasons) if one.advice else "")
 
 
-def _print_segments(plan, console, everything):
+def _print_segments(plan: Plan, console: Console, everything: bool) -> None:
     found = [(signature.label, segment) for signature in plan.signatures for segment in signature.segments]
     shown = _largest(found, lambda pair: pair[1].engine.compute_ops, everything)
     rows = [(name, segment.number, segment.engine.precision, segment.engine.compute_ops, _ops(segment.engine.ops, everything),
@@ -118,7 +146,7 @@ def _print_segments(plan, console, everything):
         _signature_table(console, plan, "Segments", columns, rows, len(found) - len(shown), "smaller segments")
 
 
-def _print_left_out(plan, console, everything):
+def _print_left_out(plan: Plan, console: Console, everything: bool) -> None:
     if everything:
         for one in plan.signatures:
             title = "Stays in TensorFlow" + (f", {one.label}" if len(plan.signatures) > 1 else "")
@@ -129,7 +157,8 @@ def _print_left_out(plan, console, everything):
     _more(console, sum(len(nodes) for _, _, nodes in groups[_ROWS:]), "nodes, for other reasons")
 
 
-def _reason_table(console, title, groups, join):
+def _reason_table(console: Console, title: str, groups: Sequence[tuple[str, str, Sequence[str]]],
+                  join: Callable[[Sequence[str]], str]) -> None:
     from rich.markup import escape
 
     if not groups:
@@ -140,9 +169,10 @@ def _reason_table(console, title, groups, join):
     console.print(shown)
 
 
-def _some(nodes):
+def _some(nodes: Sequence[str]) -> str:
     """As many node names as fit into a line, the rest as a number. Signatures may share names: each is shown once."""
-    shown, width = [], 0
+    shown: list[str] = []
+    width = 0
     for name in dict.fromkeys(nodes):
         width += len(name) + 2
         if shown and width > _NAMES_WIDTH:
@@ -152,11 +182,12 @@ def _some(nodes):
 
 
 _KINDS = {"unbuildable": "engines that are expected not to build", "lost": "layers that quantization keeps out of TensorRT",
-          "altered": "nodes that TensorRT computes with other numbers", "downgraded": "higher precision than INT8, which was asked for",
-          "upgraded": "INT8, which was not asked for"}
+          "altered": "nodes that TensorRT computes with other numbers",
+          "downgraded": "a higher precision than INT8, against --precision_mode",
+          "upgraded": "INT8, against --precision_mode"}
 
 
-def _print_quantization(plan, console, everything):
+def _print_quantization(plan: Plan, console: Console, everything: bool) -> None:
     """What becomes of the quantization nodes, and what TF-TRT does otherwise than they ask."""
     for signature in plan.signatures:
         if signature.quantization is None:
@@ -177,7 +208,7 @@ def _print_quantization(plan, console, everything):
                     _say(console, f"    mend: {one.mend}", "cyan")
 
 
-def _print_sizes(plan, console):
+def _print_sizes(plan: Plan, console: Console) -> None:
     rows = []
     for signature in plan.signatures:
         for row in signature.sizes:
@@ -189,7 +220,7 @@ def _print_sizes(plan, console):
         _signature_table(console, plan, "Other segment sizes", columns, rows)
 
 
-def _print_inspection(seen, console, everything):
+def _print_inspection(seen: Inspection, console: Console, everything: bool) -> None:
     saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
     engines = f"{_output.counted(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
     _label(console, seen.model, ": converted")
@@ -197,7 +228,7 @@ def _print_inspection(seen, console, everything):
                   f"written by TensorFlow {seen.tensorflow}")
     for line in _passport(seen):
         _say(console, line)
-    rows = [(label, _specs(one.inputs), f"{one.inside} of {one.inside + len(one.native)}", f"{one.coverage:.0%}",
+    rows = [(label, _specs(one.inputs), f"{one.inside} of {one.ops}", f"{one.coverage:.0%}",
              _output.flops_cell(seen.flops(one.name)), len(one.engines),
              _ops(collections.Counter(node.op for node in one.native), everything)) for label, one in seen.once.items()]
     _table(console, None, ["signature", "inputs", ">ops in TensorRT", ">share", ">share of FLOPs", ">engines", "stays in TensorFlow"], rows)
@@ -210,7 +241,7 @@ def _print_inspection(seen, console, everything):
     _print_findings(seen, console)
 
 
-def _passport(seen):
+def _passport(seen: Inspection) -> Iterator[str]:
     manifest, verified = seen.manifest, seen.verification
     if manifest is None:
         yield "no manifest: `tftrt convert` did not make it, so what it was made from, and with what, is not known"
@@ -225,11 +256,11 @@ def _passport(seen):
         yield f"verified on {verified.get('created')}: {'passed' if verified.get('passed') else 'FAILED'} ({verified.get('mode')})"
 
 
-def _print_engines(seen, console, everything):
+def _print_engines(seen: Inspection, console: Console, everything: bool) -> None:
     shown = _largest(seen.engines, lambda one: one.compute_ops, everything)
     if not shown:
         return
-    # What all engine ops share stands in the title: the table is wide enough.
+    # The title has what all engine ops share: the table is wide enough.
     every = [_properties(one) for one in seen.engines]
     differing = [name for name in every[0] if len({one[name] for one in every}) > 1]
     shared = ", ".join(text for name, text in every[0].items() if name not in differing)
@@ -241,7 +272,7 @@ def _print_engines(seen, console, everything):
     _signature_table(console, seen, title, columns, rows, len(seen.engines) - len(shown), "engine ops")
 
 
-def _print_files(seen, console, everything):
+def _print_files(seen: Inspection, console: Console, everything: bool) -> None:
     found = [(file.engine, bytes_text(asset.bytes), "; ".join(shape_grammar.text(shape) for shape in asset.input_shapes))
              for file in seen.engine_files for asset in file.assets]
     found += [(file.engine, bytes_text(file.bytes), file.problem or "no engine in it") for file in seen.engine_files if not file.assets]
@@ -251,7 +282,7 @@ def _print_files(seen, console, everything):
                "saved engines")
 
 
-def _print_calibration(seen, console):
+def _print_calibration(seen: Inspection, console: Console) -> None:
     """Where the INT8 ranges come from."""
     if seen.calibration is None:
         return
@@ -264,13 +295,13 @@ def _print_calibration(seen, console):
         _table(console, None, ["engine op", ">tensors with a range", ">left out"], rows)
 
 
-def _print_native(label, signature, console):
+def _print_native(label: str, signature: SignatureGraph, console: Console) -> None:
     rows = [(node.op, node.name, node.function) for node in signature.native]
     if rows:
         _table(console, f"Stays in TensorFlow, {label}", ["op", "node", "in function"], rows)
 
 
-def _print_findings(seen, console):
+def _print_findings(seen: Inspection, console: Console) -> None:
     if not seen.findings:
         _say(console, "nothing disagrees", "green")
         return
@@ -278,26 +309,26 @@ def _print_findings(seen, console):
     _each_finding(seen.findings, console)
 
 
-def _each_finding(findings, console):
+def _each_finding(findings: Iterable[Finding], console: Console) -> None:
     for one in findings:
         _label(console, f"  {one.about}: ", one.text)
         _say(console, f"    mend: {one.mend}", "cyan")
 
 
-def _largest(items, size, everything):
+def _largest(items: Sequence[T], size: Callable[[T], int], everything: bool) -> list[T]:
     """The largest few, in their own order; all with --all."""
     kept = sorted(range(len(items)), key=lambda index: -size(items[index]))[:None if everything else _ROWS]
     return [items[index] for index in sorted(kept)]
 
 
-def _properties(engine):
+def _properties(engine: EngineOp) -> dict[str, str]:
     limit = engine.workspace_size_bytes
     return {"type": _precision(engine), "batch": "implicit batch" if engine.implicit_batch else f"profiles {engine.profile_strategy}",
             "workspace": "no workspace limit" if limit >= MAX_WORKSPACE_BYTES else f"workspace {bytes_text(limit)}",
             "native": f"native segment {'kept' if engine.native_segment else 'removed'}"}
 
 
-def _precision(engine):
+def _precision(engine: EngineOp) -> str:
     """INT8 with where its ranges are."""
     if engine.precision != "INT8":
         return engine.precision
@@ -308,28 +339,29 @@ def _precision(engine):
     return "INT8 (calibrated)" if engine.calibrated else "INT8 (not calibrated)"
 
 
-def _borders(engine):
+def _borders(engine: EngineOp) -> tuple[str, str]:
     """Its inputs and its outputs, equal neighbours once: "4x float32[?,8]"."""
-    cells = []
-    for border in (engine.inputs, engine.outputs):
+    def cell(border: Iterable[Any]) -> str:
         texts = [f"{one.dtype}[{shape_grammar.text(one.shape)}]" for one in border]
         runs = [(text, len(list(same))) for text, same in itertools.groupby(texts)]
-        cells.append("\n".join(text if count == 1 else f"{count}x {text}" for text, count in runs))
-    return cells
+        return "\n".join(text if count == 1 else f"{count}x {text}" for text, count in runs)
+
+    return cell(engine.inputs), cell(engine.outputs)
 
 
-def _specs(specs):
+def _specs(specs: Iterable[Any]) -> str:
     return "\n".join(f"{one.name} {one.text()}" for one in specs)
 
 
-def _ops(counts, everything):
+def _ops(counts: Mapping[str, int], everything: bool) -> str:
     """Such as "3 Relu, 2 Conv2D, …": computing ops, the most frequent first."""
     found = sorted(((count, op) for op, count in counts.items() if op not in PASSIVE_OPS), key=lambda item: (-item[0], item[1]))
     shown = found if everything else found[:4]
     return ", ".join(f"{count} {op}" for count, op in shown) + (", …" if len(shown) < len(found) else "")
 
 
-def _signature_table(console, seen, title, columns, rows, more=0, what=""):
+def _signature_table(console: Console, seen: Any, title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]],
+                     more: int = 0, what: str = "") -> None:
     """A table whose first column is the signature: left out where there is only one, blank where it repeats."""
     if len(seen.once if isinstance(seen, Inspection) else seen.signatures) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
@@ -339,7 +371,8 @@ def _signature_table(console, seen, title, columns, rows, more=0, what=""):
     _table(console, title, columns, rows, more, what)
 
 
-def _table(console, title, columns, rows, more=0, what=""):
+def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], more: int = 0,
+           what: str = "") -> None:
     from rich.markup import escape
 
     shown = _output.table(title, columns, [["" if cell is None else escape(str(cell)) for cell in row] for row in rows])
@@ -349,16 +382,16 @@ def _table(console, title, columns, rows, more=0, what=""):
     _more(console, more, what)
 
 
-def _more(console, count, what):
+def _more(console: Console, count: int, what: str) -> None:
     if count:
         _say(console, f"  and {count} more {what}: --all lists them\n", "dim")
 
 
-def _label(console, label, text):
+def _label(console: Console, label: str, text: str) -> None:
     from rich.text import Text
 
     console.print(Text.assemble((label, "bold"), text), soft_wrap=text.startswith(":"))
 
 
-def _say(console, text, style=None):
+def _say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, markup=False, soft_wrap=True)

@@ -18,13 +18,20 @@ examples:
   tftrt promote localhost:8500 --model_name=digits --label=stable --version=2 --model_config_file=config/models.config --unload_previous
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags, _output, _tls_flags
 
+if TYPE_CHECKING:
+    from tftrt_tools.serving.management.promotion import Change
 
-def define(values):
+
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     flags.DEFINE_string("label", None, "label to move, or to make", flag_values=values)
     flags.DEFINE_integer("version", None, "version that shall have it", lower_bound=0, flag_values=values)
@@ -33,7 +40,7 @@ def define(values):
     define_common(values)
 
 
-def define_common(values):
+def define_common(values: flags.FlagValues) -> None:
     """The flags that promote and rollback share."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "the model", **text)
@@ -46,33 +53,34 @@ def define_common(values):
     _tls_flags.define(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Promote. Returns: the exit code."""
     address = _flags.one_argument("promote", positional, "ADDRESS")
     require(values, "model_name", "label", "version", "model_config_file")
-    from tftrt_tools.serving import management
+    from tftrt_tools.serving.management import promotion
 
-    options = management.Options(values.wait_seconds, values.deadline_seconds, values.unload_previous,
-                                 load_new_models=values.load_new_models, tls=_tls_flags.read(values))
+    options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
+                                unload_previous=values.unload_previous, load_new_models=values.load_new_models,
+                                tls=_tls_flags.read(values))
     with progress.on_terminal():
-        done = management.promote(address, values.model_config_file, values.model_name, values.label, values.version, options)
+        done = promotion.promote(address, values.model_config_file, values.model_name, values.label, values.version, options)
     print_change(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
 
 
-def require(values, *names):
+def require(values: flags.FlagValues, *names: str) -> None:
     """Raise UsageError where one of these flags is missing."""
     missing = [f"--{name}" for name in names if values[name].value in (None, "")]
     if missing:
         raise errors.UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "--help explains the flags")
 
 
-def print_change(done, json_path):
+def print_change(done: Change, json_path: str | None) -> None:
     """A management.Change as text."""
     console = _output.console(json_path)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     rows = [(label, done.before.labels.get(label, ""), done.after.labels.get(label, ""), done.answers.get(label, ""))

@@ -1,10 +1,10 @@
 """usage: tftrt publish MODEL --model_name=NAME --base_path=DIRECTORY [--flags]
 
 Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; a server's --model_base_path is BASE_PATH/NAME. The
-version appears whole or not at all, with requests to warm up with, which have been run.
+version appears whole or not at all. It carries warm-up requests, which publish has run.
 
-Refused (exit 3): a TF-TRT model without a verification that passed and speaks of these files; one that the target cannot run, such as
-engines of another TensorRT, which end a server that loads them; a warm-up that fails. A model without TF-TRT needs no verification.
+It refuses (exit 3) a TF-TRT model without a passed verification of these very files; a model that the target cannot run (engines of another
+TensorRT end a server that loads them); a warm-up that fails. A model without TF-TRT needs no verification.
 
 The default target is a server on this machine. Others are images: tftrt/serving, tensorflow/serving:2.14.1-gpu, …
 
@@ -15,15 +15,25 @@ examples:
   tftrt publish encoder_fp16 --model_name=encoder --base_path=/models --warmup_data=requests.npz --batching_parameters_file=batching.txt
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _next, _output, _source_flags
+from tftrt_tools.inputs.options import image_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tftrt_tools.serving.publishing.publish import Publication, WarmUp
 
 _PATHS = ("base_path", "batching_parameters_file", "warmup_data")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
@@ -39,19 +49,20 @@ def define(values):
                          "the record says so", **text)
     _source_flags.define_op_library(values)
     flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
-    flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines of which nothing says which TensorRT built them", **text)
+    flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines whose TensorRT is unknown", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
     flags.DEFINE_boolean("replace_warmup", False, "make new warm-up requests where the model brings its own", **text)
     flags.DEFINE_string("warmup_shapes", "", "shapes to warm up with, as --shapes of `tftrt convert`; by default the server's batch sizes "
                         "and the shapes that engines were built for", **text)
-    flags.DEFINE_string("warmup_data", "", "values to warm up with: .npz, .npy or module:function, as --data of `tftrt verify`; by default "
-                        "they are drawn", **text)
+    flags.DEFINE_string("warmup_data", "", "values to warm up with: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data "
+                        "of `tftrt verify`; by default they are drawn", **text)
+    _calibration_flags.define_images(values)
     flags.DEFINE_string("batching_parameters_file", "", "the server's: warm up its allowed_batch_sizes", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to warm up, by default all", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log while the warm-up runs in this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Publish. Returns: the exit code."""
     model = _flags.one_argument("publish", positional, "MODEL")
     for name in ("model_name", "base_path"):
@@ -61,25 +72,35 @@ def run(values, positional):
         for name in ("replace_warmup", "warmup_shapes", "warmup_data", "batching_parameters_file", "signature_keys"):
             if values[name].value:
                 raise errors.UsageError(f"--{name} and --nowarmup exclude each other", "give one of them")
-    from tftrt_tools.serving import preflight, publish, warmup, warmup_batching
+    from tftrt_tools.serving.publishing import publish, target_preflight
+    from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
 
-    batching = warmup_batching.read(values.batching_parameters_file) if values.batching_parameters_file else None
+    batching = allowed_batch_sizes.read(values.batching_parameters_file) if values.batching_parameters_file else None
+    reading = _data_flags.reading(values)
+    of_pictures = image_flags(reading)
+    if of_pictures and not values.warmup_data:
+        raise errors.UsageError(f"{of_pictures[0]} has no effect without --warmup_data", "leave it out, or name the pictures")
     options = publish.Options(
-        values.version, values.allow_older_version, values.target, values.compute_capability, values.unverified, values.warmup,
-        values.replace_warmup, warmup.Options(values.warmup_shapes, values.warmup_data, batching, _listed(values.signature_keys)),
-        preflight.Options(_listed(values.custom_ops), values.allow_unknown_engines), _command(values, model), values.log_file)
+        version=values.version, allow_older_version=values.allow_older_version, target=values.target,
+        compute_capability=values.compute_capability, unverified=values.unverified, warm_up=values.warmup,
+        replace_warmup=values.replace_warmup,
+        requests=warmup_requests.Options(shapes=values.warmup_shapes, data=values.warmup_data, batching=batching,
+                                         signature_keys=_listed(values.signature_keys), reading=reading),
+        server=target_preflight.Options(_listed(values.custom_ops), values.allow_unknown_engines), command=_command(values, model),
+        log_file=values.log_file)
     with progress.on_terminal():
         done = publish.publish(model, values.model_name, values.base_path, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
+    _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={done.base_path}"])
     return errors.EXIT_DONE
 
 
-def _listed(names):
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(filter(None, names))
 
 
-def _command(values, model):
+def _command(values: flags.FlagValues, model: str) -> str:
     """The command that publishes the same again, from any directory."""
     import os
     import shlex
@@ -89,21 +110,19 @@ def _command(values, model):
         flag = values[name]
         if name != flag.name or name in ("help", "json", "flagfile", "undefok", "log_file", "version") or flag.value == flag.default:
             continue
+        value = flag.value
         if isinstance(flag, flags.MultiFlag):
-            words += [f"--{name}={os.path.abspath(one)}" for one in flag.value]
-            continue
-        value = os.path.abspath(flag.value) if name in _PATHS and (name == "base_path" or os.path.exists(flag.value)) else flag.value
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no{name}")
-        else:
-            words.append(f"--{name}={','.join(value) if isinstance(value, list) else value}")
+            value = [os.path.abspath(one) for one in value]
+        elif name in _PATHS and (name == "base_path" or os.path.exists(value)):
+            value = os.path.abspath(value)
+        words += _flags.words(flag, value)
     return shlex.join(words)
 
 
-def _print(done, json_path):
+def _print(done: Publication, json_path: str | None) -> None:
     console = _output.console(json_path)
 
-    def say(label, text):
+    def say(label: str, text: str) -> None:
         console.print(f"{label:<12}{text}", markup=False, soft_wrap=True)
 
     console.print(f"published: {done.path}", markup=False, soft_wrap=True)
@@ -117,12 +136,13 @@ def _print(done, json_path):
         say("warm-up", _warm_up(done.warm_up))
     for note in done.notes:
         say("note", note)
-    say("next", f"tftrt serve --model_name={done.model_name} --model_base_path={done.base_path}")
 
 
-def _warm_up(warm_up):
+def _warm_up(warm_up: WarmUp) -> str:
     records = warm_up.replay.records
     built = sum(one.built or 0 for one in records)
     whence = "the model's own" if warm_up.kept else ", ".join(f"{count} {source}" for source, count in warm_up.sources.items())
-    where = "" if warm_up.replay.mode != "gpu" else f" on {warm_up.replay.gpu['name']}" + (f", {built} engines built" if built else "")
+    where = ""
+    if warm_up.replay.mode == "gpu" and warm_up.replay.gpu:
+        where = f" on {warm_up.replay.gpu['name']}" + (f", {built} engines built" if built else "")
     return f"{_output.counted(len(records), 'record')} ({whence}), {warm_up.bytes} bytes; run in {warm_up.replay.seconds:.1f} s{where}"

@@ -1,18 +1,19 @@
 """usage: tftrt regress --native=MODEL --candidate=MODEL [--flags]
 
-Is the candidate slower than the native model, faster, the same, or can nobody tell? Both SavedModels are served by one server, asked the
-same requests in interleaved rounds, and judged by those rounds: a rank test, a bootstrap interval and a minimum effect have to agree. Their
+Is the candidate slower than the native model, faster, the same, or can nobody tell? One server has both SavedModels and gets the same
+requests for both, in interleaved rounds. The rounds are judged: a rank test, a bootstrap interval and a minimum effect have to agree. The
 answers are compared too. With --server=HOST:PORT, --native and --candidate are names of models that run there; with --in_process there is
 no server at all.
 
-Rounds are added until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
+It adds rounds until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
 those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are flags,
 or lines of a TOML file (--goals), where flags go before the file.
 
---save_baseline keeps the result, --baseline holds this run against one that was kept and passed: on the same kind of machine, with the same
-versions, native model and requests, or not at all. `tftrt history` shows what was kept.
+--save_baseline keeps the result. --baseline compares this run with a kept one that passed; both need the same kind of machine, versions,
+native model and requests. `tftrt history` shows the kept results.
 
-Exit codes: 0 all is kept, 3 something is not, 4 nobody can tell: too noisy, 1 it ended early (what was measured is written, and marked so).
+Exit codes: 0 everything holds, 3 something does not, 4 nobody can tell: too noisy, 1 it ended early (the files are
+written, and marked).
 
 examples:
   tftrt regress --native=resnet --candidate=resnet_fp16
@@ -22,13 +23,23 @@ examples:
   tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.commands import _data_flags, _judging_flags, _output, _source_flags, _tls_flags
+from tftrt_tools.commands import _data_flags, _judging_flags, _next, _output, _source_flags, _tls_flags
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from tftrt_tools.regression.baseline import Baseline, Latest
+    from tftrt_tools.regression.comparison import Regression
+    from tftrt_tools.regression.regress import Options
 
 _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
@@ -38,10 +49,10 @@ _NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many 
             "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says"}
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("native", None, "model that was converted; with --server its name there", **text)
+    flags.DEFINE_string("native", None, "the model before conversion; with --server its name there", **text)
     flags.DEFINE_string("candidate", None, "model to judge; with --server its name there", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
@@ -71,7 +82,7 @@ def define(values):
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
 
 
-def _define_requests(text):
+def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text)
     flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
@@ -91,19 +102,21 @@ def _define_requests(text):
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
 
 
-def _define_measurement(text):
+def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_integer("rounds", 30, "rounds before the first look at the data, and between two looks", lower_bound=1, **text)
     flags.DEFINE_integer("max_rounds", 90, "rounds, at most; more looks make each of them stricter", lower_bound=1, **text)
     flags.DEFINE_integer("requests", 0, "requests to each model in a round; by default as many as take about 0.4 s", lower_bound=0, **text)
     flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
     flags.DEFINE_float("max_seconds", 600.0, "no further look is begun after so long", lower_bound=0, **text)
+    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; with --in_process",
+                      **text)
     flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)
     flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided: the others fail a run where they are worse, and are "
                       "otherwise shown", **text)
     flags.DEFINE_float("min_effect", 0.03, "share from which on a difference counts", lower_bound=0.001, upper_bound=10, **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Compare. Returns: the exit code."""
     if positional:
         raise errors.UsageError(f"tftrt regress takes flags only; got {' '.join(positional)}", f"--candidate={positional[0]}?")
@@ -122,6 +135,8 @@ def run(values, positional):
         done = regress.regress(options)
     _print(done, values.json)
     lost = _write(done, values, history, name)
+    if values.save_baseline == baseline.AUTO and not (lost or done.ended):
+        _next.show(values, ["history", f"--name={name}", *_next.given(values, ("history_dir",))])
     for line in lost:
         print(f"tftrt: error: {line}", file=sys.stderr)
     if done.ended == regress.INTERRUPTED:
@@ -132,15 +147,15 @@ def run(values, positional):
     return done.exit_code or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
 
 
-def _baseline(values, history, name):
+def _baseline(values: flags.FlagValues, history: pathlib.Path | None, name: str) -> Baseline | Latest | None:
     from tftrt_tools.regression import baseline
 
-    if values.baseline == baseline.LATEST:
+    if history and values.baseline == baseline.LATEST:
         return baseline.Latest(history, name)
     return baseline.read(values.baseline) if values.baseline else None
 
 
-def _options(values, kept):
+def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Options:
     from tftrt_tools.regression import goals, regress
 
     given = {name: values[name].value for name in (*_NUMBERS, "accuracy", "no_engine_fallback") if values[name].present}
@@ -150,7 +165,7 @@ def _options(values, kept):
                          ("throughput_at_least", "throughput")):
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
-    models = {name: values[name].value for name in ("native", "candidate")}
+    models: dict[str, Any] = {name: values[name].value for name in ("native", "candidate")}
     if not values.server:
         models = _source_flags.read_given(values, *models)
     same = ("server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
@@ -161,11 +176,11 @@ def _options(values, kept):
                            baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
                            reading=_data_flags.reading(values), **_judging_flags.read(values),
                            max_rounds=values.max_rounds if values["max_rounds"].present else max(90, values.rounds),
-                           must_decide=tuple(one.strip() for one in values.must_decide if one.strip()))
+                           must_decide=tuple(one.strip() for one in values.must_decide if one.strip()), rename=tuple(values.rename))
 
 
-def _write(done, values, history, name):
-    """Write all that was asked for, each whole or not at all; what cannot be written does not keep the others from being written. Returns:
+def _write(done: Regression, values: flags.FlagValues, history: pathlib.Path | None, name: str) -> list[str]:
+    """Write every file that the flags name, each whole or not at all. One that fails does not stop the others. Returns:
     a line for each file that is lost."""
     from tftrt_tools.regression import junit
     from tftrt_tools.report import regress as report
@@ -177,15 +192,15 @@ def _write(done, values, history, name):
     return whole_file.write_each(jobs)
 
 
-def _save(done, values, history, name):
-    from tftrt_tools.regression import baseline, result
+def _save(done: Regression, values: flags.FlagValues, history: pathlib.Path | None, name: str) -> None:
+    from tftrt_tools.regression import baseline, comparison
 
     if done.ended:
         return
-    if values.save_baseline == baseline.AUTO:
+    if values.save_baseline == baseline.AUTO and history:
         # The history has all of them; as a baseline only those that passed are taken.
         kept = str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name, done.workload)))
-    elif done.outcome != result.PASS:
+    elif done.outcome != comparison.PASS:
         kept = ""
     else:
         whole_file.write_text(values.save_baseline, json.dumps(done.to_dict(), indent=1) + "\n")
@@ -197,12 +212,12 @@ def _save(done, values, history, name):
 _STYLES = {"pass": "bold green", "fail": "bold red"}
 
 
-def _print(done, json_path):
+def _print(done: Regression, json_path: str | None) -> None:
     from tftrt_tools.report.regress import shown
 
     console = _output.console(json_path)
 
-    def say(label, text):
+    def say(label: str, text: str) -> None:
         console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
 
     say("native", done.native.title)
@@ -217,8 +232,8 @@ def _print(done, json_path):
                 for one in done.verdict.judgements]
         columns = ["metric", ">native", ">candidate", ">ratio", ">interval", ">p of U", "direction", "verdict"]
         console.print(_output.table("Speed, candidate / native", columns, rows))
-    rows = [(one.name, one.what, one.found, one.verdict) for one in done.checks]
-    console.print(_output.table("Checks", ["check", "wanted", "found", "verdict"], rows))
+    checks = [(one.name, one.what, one.found, one.verdict) for one in done.checks]
+    console.print(_output.table("Checks", ["check", "wanted", "found", "verdict"], checks))
     for one in done.checks:
         if one.verdict != "pass" and one.reason:
             console.print(f"  {one.name}: {one.reason}", markup=False, soft_wrap=True)

@@ -9,25 +9,29 @@ example:
   tftrt rollback localhost:8500 --model_name=digits --model_config_file=config/models.config
 """
 
+from __future__ import annotations
+
+from absl import flags
+
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags, _output, _tls_flags, promote
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     promote.define_common(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Roll back. Returns: the exit code."""
     address = _flags.one_argument("rollback", positional, "ADDRESS")
     promote.require(values, "model_name", "model_config_file")
-    from tftrt_tools.serving import management
+    from tftrt_tools.serving.management import promotion
 
-    options = management.Options(values.wait_seconds, values.deadline_seconds, load_new_models=values.load_new_models,
-                                 tls=_tls_flags.read(values))
+    options = promotion.Options(wait_seconds=values.wait_seconds, deadline_seconds=values.deadline_seconds,
+                                load_new_models=values.load_new_models, tls=_tls_flags.read(values))
     with progress.on_terminal():
-        done = management.rollback(address, values.model_config_file, values.model_name, options)
+        done = promotion.rollback(address, values.model_config_file, values.model_name, options)
     promote.print_change(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE

@@ -1,9 +1,9 @@
 """usage: tftrt sensitivity MODEL --data=INPUTS [--flags]
 
-Which nodes hurt when an original SavedModel goes to INT8 (the default) or FP16: each is rounded alone, then all together, then all but
-the worst, and the answers are compared with those of nothing rounded; INT8 by every calibration method too. The last line is a suggestion:
-another method where that gives more, else the flag of `tftrt convert` that keeps the nodes in a higher precision whose rounding costs
-most, so many that `tftrt verify` accepts the answers; or it says that no such nodes were found.
+Which nodes hurt when an original SavedModel goes to INT8 (the default) or FP16? It rounds each node alone, then all together, then all but
+the worst, and compares the answers with those of nothing rounded; INT8 with every calibration method too. It ends with a suggestion:
+another method where that gives more, else the flag of `tftrt convert` that keeps the nodes whose rounding costs most in a higher
+precision, so many that `tftrt verify` accepts the answers; or it says that it found no such nodes.
 
 Without a GPU, and on one as the first step, rounding is simulated in float: for INT8 what enters convolutions, matrix products,
 element-wise ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data, and weights by
@@ -18,18 +18,27 @@ examples:
   tftrt sensitivity resnet --data=images.npz --calibration_table=resnet.calibration.json --nodes='.*/Conv2D' --measure=simulate
 """
 
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _comparison, _data_flags, _flags, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _comparison, _data_flags, _flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.conversion.settings import KEEPS_HIGH
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.harm import Node, Sensitivity, SignatureHarm
 
 _ROWS = 20
 
 OUTPUTS = ("html", "plot")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
     values.set_default("precision_mode", "INT8")
@@ -52,16 +61,17 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Study. Returns: the exit code."""
     model = _flags.one_argument("sensitivity", positional, "MODEL")
     settings = convert_command.read_settings(values)
     reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     from tftrt_tools.accuracy import sensitivity
+    from tftrt_tools.report import pictures
     from tftrt_tools.report import sensitivity as report
 
     if values.plot:
-        report.check_picture(values.plot)
+        pictures.check(values.plot)
     options = sensitivity.Options(values.data, values.batch_size, values.nodes, values.measure, values.measure_nodes, calibration,
                                   values.log_file, reading, values.data_rows)
     with progress.on_terminal():
@@ -72,16 +82,31 @@ def run(values, positional):
         report.write_page(done, values.html)
     if values.plot:
         report.write_picture(done, values.plot)
+    if done.flag or not done.missed:
+        _next.show(values, _next_conversion(values, model, done))
     return errors.EXIT_DONE
 
 
-def _print(done, values):
+def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
+    """`convert` with what is suggested. Nodes that were kept high in the study stay so, beside those that are suggested."""
+    suggested = shlex.split(done.flag)
+    replaced = [word.lstrip("-").partition("=")[0] for word in suggested]
+    for number, name in enumerate(replaced):
+        if name in KEEPS_HIGH.values() and values[name].value:
+            suggested[number] = f"--{name}={values[name].value}|{suggested[number].partition('=')[2]}"
+    ranges = []
+    if done.precision == "INT8" and not (values.calibration_data or values.calibration_table or values.calibrate_on_random_data):
+        ranges = [f"--calibration_data={values.data}"]  # which gave the ranges here
+    return _next.convert(values, model, done.precision, *ranges, *suggested, without=replaced)
+
+
+def _print(done: Sensitivity, values: flags.FlagValues) -> None:
     from tftrt_tools.accuracy import harm, thresholds
     from tftrt_tools.report import sensitivity as report
 
     console = _output.console(values.json)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     for one in done.signatures:
@@ -112,21 +137,21 @@ def _print(done, values):
     for one in done.signatures:
         say(f"{one.label}: everything in {done.precision} leaves {_decibels(harm.worst(one.total).snr_db)} dB; `tftrt verify` asks for "
             f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
-    say(f"evidence: simulated; the worst nodes measured on {done.gpu['name']}" if not done.measured_problem else
+    say(f"evidence: simulated; the worst nodes measured on {(done.gpu or {}).get('name')}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")
     say("suggestion: " + _suggestion(done))
 
 
-def _levels(signature):
+def _levels(signature: SignatureHarm) -> dict[str, dict[str, float]]:
     """{output: {method: dB}} of everything rounded."""
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for one in signature.methods:
         for effect in one.effects:
             found.setdefault(effect.output, {})[one.method] = effect.snr_db
     return found
 
 
-def _suggestion(done):
+def _suggestion(done: Sensitivity) -> str:
     """What to do, and what it leaves to be missed of verify's bounds."""
     from tftrt_tools.accuracy import harm
 
@@ -139,7 +164,7 @@ def _suggestion(done):
     if done.flag:
         return done.flag + (f" ({done.missed[0]} in another signature)" if done.missed else "")
     if not done.missed:
-        return "none; verify's bounds are kept as it is, and no few nodes stand out"
+        return "none; verify's bounds hold already, and no few nodes stand out"
     tried = [one.nearest for one in done.signatures if one.nearest and not harm.holds(one.total)]
     if not tried:
         return f"none found: {done.missed[0]}"
@@ -148,7 +173,7 @@ def _suggestion(done):
     return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} kept high {missed}"
 
 
-def _row(rank, node, measured):
+def _row(rank: int, node: Node, measured: bool) -> tuple[object, ...]:
     level = "NaN or Inf" if node.worst.nonfinite else _decibels(node.worst.snr_db)
     row = (rank, node.name, node.op, node.engine.removeprefix("TRTEngineOp_"), level, f"{node.share:.1%}", _share(node.worst.top1))
     if not measured:
@@ -157,9 +182,9 @@ def _row(rank, node, measured):
     return (*row, None if gain is None else f"{gain:+.1f}")
 
 
-def _decibels(value):
+def _decibels(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _share(value):
+def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2%}"

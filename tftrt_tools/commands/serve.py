@@ -16,17 +16,26 @@ examples:
   tftrt serve --backend=docker --model_config_file=models.config --enable_batching --batching_parameters_file=batching_parameters.txt
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _output, _source_flags
-from tftrt_tools.serving import flags as server_flags
+from tftrt_tools.commands import _next, _output, _source_flags
+from tftrt_tools.serving import server_flags as server_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tftrt_tools.serving.launch.serve import Serving
 
 _DEFINE = {server_flags.INT: flags.DEFINE_integer, server_flags.INT64: flags.DEFINE_integer, server_flags.BOOL: flags.DEFINE_boolean,
            server_flags.FLOAT: flags.DEFINE_float, server_flags.STRING: flags.DEFINE_string}
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     for flag in server_flags.FLAGS:
         _DEFINE[flag.kind](flag.name, flag.default, flag.help, flag_values=values)
@@ -41,7 +50,7 @@ def define(values):
     flags.DEFINE_string("log_file", None, "write the server's log to this file too", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Serve. Returns: the exit code."""
     if positional:
         raise errors.UsageError(f"tftrt serve takes flags only; got {' '.join(positional)}", f"--model_base_path={positional[0]}?")
@@ -58,18 +67,21 @@ def run(values, positional):
     console = _output.console(values.json)
     console.print(f"backend: {backend.name} ({reason})", markup=False, soft_wrap=True)
 
-    def ready(serving):
+    def ready(serving: Serving) -> None:
         _output.write_json(serving, values.json)
         console.print(_ready_line(serving), markup=False, soft_wrap=True)
+        if serving.ready.models and not wanted["ssl_config_file"]:
+            _next.show(values, ["smoke", serving.ready.grpc, f"--model_name={serving.ready.models[0][0]}"])
 
     try:
         plan = serve.prepare(backend, wanted, values.host)
         serve.run(backend, reason, plan, values.grace_seconds, ready, values.log_file)
     except serve.interrupted():
-        return errors.EXIT_DONE
+        pass
+    return errors.EXIT_DONE
 
 
-def _check_model_flags(wanted, values):
+def _check_model_flags(wanted: Mapping[str, Any], values: flags.FlagValues) -> None:
     if not wanted["model_base_path"] and not wanted["model_config_file"]:
         raise errors.UsageError("nothing to serve", "give --model_base_path=DIR or --model_config_file=FILE")
     if wanted["model_config_file"] and (wanted["model_base_path"] or values["model_name"].present):
@@ -77,11 +89,11 @@ def _check_model_flags(wanted, values):
         raise errors.UsageError(f"with --model_config_file the server ignores {given}", "leave one of them out")
 
 
-def _ready_line(serving):
+def _ready_line(serving: Serving) -> str:
     models = ", ".join(name + (f" ({_versions(versions)})" if versions else "") for name, versions in serving.ready.models) or "none"
     rest = f", REST http://{serving.ready.rest}" if serving.ready.rest else ""
     return f"ready: gRPC {serving.ready.grpc}{rest}, models {models}"
 
 
-def _versions(numbers):
+def _versions(numbers: Sequence[int]) -> str:
     return f"version{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

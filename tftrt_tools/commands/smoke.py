@@ -17,19 +17,33 @@ examples:
   tftrt smoke localhost:8500 --model_name=resnet --native_model_name=resnet_native --log_file=server.log
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags, _tls_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from tftrt_tools.accuracy.judgement import Judgement
+    from tftrt_tools.serving.smoke.engine_evidence import Verdict
+    from tftrt_tools.serving.smoke.smoke_result import Smoke
+    from tftrt_tools.serving.smoke.version_on_disk import Model
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "name of the model, as requests call it", **text)
     flags.DEFINE_integer("model_version", None, "version to ask for; by default the one that the server answers with", **text)
     flags.DEFINE_string("version_label", "", "label to ask for, instead of a version", **text)
-    flags.DEFINE_string("original", "", "model that was converted: the answers are compared with its own", **text)
+    flags.DEFINE_string("original", "", "the model before conversion: the answers are compared with its own", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version, or the base path above it; on the server's machine it is found "
                         "without", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text)
@@ -44,7 +58,7 @@ def define(values):
     flags.DEFINE_list("signature_keys", [], "signatures to ask, by default all", **text)
     flags.DEFINE_string("thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text)
     flags.DEFINE_string("native_model_name", "", "name under which the same server has the original: both are timed in turn", **text)
-    flags.DEFINE_string("log_file", "", "the server's log: what TF-TRT writes to it meanwhile is read", **text)
+    flags.DEFINE_string("log_file", "", "the server's log: smoke reads what TF-TRT writes to it meanwhile", **text)
     flags.DEFINE_integer("server_pid", 0, "id of the server's process, where its port does not lead to it (a published container port)",
                          lower_bound=0, **text)
     flags.DEFINE_integer("repeats", 20, "requests of each shape after the first; as many rounds of four against --native_model_name",
@@ -56,7 +70,7 @@ def define(values):
     _source_flags.define(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Ask. Returns: the exit code."""
     address = _flags.one_argument("smoke", positional, "ADDRESS")
     if not values.model_name:
@@ -66,32 +80,36 @@ def run(values, positional):
     from tftrt_tools.serving.smoke import smoke
 
     options = smoke.Options(
-        values.model_version, values.version_label, values.model_dir, *_source_flags.read_given(values, "original").values(),
-        values.data, values.shapes, values.ranges, values.thresholds, values.batch_size, values.seed,
-        tuple(filter(None, values.signature_keys)), values.repeats,
-        values.native_model_name, values.log_file, values.server_pid, values.timeout, values.require_engines, _tls_flags.read(values),
-        reading=_data_flags.reading(values), data_rows=values.data_rows, **_judging_flags.read(values))
+        model_version=values.model_version, version_label=values.version_label, model_dir=values.model_dir,
+        **_source_flags.read_given(values, "original"), data=values.data, shapes=values.shapes, ranges=values.ranges,
+        thresholds=values.thresholds, batch_size=values.batch_size, seed=values.seed,
+        signature_keys=tuple(filter(None, values.signature_keys)), repeats=values.repeats, native_model_name=values.native_model_name,
+        log_file=values.log_file, server_pid=values.server_pid, timeout=values.timeout, require_engines=values.require_engines,
+        tls=_tls_flags.read(values), reading=_data_flags.reading(values), data_rows=values.data_rows, **_judging_flags.read(values))
     with progress.on_terminal():
         done = smoke.smoke(address, values.model_name, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
+    if done.passed:
+        _next.show(values, ["bench", address, *_next.given(values, ("model_name", "model_version", "version_label", *_tls_flags.NAMES))])
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
-def _print(done, json_path):
-    from tftrt_tools.savedmodel import shapes
-    from tftrt_tools.serving.smoke import answers
+def _print(done: Smoke, json_path: str | None) -> None:
+    from tftrt_tools.savedmodel import shapes, signatures
+    from tftrt_tools.serving.smoke import answer_check
 
     console = _output.console(json_path)
 
-    def say(label, text):
+    def say(label: str, text: str) -> None:
         console.print(f"{label:<11}{text}", markup=False, soft_wrap=True)
 
     say("server", f"{done.address}, {done.server_version or 'version not known'}"
         + (f" (pid {done.server.pid})" if done.server else f"; its process is not seen: {done.unseen}"))
     say("model", f"{done.model_name}, version {done.model_version}" + (_files(done.model) if done.model else "; its files are not seen"))
     for source in dict.fromkeys(done.shapes_from.values()):
-        say("shapes", f"{', '.join(name for name, one in done.shapes_from.items() if one == source)}: {source}")
+        named = (signatures.label(name, done.twins.get(name, ())) for name, one in done.shapes_from.items() if one == source)
+        say("shapes", f"{', '.join(named)}: {source}")
     rows = [(one.signature, shapes.call_text(one.shapes), one.requests, _ms(one.first_seconds), _ms(one.p50_seconds),
              "refused" if one.refused else "yes", one.engines.text(), f"{one.native.value:.2f}" if one.native else "")
             for one in done.calls]
@@ -100,9 +118,9 @@ def _print(done, json_path):
     console.print(_output.table("Requests", columns + ([">times native"] if with_native else []),
                                 rows if with_native else [row[:-1] for row in rows]))
     if done.judged:
-        _print_comparisons(console, done)
+        _print_comparisons(console, done, done.judged)
     else:
-        say("answers", answers.FORM_ONLY if not done.original else "none to compare")
+        say("answers", answer_check.FORM_ONLY if not done.original else "none to compare")
     _print_engines(say, done.engines)
     for warning in done.judged.warnings if done.judged else ():
         say("note", warning)
@@ -113,24 +131,27 @@ def _print(done, json_path):
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
-def _files(model):
+def _files(model: Model) -> str:
     plain = model.to_dict()
     engines = _output.counted(plain["engine_ops"], "engine op") + (f" ({', '.join(plain['precisions'])})" if plain["precisions"] else "")
     return f": {model.path}, {engines}, {_output.counted(model.warmup_records, 'warm-up record')}"
 
 
-def _print_comparisons(console, done):
+def _print_comparisons(console: Console, done: Smoke, judged: Judgement) -> None:
+    from tftrt_tools.accuracy import metrics
     from tftrt_tools.commands import _answers
 
-    _answers.show(console, "Answers against the original's", done.judged.comparisons, done.judged.bounds,
-                  {miss.output for miss in done.judged.misses}, ("max_abs", "cosine", "snr_db", "mismatches"))
+    _answers.show(console, "Answers against the original's", judged.comparisons, judged.bounds, {miss.output for miss in judged.misses},
+                  [name for name in metrics.shown(short=True) if not metrics.METRICS[name].of_classes])
+    for name, value in judged.functions.items():
+        console.print(f"{name}: {value:.6g}", markup=False)
     console.print(f"{'bounds':<11}{done.arithmetic[0]}: {done.arithmetic[1]}", markup=False, soft_wrap=True)
 
 
-def _print_engines(say, verdict):
+def _print_engines(say: Callable[[str, str], None], verdict: Verdict) -> None:
     sure = f" ({verdict.certainty})" if verdict.certainty else ""
     say("engines", f"did they run? {verdict.answer}{sure}: {verdict.reason}")
-    shown = {}
+    shown: dict[tuple[str, str, str, str], list[str]] = {}
     for one in verdict.evidence:
         shown.setdefault((one.source, one.seen, one.speaks, one.weight), []).append(one.call)
     for (source, seen, speaks, weight), calls in shown.items():
@@ -142,6 +163,6 @@ def _print_engines(say, verdict):
         say("to settle", line)
 
 
-def _ms(seconds):
+def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{1e3 * seconds:.2f}"
 

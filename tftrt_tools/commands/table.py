@@ -22,9 +22,12 @@ examples:
   tftrt table edit resnet.json --set='StatefulPartitionedCall/model/add/add=6.0' --output=edited.json
 """
 
+from __future__ import annotations
+
 import difflib
 import pathlib
 import sys
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -32,13 +35,18 @@ from tftrt_tools import errors, whole_file
 from tftrt_tools.calibration import difference, edit, file, listing, merge
 from tftrt_tools.commands import _flags, _output
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
 _HELP = "`tftrt table --help` explains show, diff, merge and edit"
 # Which of the flags each subcommand takes.
 _OWN = {"show": ("sort", "filter", "engine", "format", "output"), "diff": ("check",), "merge": ("how", "output"),
         "edit": ("output", "remove", "set", "scale", "engine")}
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_enum("sort", "graph", listing.ORDERS, "show: tensors in the file's order, the largest scale first, or by name", **text)
@@ -53,7 +61,7 @@ def define(values):
     flags.DEFINE_multi_string("scale", [], "edit: REGEX=FACTOR, multiply these ranges", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Run a subcommand. Returns: the exit code."""
     action, *arguments = positional or [""]
     if action not in _OWN:
@@ -67,7 +75,7 @@ def run(values, positional):
     return {"show": _show, "diff": _diff, "merge": _merge, "edit": _edit}[action](values, arguments)
 
 
-def _show(values, arguments):
+def _show(values: flags.FlagValues, arguments: list[str]) -> int:
     source = _flags.one_argument("table show", arguments, "FILE")
     calibration = file.read(source)
     if values.format == "tensorrt":
@@ -80,7 +88,7 @@ def _show(values, arguments):
     return errors.EXIT_DONE
 
 
-def _export(values, calibration, source):
+def _export(values: flags.FlagValues, calibration: file.Calibration, source: str) -> int:
     for name in ("filter", "sort"):
         if values[name].present:
             raise errors.UsageError(f"--{name} does not go with --format=tensorrt: the whole table is written",
@@ -102,7 +110,7 @@ def _export(values, calibration, source):
     return errors.EXIT_DONE
 
 
-def _print_listing(shown, console):
+def _print_listing(shown: listing.Listing, console: Console) -> None:
     for line in _origin(shown):
         _say(console, line)
     for one in shown.engines:
@@ -115,7 +123,7 @@ def _print_listing(shown, console):
             _table(console, "Left out: layers that need them stay out of INT8", ["tensor", "reason"], one.left_out)
 
 
-def _origin(shown):
+def _origin(shown: listing.Listing) -> Iterator[str]:
     whole, data = shown.calibration, shown.calibration.data
     if not whole.model and not whole.provenance:
         yield f"{shown.source}: a table of TensorRT {whole.tensorrt}; made from which model and data is not known"
@@ -129,19 +137,19 @@ def _origin(shown):
     for warning in data.get("warnings") or ():
         yield f"warning: {warning}"
     for step in whole.provenance:
-        what = {"edited": "edited from {source}", "merged": "merged by --how={how}"}.get(step.get("step"), "{step}")
+        what = {"edited": "edited from {source}", "merged": "merged by --how={how}"}.get(str(step.get("step")), "{step}")
         names = [str(one.get("source")) for one in step.get("sources") or () if isinstance(one, dict)]
         text = what.format_map({"source": step.get("source"), "how": step.get("how"), "step": step.get("step")})
         yield f"{text}{' of ' + ', '.join(names) if names else ''} on {step.get('created')}"
 
 
-def _samples(data):
+def _samples(data: Mapping[str, Any]) -> str:
     samples, size = data.get("samples"), data.get("batch_size")
     text = "an unknown number of samples" if samples is None else f"{samples} sample{'' if samples == 1 else 's'}"
     return text + (f" in batches of {size}" if size else "")
 
 
-def _diff(values, arguments):
+def _diff(values: flags.FlagValues, arguments: list[str]) -> int:
     a, b = _flags.arguments("table diff", arguments, ["A", "B"])
     found = difference.compare(file.read(a), file.read(b), a, b)
     console = _output.console(values.json)
@@ -150,7 +158,7 @@ def _diff(values, arguments):
     return errors.EXIT_CHECK if values.check and not found.equal else errors.EXIT_DONE
 
 
-def _print_difference(found, console):
+def _print_difference(found: difference.Difference, console: Console) -> None:
     _say(console, f"A: {found.a}\nB: {found.b}")
     for note in found.notes:
         _say(console, note)
@@ -164,7 +172,7 @@ def _print_difference(found, console):
     _print_summary(found, console)
 
 
-def _print_summary(found, console):
+def _print_summary(found: difference.Difference, console: Console) -> None:
     summary = found.summary
     lonely = [sum(one.b is None for one in found.tensors), sum(one.a is None for one in found.tensors)]
     both = f"{_output.counted(summary.tensors, 'tensor')} in both, {summary.equal} of them equal" if summary else "no tensor in both"
@@ -176,7 +184,7 @@ def _print_summary(found, console):
     _say(console, "EQUAL" if found.equal else "DIFFERENT", "bold")
 
 
-def _merge(values, sources):
+def _merge(values: flags.FlagValues, sources: list[str]) -> int:
     if not sources:
         raise errors.UsageError("usage: tftrt table merge A [B …] --how=HOW --output=FILE; no file given", _HELP)
     if not values.how:
@@ -196,7 +204,7 @@ def _merge(values, sources):
     return errors.EXIT_DONE
 
 
-def _edit(values, arguments):
+def _edit(values: flags.FlagValues, arguments: list[str]) -> int:
     source = _flags.one_argument("table edit", arguments, "FILE")
     edits = edit.Edits.parse(values.remove, values["set"].value, values.scale)
     _check_output(values.output)
@@ -217,18 +225,18 @@ def _edit(values, arguments):
     return errors.EXIT_DONE
 
 
-def _check_output(output):
+def _check_output(output: str | None) -> None:
     if not output:
         raise errors.UsageError("no --output=FILE", "name the file to write")
     if pathlib.Path(output).is_dir():
         raise errors.UsageError(f"--output={output} is a directory", "name the file to write")
 
 
-def _number(value):
+def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _table(console, title, columns, rows):
+def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     from rich.markup import escape
 
     if title:  # of its own: a table's title is folded to the width of its columns
@@ -236,5 +244,5 @@ def _table(console, title, columns, rows):
     console.print(_output.table(None, columns, [[escape(str(cell)) for cell in row] for row in rows]))
 
 
-def _say(console, text, style=None):
+def _say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, markup=False, soft_wrap=True)

@@ -17,18 +17,30 @@ examples:
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import pathlib
+from typing import TYPE_CHECKING, cast
 
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.calibration.methods import AUTO
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags
+from tftrt_tools.choices import CALIBRATION_METHODS, PRECISIONS, CalibrationMethod, Precision
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion.settings import CALIBRATION_METHODS, PRECISIONS, Settings, checked
+from tftrt_tools.conversion.settings import Settings, checked
 from tftrt_tools.tuning import space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tftrt_tools.inputs.options import DataOptions
+    from tftrt_tools.sources.source import Source
+    from tftrt_tools.tuning.tried import Latency, Trial, Tuning
+    from tftrt_tools.tuning.tune import Found, Options
 
 # Flags of `tftrt convert` that mean here what they mean there; the others are searched, or make no sense in a search.
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
@@ -37,7 +49,7 @@ _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspa
 OUTPUTS = ("plot", "html", "output_flagfile")
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
@@ -82,7 +94,7 @@ def define(values):
         flags.DEFINE_flag(scratch[name], values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
     model = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     settings = _settings(values)
@@ -111,15 +123,19 @@ def run(values, positional):
         whole_file.write_text(values.output_flagfile, tune.flag_file(model, found))
     if values.output_saved_model_dir:
         _write_winner(model, found, values, options)
+        _next.show(values, _next.verify(values, model.path, values.output_saved_model_dir))
+    elif values.output_flagfile:
+        made = f"--output_saved_model_dir={_next.sibling(model.path, 'tuned')}"
+        _next.show(values, ["convert", f"--flagfile={values.output_flagfile}", made])
     return errors.EXIT_DONE
 
 
-def _settings(values):
-    """Settings of everything that is not searched."""
+def _settings(values: flags.FlagValues) -> Settings:
+    """The settings that the search leaves alone."""
     given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes", "allow_quantization_changes")}
     given = {name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}
-    # How INT8 is calibrated may be said where INT8 is among what is tried.
-    highest = "INT8" if "INT8" in _precisions(values) else "FP16"
+    # Flags of INT8's calibration are accepted where the search tries INT8.
+    highest: Precision = "INT8" if "INT8" in _precisions(values) else "FP16"
     percentile, methods = given.pop("calibration_percentile"), _methods(values)
     if values["calibration_percentile"].present and (highest != "INT8" or not {AUTO, "percentile"} & set(methods)):
         raise errors.UsageError("--calibration_percentile has no effect where the method percentile is not tried",
@@ -129,7 +145,7 @@ def _settings(values):
     return dataclasses.replace(first, precision_mode=Settings().precision_mode)
 
 
-def _methods(values):
+def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
     """Calibration methods to try, in order: those given, or all that the calibrator has. One, that of the defaults, without INT8."""
     int8, toolkit = "INT8" in _precisions(values), values.calibrator == "toolkit"
     if not values["calibration_methods"].present:
@@ -147,11 +163,11 @@ def _methods(values):
                                 "leave them out, or use --calibrator=toolkit")
     if not int8:
         raise errors.UsageError("--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions")
-    return methods
+    return cast("tuple[CalibrationMethod, ...]", methods)
 
 
-def _options(values, model):
-    from tftrt_tools.tuning import goal
+def _options(values: flags.FlagValues, model: Source) -> Options:
+    from tftrt_tools.accuracy import goal
     from tftrt_tools.tuning.search import Budget
     from tftrt_tools.tuning.tune import Options
 
@@ -162,7 +178,8 @@ def _options(values, model):
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
-    (reading, calibration), warnings = _data_flags.reading_beside(values, _calibration(values)), ()
+    reading, calibration = _data_flags.reading_beside(values, _calibration(values))
+    warnings: tuple[str, ...] = ()
     if "INT8" in precisions and not calibration and not values.calibration_table:
         if not values["precisions"].using_default_value:
             raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
@@ -173,7 +190,7 @@ def _options(values, model):
         data=values.data, reading=reading, data_rows=values.data_rows, label_column=values.label_column, classes=values.classes,
         goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
-        objective_shape=values.objective_shape, precisions=precisions,
+        objective_shape=values.objective_shape, precisions=cast("tuple[Precision, ...]", precisions),
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
@@ -181,24 +198,24 @@ def _options(values, model):
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
 
 
-def _precisions(values):
+def _precisions(values: flags.FlagValues) -> tuple[str, ...]:
     return tuple(one.strip().upper() for one in values.precisions if one.strip())
 
 
-def _calibration(values):
+def _calibration(values: flags.FlagValues) -> DataOptions | None:
     given = bool(values.calibration_data or values.calibrate_on_random_data)
     if given and values.calibration_table:
         raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
     return _calibration_flags.read(values) if given else None
 
 
-def _json(done):
+def _json(done: Tuning) -> str:
     import json
 
     return json.dumps(done.to_dict(), indent=2) + "\n"
 
 
-def _reports(done, values):
+def _reports(done: Tuning, values: flags.FlagValues) -> None:
     from tftrt_tools.report import html
 
     if values.plot:
@@ -207,7 +224,7 @@ def _reports(done, values):
         html.write_tuning(done, values.html)
 
 
-def _none_keeps(done):
+def _none_keeps(done: Tuning) -> errors.CheckFailed:
     if done.best is None:
         first = done.trials[0].measured.failure if done.trials else done.ended
         return errors.CheckFailed(f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log")
@@ -217,17 +234,17 @@ def _none_keeps(done):
                               f"the search ended: {done.ended}; the notes above say what was left out")
 
 
-def _write_winner(model, found, values, options):
+def _write_winner(model: Source, found: Found, values: flags.FlagValues, options: Options) -> None:
     from tftrt_tools.conversion import pipeline
     from tftrt_tools.tuning import tune
 
     with progress.on_terminal():
-        made = pipeline.convert(model, values.output_saved_model_dir, tune.settings_of(found), values.overwrite,
+        made = pipeline.convert(model, values.output_saved_model_dir, tune.settings_of(found), overwrite=values.overwrite,
                                 flag_file=tune.flag_file(model, found), cache=options.cache)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
 
 
-def _print(done, json_path):
+def _print(done: Tuning, json_path: str | None) -> None:
     console = _output.console(json_path)
     rows = [(one.number, space.text(one.settings, one.high), *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
@@ -243,22 +260,22 @@ def _print(done, json_path):
         console.print(f"  {text}", markup=False, soft_wrap=True)
     console.print(f"± is the median absolute deviation; the search ended: {done.ended}", markup=False)
     if done.winner:
-        console.print(_winner_text(done), markup=False, soft_wrap=True)
+        console.print(_winner_text(done, done.winner), markup=False, soft_wrap=True)
 
 
-def _winner_text(done):
+def _winner_text(done: Tuning, winner: Trial) -> str:
     ms, factors = done.winner_speed()
-    text = f"winner: trial {done.winner.number}, {space.text(done.winner.settings, done.winner.high)}: {ms:.3f} ms at {done.objective}, "
+    text = f"winner: trial {winner.number}, {space.text(winner.settings, winner.high)}: {ms:.3f} ms at {done.objective}, "
     text += ", ".join(factors)
-    high = f"\n  kept high: {', '.join(done.winner.high)}" if done.winner.high else ""
+    high = f"\n  kept high: {', '.join(winner.high)}" if winner.high else ""
     return text + high
 
 
-def _latencies(found, calls):
+def _latencies(found: Mapping[str, Latency], calls: Sequence[str]) -> list[str]:
     return [f"{found[call].ms:.3f} ± {found[call].mad_ms:.3f}" if call in found else "" for call in calls]
 
 
-def _value(value):
+def _value(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if math.isfinite(value) else str(value)

@@ -8,11 +8,12 @@ the engines' arithmetic, and the result says so.
 Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
 Ids in floats and the outputs of a detector are recognised and judged as such; --output_kind says what an output is. --labels may be
 classes, numbers of a regression, masks, texts, or boxes with classes: both models are held against them.
-Where no output of a signature shows anything (all zero, empty, the same for every input), that is told, and the check fails (exit 3):
+Where no output of a signature shows anything (all zero, empty, the same for every input), the check fails (exit 3) and says so:
 --data has to be such that the model answers something, or --allow_constant_outputs accepts it.
 Data that an INT8 model was calibrated on scores nothing: --data of which more than half of the rows are among the calibration's is
 refused, and fewer are counted in a warning.
-The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models.
+The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be an ONNX file, which
+ONNX Runtime runs on the CPU; it carries no such evidence.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
@@ -21,17 +22,28 @@ examples:
   tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags
 from tftrt_tools.execution import kernels
 from tftrt_tools.savedmodel import signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from tftrt_tools.accuracy.verify import Verification
 
 OUTPUTS = ("html",)
 
 
-def define(values):
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("data", "", f"inputs: {_data_flags.KINDS}", **text)
@@ -45,9 +57,11 @@ def define(values):
     _data_flags.define_labels(values, "reports what both models have against it")
     flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
     flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
-                        "defaults of the same metric (README.md lists them)", **text)
+                        "defaults of the same metric (docs/accuracy.md lists them)", **text)
     flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to verify, by default all", **text)
+    flags.DEFINE_list("rename", [], "inputs and outputs that have another name in CONVERTED, ORIGINAL=CONVERTED each; needed where an "
+                      "exporter has renamed several", **text)
     flags.DEFINE_boolean("allow_builds", False, "accept engines that are built inside a call (a model without saved engines)", **text)
     flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
                          "model", **text)
@@ -59,10 +73,11 @@ def define(values):
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Verify. Returns: the exit code."""
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
+    from tftrt_tools.models import opening
     from tftrt_tools.savedmodel import passport
 
     options = verify.Options(
@@ -70,22 +85,23 @@ def run(values, positional):
         batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, label_column=values.label_column,
         classes=values.classes, reading=_data_flags.reading(values), data_rows=values.data_rows, allow_builds=values.allow_builds,
         allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
-        signature_keys=tuple(filter(None, values.signature_keys)),
+        signature_keys=tuple(filter(None, values.signature_keys)), rename=tuple(values.rename),
         epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
     with progress.on_terminal():
         done = verify.verify(_source_flags.read(values, original), converted, options)
     _print(done, values.json)
-    if values.write:
-        passport.write(converted, passport.VERIFY, done.to_dict())
+    kept = values.write and opening.keep(converted, passport.VERIFY, done.to_dict())
     _output.write_json(done, values.json)
     if values.html:
         from tftrt_tools.report import html
 
         html.write_verification(done, passport.read(converted, passport.MANIFEST), values.html)
+    if done.passed and kept:
+        _next.show(values, _next.publish(values, converted))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 
-def _print(done, json_path):
+def _print(done: Verification, json_path: str | None) -> None:
     from tftrt_tools.commands import _answers
 
     console = _output.console(json_path)
@@ -98,12 +114,16 @@ def _print(done, json_path):
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
     if done.accuracy:
         _print_accuracy(console, done.accuracy)
+    for name, value in done.functions.items():
+        console.print(f"{name}: {value:.6g}", markup=False)
     if done.mode == "gpu" and done.engine_runs:
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
         console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}", markup=False)
     if done.kernels:
         console.print(f"asked for {done.precision}; time of the GPU's kernels: {kernels.text(done.kernels)}", markup=False)
+    for line in done.matched:
+        console.print(f"  matched: {line}", markup=False, soft_wrap=True)
     for warning in done.warnings:
         console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
     for problem in done.problems:
@@ -111,7 +131,7 @@ def _print(done, json_path):
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
-def _print_accuracy(console, accuracy):
+def _print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
     from tftrt_tools.report import answers
 
     first, *others = answers.against_labels(accuracy)

@@ -2,7 +2,7 @@
 
 Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
 is left out). A server lists neither its models nor its labels: models are those of --model_name or of FILE, and the labels asked for
-are FILE's, --labels, "stable" and "canary". Where FILE and the server differ, that is said.
+are FILE's, --labels, "stable" and "canary". It says where FILE and the server differ.
 
 A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
 
@@ -11,13 +11,20 @@ examples:
   tftrt versions localhost:8500 --model_config_file=config/models.config
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags, _output, _tls_flags
 
+if TYPE_CHECKING:
+    from tftrt_tools.serving.management.served_versions import Versions
 
-def define(values):
+
+def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_list("model_name", [], "models to ask for; by default those of --model_config_file", **text)
@@ -27,23 +34,23 @@ def define(values):
     _tls_flags.define(values)
 
 
-def run(values, positional):
+def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Ask and print. Returns: the exit code."""
     address = _flags.one_argument("versions", positional, "ADDRESS")
-    from tftrt_tools.serving import management_versions
+    from tftrt_tools.serving.management import served_versions
 
-    found = management_versions.versions(address, tuple(filter(None, values.model_name)), values.model_config_file,
+    found = served_versions.versions(address, tuple(filter(None, values.model_name)), values.model_config_file,
                                          tuple(filter(None, values.labels)), values.deadline_seconds, _tls_flags.read(values))
     _print(found, values.json)
     _output.write_json(found, values.json)
     return errors.EXIT_DONE
 
 
-def _print(found, json_path):
+def _print(found: Versions, json_path: str | None) -> None:
     from rich.markup import escape
 
     console = _output.console(json_path)
-    rows = []
+    rows: list[tuple[str, int | str, str, str, str]] = []
     for model in found.models:
         for one in model.versions:
             labels = [*model.labels_of(one.version), *(["(no version named)"] if one.version == model.default else [])]

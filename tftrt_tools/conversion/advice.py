@@ -4,30 +4,39 @@ TF-TRT has no cost model: every segment that is large enough becomes an engine. 
 so an engine of a few ops seldom repays itself. The rules below are this package's own and say only where to look; a benchmark decides.
 """
 
+from __future__ import annotations
+
 import collections
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from tftrt_tools.conversion.plan import Advice
 from tftrt_tools.conversion.settings import Settings
 
-# An engine of fewer computing ops than this is thought to cost more at its border than it saves.
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.pass_log import LeftOut
+    from tftrt_tools.conversion.plan import Outcome, SizeResult
+
+# An engine of fewer computing ops is taken to lose more by the copies at its border than it gains.
 SMALL_ENGINE_OPS = 5
-# Coverage that may be given up for fewer engines, and that another batch mode must bring to be named.
+# This share of the ops may be given up for fewer engines; another batch mode is named where it covers this much more.
 NEARLY = 0.05
 _DEFAULT = Settings().minimum_segment_size
 
 
-def advise(sizes, settings, coverage, engines, other, left_out):
-    """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: Outcome of the other batch
-    mode. left_out: LeftOut nodes. Returns: Advice."""
+def advise(sizes: Sequence[SizeResult], settings: Settings, coverage: float, engines: int, other: Outcome | None,
+           left_out: Iterable[LeftOut]) -> Advice:
+    """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: of the other batch mode, None
+    where that was not tried. left_out: LeftOut nodes. Returns: Advice."""
     best = recommended(sizes)
     reasons = [_about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)]
-    better = _clearly_better(other, coverage, engines)
+    better = other if _clearly_better(other, coverage, engines) else None
     if better:
         instead = f" instead of {coverage:.0%} in {engines}" if engines else ""
-        reasons.append(f"{flag_of_mode(other.dynamic)} would cover {other.coverage:.0%} in {_engines(other.engines)}{instead}.")
+        reasons.append(f"{flag_of_mode(better.dynamic)} would cover {better.coverage:.0%} in {_engines(better.engines)}{instead}.")
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
-    return Advice(_size_of(best), other.dynamic if better else None, tuple(reasons))
+    return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
 
 
 def flag_of_mode(dynamic: bool) -> str:
@@ -42,7 +51,7 @@ def limited_by_number(engines: int, settings: Settings) -> str:
     return f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow."
 
 
-def recommended(sizes):
+def recommended(sizes: Sequence[SizeResult]) -> SizeResult:
     """The largest size, from TF-TRT's default upwards, that drops small engines only and gives up little coverage."""
     best = base = _holding(sizes, _DEFAULT)
     for row in sizes[sizes.index(base) + 1:]:
@@ -53,15 +62,15 @@ def recommended(sizes):
     return best
 
 
-def _size_of(row):
+def _size_of(row: SizeResult) -> int:
     return max(row.low, _DEFAULT) if row.high is None or row.high >= _DEFAULT else row.low
 
 
-def _engines(count):
+def _engines(count: int) -> str:
     return f"{count} engine{'' if count == 1 else 's'}"
 
 
-def _about_size(sizes, best, current):
+def _about_size(sizes: Sequence[SizeResult], best: SizeResult, current: int) -> str:
     size, base = _size_of(best), _holding(sizes, _DEFAULT)
     if best is not base and best.inside >= base.inside:
         return f"--minimum_segment_size={size} covers as much as {_DEFAULT} in {best.engines} instead of {_engines(base.engines)}."
@@ -82,24 +91,24 @@ def _about_size(sizes, best, current):
             f"covered, in {_engines(following.engines)} instead of {best.engines}.")
 
 
-def _holding(sizes, size):
+def _holding(sizes: Sequence[SizeResult], size: int) -> SizeResult:
     return next((row for row in sizes if row.holds(size)), sizes[-1])
 
 
-def _dropped(base, best):
+def _dropped(base: SizeResult, best: SizeResult) -> str:
     engines, ops = base.engines - best.engines, base.inside - best.inside
     if engines == 1:
         return f"the one dropped holds {ops} ops, which seldom pay for its copies"
     return f"those dropped hold {ops / engines:.1f} ops on average, which seldom pay for their copies"
 
 
-def _nothing(left_out):
+def _nothing(left_out: Iterable[LeftOut]) -> str:
     counts = collections.Counter(one.reason for one in left_out)
     top = "; ".join(f"{count}x {reason.rstrip('.')}" for reason, count in counts.most_common(3))
     return "Nothing would run in TensorRT" + (f"; the reasons met most: {top}." if top else ": no node computes anything.")
 
 
-def _clearly_better(other, coverage, engines):
+def _clearly_better(other: Outcome | None, coverage: float, engines: int) -> bool:
     if other is None or not other.engines:
         return False
     much_more = other.coverage >= coverage + NEARLY

@@ -3,54 +3,71 @@ here."""
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import platform
 import time
+import typing
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, records
 from tftrt_tools.calibration import file
+from tftrt_tools.choices import Strategy
 from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
-from tftrt_tools.conversion.result import SignatureResult, Unbuilt
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
 from tftrt_tools.execution import coverage, run
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import describe, files, passport, staging
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """shapes: text of --shapes, "" to take the engines away. strategy, max_workspace_size_bytes, allow_build_at_runtime: None keeps what
-    the conversion chose."""
+    """What to build, and what of the conversion's settings to change; None keeps what the conversion chose."""
 
+    # Text of --shapes, "" to take the engines away.
     shapes: str
-    strategy: str | None = None
+    strategy: Strategy | None = None
+    # Scratch GPU memory that an engine may use.
     max_workspace_size_bytes: int | None = None
     allow_build_at_runtime: bool | None = None
-    tags: tuple = ()
+    # Of the MetaGraph; () for the only one, or "serve".
+    tags: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Build:
-    """A finished build. model_digest: of the model before; strategy: None in implicit batch mode; shapes_served: what coverage.check saw;
-    cache_problem: why the engine cache did not work, or ""; seconds: wall time; layers: what the log says of the engines, where it was
-    asked."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Build(passport.Stamped):
+    """A finished build."""
 
+    # Absolute paths.
     model: str
     output: str
+    # Of the model before, "sha256:…".
     model_digest: str
+    # Text of --shapes.
     shapes: str
-    strategy: str | None
-    signatures: tuple
-    versions: dict
-    gpu: dict | None
-    shapes_served: tuple
+    # None in implicit batch mode.
+    strategy: Strategy | None = records.field(key="dynamic_shape_profile_strategy")
+    # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
+    versions: dict[str, str]
+    # Of execution.gpu.seen; None where engines were taken away.
+    gpu: dict[str, Any] | None
+    signatures: tuple[SignatureResult, ...]
+    # For each declared shape, what coverage.check saw.
+    shapes_served: tuple[dict[str, Any], ...] = ()
+    # Why the engine cache did not work, or "".
     cache_problem: str
-    seconds: float
+    # Wall time.
+    seconds: float = records.field(digits=2)
+    # What the log says of the engines, where it was asked.
     layers: layer_log.Found = layer_log.Found()
-    stamp: dict = dataclasses.field(default_factory=passport.stamp)
+
+    document: typing.ClassVar = "build"
 
     @property
-    def built(self):
+    def built(self) -> list[BuiltEngine]:
         """All BuiltEngines."""
         return [engine for signature in self.signatures for engine in signature.built]
 
@@ -59,15 +76,15 @@ class Build:
         """Engine ops that were left without an engine."""
         return [one for signature in self.signatures for one in signature.unbuilt]
 
-    def to_dict(self):
-        return {"kind": "build", **self.stamp, "model": self.model, "output": self.output, "model_digest": self.model_digest,
-                "shapes": self.shapes, "dynamic_shape_profile_strategy": self.strategy,
-                "versions": self.versions, "gpu": self.gpu, "signatures": [one.to_dict() for one in self.signatures],
-                "shapes_served": list(self.shapes_served), "cache_problem": self.cache_problem, "seconds": round(self.seconds, 2),
-                **self.layers.to_dict()}
+    def to_dict(self) -> dict[str, Any]:
+        """What the log says of the engines stands beside the fields, as in a manifest."""
+        written = super().to_dict()
+        return written | written.pop("layers")
 
 
-def build(model, output, options, overwrite=False, cache=None, log_file=None, layers=False, build_minutes=None):
+def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, options: Options, *, overwrite: bool = False,
+          cache: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None, layers: bool = False,
+          build_minutes: float | None = None) -> Build:
     """Build the engines of a converted model, or take them away.
 
     Args:
@@ -83,49 +100,51 @@ def build(model, output, options, overwrite=False, cache=None, log_file=None, la
     manifest = passport.read(model, passport.MANIFEST)
     settings = _settings(model, manifest, options)
     calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
-    in_place = output is None
-    target = staging.check_target(model if in_place else output, in_place or overwrite, [] if in_place else [model])
+    target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
     digest = files.digest(model)
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target))
-        checker = stack.enter_context(run.worker()) if options.shapes else None
+        checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if options.shapes else None
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
                    "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,
                    "calibration": calibration.to_dict() if calibration else None}
         env = layer_log.ENV if layers else pass_log.ENV
-        outcome = child.run("tftrt_tools.conversion.completion:job", request, env=env, log_file=log_file)
+        outcome = child.run("tftrt_tools.conversion.build_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
         versions = {**answer["versions"], "python": platform.python_version()}
         tables = tuple(map(file.EngineTable.from_dict, answer["tables"]))
-        done = Build(str(pathlib.Path(model).absolute()), str(target), digest, options.shapes, settings.strategy, signatures, versions,
-                     answer["gpu"] if options.shapes else None, (), answer["cache_problem"], 0.0,
-                     layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
+        done = Build(model=str(pathlib.Path(model).absolute()), output=str(target), model_digest=digest, shapes=options.shapes,
+                     strategy=settings.strategy, signatures=signatures, versions=versions, gpu=answer["gpu"] if options.shapes else None,
+                     cache_problem=answer["cache_problem"], seconds=0.0,
+                     layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
         if calibration:
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
-            served = coverage.check(stage, {one.name: one for one in signatures if one.calls}, checker)
+            served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)
             done = dataclasses.replace(done, shapes_served=served)
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         _write_passport(stage, model, manifest, settings, done)
     return done
 
 
-def _settings(model, manifest, options):
+def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options) -> Settings:
     """The conversion's settings with what the options change. Without a manifest the engine ops say what is needed."""
-    fields = {field.name for field in dataclasses.fields(Settings)}
-    known = {name: value for name, value in ((manifest or {}).get("settings") or {}).items() if name in fields}
+    with passport.understood(model, passport.MANIFEST):
+        base = Settings.from_dict((manifest or {}).get("settings") or {})
+        for one in passport.signatures(manifest).values():
+            SignatureResult.from_dict(one)  # the child reads them again, after loading the model
     engines = describe.describe(model)[0].engines
     if not engines:
         raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
     modes = {engine.implicit_batch for engine in engines}
     if len(modes) > 1:
         raise errors.TftrtError(f"{model} holds engine ops of both batch modes", "convert it again, with or without --use_dynamic_shape")
-    base = Settings.from_dict(known)
-    changes = {"shapes": options.shapes, "use_dynamic_shape": not modes.pop(), "save_engines": True, "tags": options.tags or base.tags,
-               "dynamic_shape_profile_strategy": options.strategy, "max_workspace_size_bytes": options.max_workspace_size_bytes
-               or base.max_workspace_size_bytes}
+    changes: dict[str, Any] = {
+        "shapes": options.shapes, "use_dynamic_shape": not modes.pop(), "save_engines": True, "tags": options.tags or base.tags,
+        "dynamic_shape_profile_strategy": options.strategy,
+        "max_workspace_size_bytes": options.max_workspace_size_bytes or base.max_workspace_size_bytes}
     if options.allow_build_at_runtime is not None:
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:
@@ -133,7 +152,8 @@ def _settings(model, manifest, options):
     return settings_module.checked(dataclasses.replace(base, **changes))
 
 
-def _write_passport(stage, model, manifest, settings, done):
+def _write_passport(stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings,
+                    done: Build) -> None:
     """The manifest of the conversion goes on to speak of the model; what the build did stands beside it."""
     said = done.to_dict()
     document = {**(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
@@ -148,6 +168,6 @@ def _write_passport(stage, model, manifest, settings, done):
         passport.write(stage, passport.FLAGS, before.read_text())
 
 
-def _made(path):
+def _made(path: pathlib.Path) -> pathlib.Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -1,4 +1,4 @@
-"""What is said while an engine builds: which, for what, for how long, and what TensorRT is timing where its log tells."""
+"""The progress of an engine's build: which engine, for what shapes, for how long, and the layer that TensorRT times now."""
 
 import os
 import re
@@ -14,8 +14,9 @@ _LONGEST = 60
 class Shown:
     """The line of the build under way. Its methods are called from the thread that builds and from the one that waits for it."""
 
-    def __init__(self):
-        self._what, self._details, self._logged, self._state = "", "", None, ""
+    def __init__(self) -> None:
+        self._what, self._details, self._state = "", "", ""
+        self._logged: int | None = None
 
     def begin(self, what: str, details: str) -> None:
         """An engine is next. Args: what: it is; details: of its build."""
@@ -38,11 +39,11 @@ class Shown:
             progress.say(f"{self._what} {self._details}, {_duration(seconds)}" + (f", times {timed}" if timed else ""))
 
 
-def _duration(seconds):
+def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def _timed(logged):
+def _timed(logged: int | None) -> str:
     """The layer that TensorRT's log speaks of last, or ""."""
     if logged is None:
         return ""

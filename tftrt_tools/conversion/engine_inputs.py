@@ -1,7 +1,10 @@
 """What reaches each engine op for given calls of the signature: the shapes that its engines are built for."""
 
+from __future__ import annotations
+
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +16,14 @@ from tftrt_tools.engine_cache.key import Fed
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.savedmodel import control_flow, graph, inline, loading
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.shapes import Call, InputSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 # What an engine op is fed in one of its runs: a Fed an input.
 Feed = tuple[Fed, ...]
-Call = dict[str, tuple[int, ...]]
 
 
 def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec],
@@ -40,18 +46,21 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
     certain = [graph.engine_name(node.name) for node in graph_def.node if node.op == graph.ENGINE_OP and node.name not in uncertain]
     wanted = list(dict.fromkeys(name for engine in certain for name in sources[engine]))
     known = [_inferred(frozen, inlined, wanted, call) for call in calls]
-    told = {engine for engine in certain if all(fed[name] is not None for fed in known for name in sources[engine])}
-    found = {engine: dict.fromkeys(tuple(fed[name] for name in sources[engine]) for fed in known) for engine in told}
-    if len(told) < len(sources):
-        found |= _observed(frozen, inlined, {engine: names for engine, names in sources.items() if engine not in told}, specs, calls)
+    found: dict[str, dict[Feed, None]] = {}
+    for engine in certain:
+        feeds = [tuple(one for name in sources[engine] if (one := fed[name]) is not None) for fed in known]
+        if all(len(feed) == len(sources[engine]) for feed in feeds):
+            found[engine] = dict.fromkeys(feeds)
+    if len(found) < len(sources):
+        found |= _observed(frozen, inlined, {engine: names for engine, names in sources.items() if engine not in found}, specs, calls)
     return {engine: tuple(found[engine]) for engine in sources}
 
 
-def _with_port(source):
+def _with_port(source: str) -> str:
     return source if ":" in source else source + ":0"
 
 
-def _inferred(frozen, inlined, wanted, call):
+def _inferred(frozen: Frozen, inlined: graph_pb2.GraphDef, wanted: Sequence[str], call: Call) -> dict[str, Fed | None]:
     """{tensor: Fed, or None where only running the graph tells}."""
     fed = zip(frozen.inputs, frozen.input_specs(), (call[name] for name in frozen.input_names), strict=True)
     with tf.Graph().as_default() as scratch:
@@ -64,12 +73,12 @@ def _inferred(frozen, inlined, wanted, call):
     return {name: _fed(tensor) for name, tensor in tensors.items()}
 
 
-def _refused(call, error):
+def _refused(call: Call, error: BaseException) -> errors.TftrtError:
     return errors.TftrtError(f"the model fails at the declared shapes {shape_grammar.call_text(call)}: {loading.first_line(error)}",
                              "check --shapes")
 
 
-def _fed(tensor):
+def _fed(tensor: Any) -> Fed | None:
     if not tensor.shape.is_fully_defined():
         return None
     shape = tuple(tensor.shape.as_list())
@@ -77,11 +86,12 @@ def _fed(tensor):
     return None if may_be_shape_tensor else Fed(shape)
 
 
-def _observed(frozen, inlined, sources, specs, calls) -> dict[str, dict[Feed, None]]:
+def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], specs: Sequence[InputSpec],
+              calls: Sequence[Call]) -> dict[str, dict[Feed, None]]:
     """{engine: its different Feeds in order}, seen in native runs: on the CPU, where no kernel is compiled for a new GPU first, else
     wherever TensorFlow puts them (a CPU has no convolution of channels first)."""
     for device in ("/CPU:0", None):
-        seen = {engine: {} for engine in sources}
+        seen: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
         function = _watching(frozen, inlined, sources, seen, device)
         try:
             for number, call in enumerate(calls):
@@ -94,17 +104,18 @@ def _observed(frozen, inlined, sources, specs, calls) -> dict[str, dict[Feed, No
     raise refused
 
 
-def _run(function, arrays):
-    """Run it on `arrays`; where their values are refused, a float that is an index below 0 say, on zeros in their place."""
+def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
+    """Run it on `arrays`. Where the model refuses their values (a float that serves as an index, say), run it on zeros."""
     try:
         function(*map(tf.constant, arrays))
     except tf.errors.InvalidArgumentError:
         function(*(tf.constant(np.zeros_like(array)) if array.dtype.kind in "fiu" else tf.constant(array) for array in arrays))
 
 
-def _watching(frozen, inlined, sources, seen, device):
-    """A function of the signature's inputs that notes in `seen` what reaches each engine op, and runs nothing that does not lead there."""
-    def run(*inputs):
+def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, dict[Feed, None]],
+              device: str | None) -> Any:
+    """A function of the signature's inputs that notes in `seen` what reaches each engine op. It runs only what leads there."""
+    def run(*inputs: Any) -> list[Any]:
         names = list(dict.fromkeys(name for own in sources.values() for name in own))
         with tf.device(device):
             tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
@@ -118,10 +129,10 @@ def _watching(frozen, inlined, sources, seen, device):
     return tf.compat.v1.wrap_function(run, frozen.input_specs())
 
 
-def _noting(feeds):
+def _noting(feeds: dict[Feed, None]) -> Callable[..., None]:
     lock = threading.Lock()  # iterations of a loop may overlap
 
-    def note(*arrays):
+    def note(*arrays: npt.NDArray[Any]) -> None:
         with lock:
             feeds[tuple(map(Fed.of, arrays))] = None
 

@@ -1,42 +1,67 @@
 """Building engines on the GPU for declared shapes: one engine op after the other, from the cache where it has the engine."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import pathlib
 import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress, tf_private
 from tftrt_tools.conversion import build_progress, engine_inputs, watched
-from tftrt_tools.conversion.result import BuiltEngine, Unbuilt
+from tftrt_tools.conversion.signature_result import BuiltEngine, Unbuilt
 from tftrt_tools.conversion.timing_cache import TimingCache
 from tftrt_tools.engine_cache import key as keys
 from tftrt_tools.engine_cache import turns
+from tftrt_tools.engine_cache.entry import Hit
 from tftrt_tools.execution import build_log
 from tftrt_tools.execution import gpu as gpu_module
 from tftrt_tools.execution.gpu_memory import PeakMemory
 from tftrt_tools.savedmodel import engine_assets, graph, loading, lone_engine, segments
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.conversion.engine_inputs import Feed
+    from tftrt_tools.conversion.graph_pass import Frozen
+    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.conversion.signature_result import SignatureResult
+    from tftrt_tools.engine_cache.key import EngineKey, Fed
+    from tftrt_tools.engine_cache.store import Store
+    from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.lone_engine import LoneEngine
+    from tftrt_tools.savedmodel.shapes import Call
+
 NOT_REACHED = "no declared shape reaches it: it is in a branch or loop that was not run"
-IN_A_FUNCTION = "it is inside a function, whose shapes nothing tells"
+IN_A_FUNCTION = "it is inside a function, whose shapes are not known"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where engines are built and kept. gpu: of execution.gpu.seen; versions: of finishing.versions; folder: for the engine files; store:
-    engine_cache.Store, or None for no cache; origin: the model, for the cache's record; budget: the time that builds may take."""
+    """Where engines are built and kept."""
 
-    gpu: dict
-    versions: dict
-    folder: str
-    store: object
+    # Of execution.gpu.seen.
+    gpu: Mapping[str, Any]
+    # Of finishing.versions.
+    versions: Mapping[str, str]
+    # For the engine files.
+    folder: str | os.PathLike[str]
+    # The engine cache, None for none.
+    store: Store | None
+    # The model, for the cache's record.
     origin: str
+    # The time that builds may take.
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
-def build(frozen, graph_def, result, settings, calls, site):
+def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings, calls: Sequence[Call],
+          site: Site) -> tuple[SignatureResult, dict[str, Any]]:
     """Build the engines of one signature for declared shapes.
 
     Each engine op is built alone, in a graph of its own that is fed what reaches it in the model: so an engine has its own seconds, memory
@@ -54,14 +79,16 @@ def build(frozen, graph_def, result, settings, calls, site):
     wanted = _wanted(calls, settings)
     feeds = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
     if not settings.dynamic:
-        # An engine serves all smaller batches: the smaller would find the larger's.
+        # The smallest batch first: an engine serves all smaller ones, so that none would be built for them after the largest.
         feeds = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in feeds.items()}
     cached = max(settings.maximum_cached_engines, len(wanted), *map(len, feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
     builder = _Builder(graph_def, result, settings, feeds, site)
     start = time.monotonic()
-    built, unbuilt, resources = [], [], {}
+    built: list[BuiltEngine] = []
+    unbuilt: list[Unbuilt] = []
+    resources: dict[str, Any] = {}
     for number, engine in enumerate(result.engines):
         path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
         made = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
@@ -71,15 +98,15 @@ def build(frozen, graph_def, result, settings, calls, site):
         built += made
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
-    # What was built is no longer in doubt: a profile of one shape tells sizes that the graph leaves open.
+    # An engine that was built proves its finding wrong: a profile of one shape gives the sizes that the graph leaves open.
     left = {one.name for one in unbuilt}
     result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
                                  findings=tuple(one for one in result.findings if one.about in left))
     return result, resources if settings.save_engines else {}
 
 
-def _wanted(calls, settings):
-    """The calls to build for. In implicit batch mode an engine serves all smaller batches: of a range only opt and max need one."""
+def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
+    """The calls to build for. In implicit batch mode an engine serves all smaller batches: a range needs one for opt and one for max."""
     if not settings.dynamic and shape_grammar.is_range(settings.shapes):
         if any(low[name][1:] != high[name][1:] for low, high in zip(calls, calls[1:], strict=False) for name in low):
             raise errors.UsageError("--shapes gives a range beyond the batch size, and the model is in implicit batch mode",
@@ -91,7 +118,8 @@ def _wanted(calls, settings):
 class _Builder:
     """Builds the engines of one signature. feeds: {engine: Feeds} of engine_inputs.of_calls."""
 
-    def __init__(self, graph_def, result, settings, feeds, site):
+    def __init__(self, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings,
+                 feeds: Mapping[str, tuple[Feed, ...]], site: Site):
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._site = feeds, site
         self._keys = self._cache_keys() if site.store else {}
@@ -99,7 +127,7 @@ class _Builder:
         self._timings = TimingCache.of(site, self._gpu)
         self._shown = build_progress.Shown()
 
-    def engine(self, engine, path, position):
+    def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), whose file is at `path` afterwards, or Unbuilt."""
         if not self._feeds.get(engine.name):
             return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
@@ -107,40 +135,40 @@ class _Builder:
         until = budget.until()
         late = Unbuilt(engine.name, f"not ready when --max_build_minutes={budget.minutes or 0:g} were over")
         if budget.over:
-            return (self._cached(key, path, position) if key else None) or late
+            return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
             return watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
         except watched.NotReady:
             return late
 
-    def _what(self, engine):
+    def _what(self, engine: EngineOp) -> str:
         feeds = self._feeds[engine.name]
         if engine.implicit_batch:
             return "for " + ", ".join("x".join(map(str, feed[0].shape)) or "a scalar" for feed in feeds)
         return "with one profile" if len(feeds) == 1 or engine.profile_strategy == "Range" else f"with {len(feeds)} profiles"
 
-    def _made(self, engine, key, path, position):
-        if key is None:
-            return self._build(engine, path, position)
+    def _made(self, engine: EngineOp, key: EngineKey | None, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         store = self._site.store
+        if key is None or store is None:
+            return self._build(engine, path, position)
         with store.lock(key, self._shown.waits):
-            found = self._cached(key, path, position)
+            found = self._cached(store, key, path, position)
             if found:
                 return found
             built = self._build(engine, path, position)
             store.put(key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", ""))
             return built
 
-    def _cached(self, key, path, position):
+    def _cached(self, store: Store, key: EngineKey, path: pathlib.Path, position: str) -> list[BuiltEngine] | None:
         """The BuiltEngines that the cache has, copied to `path`, or None."""
-        found = self._site.store.get(key, path)
-        if not found.hit:
+        found = store.get(key, path)
+        if not isinstance(found, Hit):
             return None
         progress.say(f"engine {position} of {self._result.name} comes from the cache")
         return _described(path, found.record.build_seconds, None, cached=True)
 
-    def _build(self, engine, path, position):
+    def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         lone = lone_engine.alone(self._graph_def, engine.name)
         dtypes = [one.dtype for one in engine.inputs]
         feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
@@ -156,7 +184,7 @@ class _Builder:
             raise self._failed(engine, build_log.reason(native_log.since(logged)))
         return built
 
-    def _compile(self, lone, feeds, position):
+    def _compile(self, lone: LoneEngine, feeds: Sequence[Sequence[Any]], position: str) -> None:
         name = self._result.name
         try:
             compile_engines(lone, feeds, self._settings.dynamic)
@@ -168,7 +196,7 @@ class _Builder:
             raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
-    def _failed(self, engine, reason):
+    def _failed(self, engine: EngineOp, reason: str) -> errors.TftrtError:
         what = f"engine {engine.name} of signature {self._result.name!r} ({engine.precision}, {engine.compute_ops} ops) did not build"
         known = next((one for one in self._result.findings if one.about == engine.name), None)
         if known:
@@ -178,7 +206,7 @@ class _Builder:
             return errors.TftrtError(f"{what}, and its log does not say why", f"run again with --log_file=FILE and read it; {mend}")
         return errors.TftrtError(f"{what}: {reason}", mend)
 
-    def _cache_keys(self):
+    def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}; engine ops inside functions have none, nor those that no call reaches."""
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
@@ -186,10 +214,11 @@ class _Builder:
         return {engine.name: self._key(engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name])
                 for engine in self._result.engines if self._feeds.get(engine.name) and engine.name in plain}
 
-    def _key(self, engine, calls, digest, named, table):
+    def _key(self, engine: EngineOp, calls: tuple[Feed, ...], digest: str, named: str, table: bytes) -> EngineKey:
         versions, gpu = self._site.versions, self._site.gpu
         return keys.EngineKey(
-            segment_digest=digest, inputs=tuple((one.dtype, one.shape) for one in engine.inputs), calls=calls, precision=engine.precision,
+            segment_digest=digest, inputs=tuple(keys.DeclaredInput(one.dtype, one.shape) for one in engine.inputs), calls=calls,
+            precision=engine.precision,
             implicit_batch=engine.implicit_batch, profile_strategy=engine.profile_strategy,
             max_workspace_size_bytes=engine.workspace_size_bytes, maximum_cached_engines=engine.maximum_cached_engines,
             tf32_allowed=tf.config.experimental.tensor_float_32_execution_enabled(), tensorflow=versions["tensorflow"],
@@ -199,20 +228,22 @@ class _Builder:
             calibration_digest=keys.digest_of_text(table), names_digest=named if table else "", environment=keys.environment())
 
 
-def _described(path, seconds, memory, cached):
-    return [BuiltEngine(asset.engine, asset.input_shapes, asset.bytes, seconds, memory, cached) for asset in engine_assets.read_file(path)]
+def _described(path: str | os.PathLike[str], seconds: float | None, memory: int | None, cached: bool) -> list[BuiltEngine]:
+    return [BuiltEngine(name=asset.engine, shapes=asset.input_shapes, bytes=asset.bytes, seconds=seconds, peak_memory_bytes=memory,
+                        cached=cached) for asset in engine_assets.read_file(path)]
 
 
-def _tensor(fed, dtype):
-    """What TensorRT does with a tensor while it builds depends on its shape, and on the values of a shape tensor alone."""
+def _tensor(fed: Fed, dtype: str) -> Any:
+    """A tensor to build with: TensorRT looks at its shape, and at its values only where it is a shape tensor."""
     values = np.zeros(fed.shape, dtype) if fed.values is None else np.reshape(np.array(fed.values, dtype), fed.shape)
     return tf.constant(values)
 
 
-def compile_engines(lone, feeds, dynamic):
+def compile_engines(lone: LoneEngine, feeds: Sequence[Sequence[Any]], dynamic: bool) -> None:
     """Have TF-TRT build the engines of an engine op, in this process.
 
-    As TrtGraphConverterV2.build does it: in explicit batch mode the shapes of all calls first, then one call, which builds for them.
+    In explicit batch mode all calls run first in the mode that collects shapes, then one call builds for them, as in
+    TrtGraphConverterV2.build.
 
     Args: lone: lone_engine.LoneEngine; feeds: a list of tensors for each shape. Raises: tf.errors.OpError.
     """

@@ -1,8 +1,12 @@
 """The TF-TRT graph pass on one frozen signature: which nodes go to which engine, and what stays out. Needs no GPU."""
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
@@ -12,22 +16,36 @@ from tftrt_tools.conversion import pass_log, patterns, quantization_aware
 from tftrt_tools.savedmodel import engine_order, graph
 from tftrt_tools.savedmodel.preparation import Preparation
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+    from tftrt_tools.choices import Precision
+    from tftrt_tools.conversion.pass_log import LeftOut, PassLog
+    from tftrt_tools.conversion.patterns import Patterns
+    from tftrt_tools.conversion.quantization import Quantization
+    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.savedmodel.engine_op import EngineOp, Shape
+    from tftrt_tools.savedmodel.shapes import Call
+
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
 PROTOBUF_LIMIT_BYTES = 2**31 - 1
 # Ops that take rows of a variable.
 ROWS = ("ResourceGather", "ResourceGatherNd")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Frozen:
-    """A signature with its variables as constants. captures: {placeholder: resource} of lookup tables; preparation: what was done to the
-    graph since."""
+    """A signature with its variables as constants."""
 
-    graph_def: object
-    inputs: list
-    outputs: list
-    captures: dict
-    original: object
+    graph_def: graph_pb2.GraphDef
+    # Names of the tensors that are fed and returned, "node:0".
+    inputs: list[str]
+    outputs: list[str]
+    # {placeholder: resource} of lookup tables.
+    captures: dict[str, Any]
+    # The signature's ConcreteFunction.
+    original: Any
+    # What was done to the graph since.
     preparation: Preparation = Preparation()
 
     @property
@@ -35,7 +53,7 @@ class Frozen:
         """The names of the signature's inputs in the order of `inputs`."""
         return tf_private.argument_names(self.original)
 
-    def input_map(self, values):
+    def input_map(self, values: Iterable[Any]) -> dict[str, Any]:
         """The input_map with which the graph is imported. Args: values: tensors, one for each of `inputs`."""
         fed = dict(zip(self.inputs, values, strict=True))
         fed.update({f"{name}:0": tf.identity(resource) for name, resource in self.captures.items()})
@@ -43,12 +61,12 @@ class Frozen:
         fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
         return fed
 
-    def input_specs(self):
+    def input_specs(self) -> list[Any]:
         """[tf.TensorSpec] of `inputs`."""
         tensors = [self.original.graph.get_tensor_by_name(name) for name in self.inputs]
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
 
-    def one_row(self, calls: Sequence[dict[str, tuple[int, ...]]]) -> dict[str, tuple[int | None, ...] | None]:
+    def one_row(self, calls: Sequence[Call]) -> dict[str, Shape]:
         """{placeholder: shape} of a call of the least size: 1 for an unknown first dimension, the others as in the first of `calls`
         ({input: shape}), None where there is none."""
         found = {}
@@ -61,27 +79,31 @@ class Frozen:
         return found
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PassResult:
-    """graph_def: with TRTEngineOps; engines: graph.EngineOp, in graph order; left_out: pass_log.LeftOut of nodes that compute
-    something; native_ops: {op: count} of what stays in TensorFlow; quantization: quantization.Quantization; preparation: of the Frozen."""
+    """What TF-TRT made of a signature."""
 
-    graph_def: object
-    engines: tuple
-    left_out: tuple
-    native_ops: dict
-    quantization: object
+    # With TRTEngineOps.
+    graph_def: graph_pb2.GraphDef
+    # In graph order.
+    engines: tuple[EngineOp, ...]
+    # Nodes that compute something and stay in TensorFlow.
+    left_out: tuple[pass_log.LeftOut, ...]
+    # {op: how many} of those nodes.
+    native_ops: dict[str, int]
+    quantization: Quantization
+    # Of the Frozen.
     preparation: Preparation
 
     @property
-    def coverage(self):
+    def coverage(self) -> float:
         """Share of the computing ops that run in TensorRT, 0 to 1."""
         inside = sum(engine.compute_ops for engine in self.engines)
         total = inside + sum(self.native_ops.values())
         return inside / total if total else 0.0
 
 
-def freeze(name, function, graph_def=None):
+def freeze(name: str, function: Any, graph_def: graph_pb2.GraphDef | None = None) -> Frozen:
     """Freeze ConcreteFunction `function` of signature `name`. graph_def: its graph, changed by the caller; None for its own.
 
     Raises: TftrtError where it is over 2 GiB or where the signature changes variables.
@@ -94,19 +116,19 @@ def freeze(name, function, graph_def=None):
     _check_no_writes(name, function.graph.as_graph_def())
     graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
     _check_lookups(name, graph_def)
-    return Frozen(graph_def, inputs, outputs, captures, function)
+    return Frozen(graph_def=graph_def, inputs=inputs, outputs=outputs, captures=captures, original=function)
 
 
-def room(frozen):
+def room(frozen: Frozen) -> int:
     """How many bytes the weights of a Frozen may grow."""
     return PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
 
 
-def _bytes(variable):
+def _bytes(variable: Any) -> int:
     return (variable.shape.num_elements() or 0) * variable.dtype.size
 
 
-def _check_no_writes(name, graph_def):
+def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
     bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
     writers = [node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")]
     if writers:
@@ -114,8 +136,8 @@ def _check_no_writes(name, graph_def):
                                 "leave it out: name the other signatures in --signature_keys; it is kept as it is")
 
 
-def _check_lookups(name, graph_def):
-    """In a call that stays one TensorFlow freezes the variable, and not the op that takes rows of it."""
+def _check_lookups(name: str, graph_def: graph_pb2.GraphDef) -> None:
+    """In a call that is not inlined, TensorFlow freezes a variable, but not the op that takes rows of it."""
     for function in graph_def.library.function:
         frozen = {argument.name for argument in function.signature.input_arg if argument.type != types_pb2.DT_RESOURCE}
         for node in function.node_def:
@@ -125,7 +147,7 @@ def _check_lookups(name, graph_def):
                                         "without jit_compile")
 
 
-def run(frozen, settings, gathered=None):
+def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) -> PassResult:
     """Run the pass, twice where `settings.fp32_nodes` asks for engines of two precisions.
 
     Args: gathered: patterns.Patterns over the model's signatures; None where a pattern that matches nothing here is an error.
@@ -141,12 +163,13 @@ def run(frozen, settings, gathered=None):
         result, log = _once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
-    passed = _result(result, log, native, settings, frozen.preparation)
-    said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=passed.left_out)
-    return dataclasses.replace(passed, quantization=said)
+    left_out = _left_out(result, log, native, settings, frozen.preparation)
+    said = quantization_aware.statements(frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out)
+    return PassResult(graph_def=result, engines=tuple(graph.engine_ops(result)), left_out=left_out,
+                      native_ops=graph.compute_counts(result.node), quantization=said, preparation=frozen.preparation)
 
 
-def clusters(frozen, settings):
+def clusters(frozen: Frozen, settings: Settings) -> PassLog:
     """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
     native = _native(frozen, settings, patterns.Patterns())
     _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
@@ -154,13 +177,13 @@ def clusters(frozen, settings):
     return log
 
 
-def _native(frozen, settings, gathered):
-    """Names of nodes that TF-TRT is not to have."""
+def _native(frozen: Frozen, settings: Settings, gathered: Patterns | None) -> set[str]:
+    """Names of nodes that stay in TensorFlow."""
     return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.left
 
 
-def _check_ops(names):
-    """An op type that TensorFlow does not know is a slip of the pen; TF-TRT would ignore it."""
+def _check_ops(names: Sequence[str]) -> None:
+    """TF-TRT ignores op types that TensorFlow does not know; here they are errors."""
     for name in names:
         if not hasattr(tf.raw_ops, name):
             near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
@@ -168,14 +191,15 @@ def _check_ops(names):
                                     "`tftrt inspect` lists the model's ops")
 
 
-def _matching(graph_def, settings, flag, gathered):
+def _matching(graph_def: graph_pb2.GraphDef, settings: Settings, flag: str, gathered: Patterns | None) -> set[str]:
     """Names of the nodes that the pattern of a flag matches."""
-    # Those that compute first: they are the examples, where nothing matches.
+    # Nodes that compute come first: an error shows the first names as examples.
     nodes = sorted(graph_def.node, key=lambda node: node.op in graph.PASSIVE_OPS)
     return patterns.matching(flag, getattr(settings, flag), [node.name for node in nodes], gathered)
 
 
-def _once(frozen, graph_def, settings, precision, preserved):
+def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, precision: Precision,
+          preserved: AbstractSet[str]) -> tuple[graph_pb2.GraphDef, PassLog]:
     before = {node.name for node in graph.engine_nodes(graph_def)}
     # The pass runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the integer 100000
     # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantization nodes;
@@ -191,21 +215,20 @@ def _once(frozen, graph_def, settings, precision, preserved):
         converted = converter.run(meta)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
-        # TF-TRT's own answer stands where quantization nodes decide: an explicit engine can be built as INT8 only, and one that it
-        # made FP16 for want of such nodes has no scales.
+        # Where quantization nodes decide, TF-TRT's precision stays: an explicit engine can be built as INT8 only, and an engine that
+        # it made FP16, because it found no such node, has no scales.
         if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
     return converted, pass_log.parse(text[0])
 
 
-def _result(graph_def, log, native, settings, done):
-    engines = tuple(graph.engine_ops(graph_def))
+def _left_out(graph_def: graph_pb2.GraphDef, log: PassLog, native: AbstractSet[str], settings: Settings,
+              done: Preparation) -> tuple[pass_log.LeftOut, ...]:
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
-    left_out = tuple(_reason(node, log, native, settings, done) for node in remaining)
-    return PassResult(graph_def, engines, left_out, graph.compute_counts(graph_def.node), None, done)
+    return tuple(_reason(node, log, native, settings, done) for node in remaining)
 
 
-def _reason(node, log, native, settings, done):
+def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], settings: Settings, done: Preparation) -> LeftOut:
     if node.name in done.left:
         return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
     if node.name in native:

@@ -1,43 +1,50 @@
 """INT8 tables for the engines of one converted signature: made from data, or taken from a file, and written onto the engine ops."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tftrt_tools import errors, tf_private
+from tftrt_tools import errors, records, tf_private
 from tftrt_tools.calibration import choosing, comparison, data, file, fitting, methods, numbering, table, tensor_names, toolkit
 from tftrt_tools.calibration.comparison import Compared, Comparison
 from tftrt_tools.calibration.record import DataRecord
 from tftrt_tools.conversion import engine_inputs
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import graph, segment, segments
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.framework import function_pb2
+
+    from tftrt_tools import choices
+    from tftrt_tools.calibration.data import Batches
+    from tftrt_tools.calibration.toolkit import Ranges
+    from tftrt_tools.conversion.graph_pass import Frozen
+    from tftrt_tools.savedmodel.engine_op import Shape
+    from tftrt_tools.savedmodel.shapes import Call, InputSpec
+
+# What the toolkit gives for an engine: its table, (tensor, reason) of those without a scale, and their ranges where they are known.
+_Made = tuple[table.Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]
 _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
             "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where tables come from. options: data.DataOptions, or None; given: file.Calibration to reuse, or None; compare: compare the
-    toolkit's methods even where one is asked for."""
+class Source(records.Record):
+    """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's methods
+    even where one is asked for; twins: {signature: other names of its function}, by which the data may name inputs."""
 
-    options: data.DataOptions | None
+    options: DataOptions | None
     given: file.Calibration | None
     compare: bool = False
-
-    def to_dict(self):
-        return {"options": self.options.to_dict() if self.options else None, "given": self.given.to_dict() if self.given else None,
-                "compare": self.compare}
-
-    @classmethod
-    def from_dict(cls, plain):
-        options, given = plain["options"], plain["given"]
-        return cls(data.DataOptions.from_dict(options) if options else None, file.Calibration.from_dict(given) if given else None,
-                   plain.get("compare", False))
+    twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +56,8 @@ class Decision:
     said: str
     comparison: Comparison | None = None
 
-    def to_dict(self) -> dict[str, object]:
-        """What a child tells of it."""
+    def told(self) -> dict[str, Any]:
+        """What a child answers of it."""
         return {"method": self.said, "comparison": self.comparison.to_dict() if self.comparison else None}
 
 
@@ -60,7 +67,7 @@ class Measured:
     record: record.DataRecord, or None where no data was read. compared: Compared, or None where nothing was to be compared.
     """
 
-    def __init__(self, graph_def, settings: Settings, made: Callable[[methods.Method], dict[str, file.EngineTable]],
+    def __init__(self, graph_def: graph_pb2.GraphDef, settings: Settings, made: Callable[[methods.Method], dict[str, file.EngineTable]],
                  record: DataRecord | None = None, compared: Compared | None = None):
         """Args: made: gives {engine: its table} by a method."""
         self._graph_def, self._settings, self._made = graph_def, settings, made
@@ -77,11 +84,12 @@ class Measured:
         return tuple(_without(one, excluded.get(engine, ())) for engine, one in made.items())
 
 
-# Of a signature without an engine.
+# For a signature without an engine.
 NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
 
 
-def measured(name, frozen, graph_def, specs, settings, source, folder) -> Measured:
+def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, source: Source,
+             folder: str) -> Measured:
     """Find the ranges of every INT8 engine of a signature that wants a table.
 
     Args: name: of the signature; frozen, graph_def: as conversion.engines takes them; specs: [InputSpec]; source: Source; folder: for
@@ -101,20 +109,21 @@ def measured(name, frozen, graph_def, specs, settings, source, folder) -> Measur
         return Measured(graph_def, settings, lambda method: dict(reused))
     if not source.options:
         raise errors.UsageError(*_NO_DATA)
-    batches = data.open(source.options, name, specs)
+    batches = data.open(source.options, name, specs, source.twins.get(name, ()))
     if settings.calibrator == "tensorrt":
         from tftrt_tools.calibration import tensorrt
 
         texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
         found = _named({engine: _of_tensorrt(engine, text) for engine, text in texts.items()}, name, wanted)
         return Measured(graph_def, settings, lambda method: dict(found), batches.record)
-    found = of_batches(name, frozen, graph_def, settings, batches, source.compare)
-    found.record = batches.record
-    return found
+    of_toolkit = of_batches(name, frozen, graph_def, settings, batches, source.compare)
+    of_toolkit.record = batches.record
+    return of_toolkit
 
 
-def of_batches(name, frozen, graph_def, settings, batches, compare=False) -> Measured:
-    """The same by the toolkit from {input: np.ndarray} batches. Args: compare: the methods even where the settings name one."""
+def of_batches(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings,
+               batches: Batches | Sequence[dict[str, npt.NDArray[Any]]], compare: bool = False) -> Measured:
+    """As `measured`, by the toolkit, from batches. Args: compare: compare the methods even where the settings name one."""
     wanted = {engine: digest for engine, digest in segments.engine_digests(graph_def, names=True).items()
               if engine in wanting_tables(graph_def)}
     judged = settings.candidates if compare or settings.calibration_method == methods.AUTO else ()
@@ -125,23 +134,26 @@ def of_batches(name, frozen, graph_def, settings, batches, compare=False) -> Mea
     return Measured(graph_def, settings, lambda method: _named(ranges.tables(method), name, wanted), None, compared)
 
 
-def _compared(name, frozen, graph_def, settings, ranges, wanted):
+def _compared(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, ranges: Ranges,
+              wanted: Mapping[str, str]) -> Compared:
     excluded = _excluded(graph_def, wanted, settings)
 
-    def tables(made):
+    def tables(made: Mapping[str, _Made]) -> dict[str, table.Table]:
         return {engine: _without(one, excluded.get(engine, ())).table for engine, one in _named(made, name, wanted).items()}
 
     judged = [{method: tables(made) for method, made in ranges.tables_to_judge(one).items()} for one in ranges.judging]
     return choosing.compared(name, frozen, ranges, judged)
 
 
-def _named(made, signature, wanted):
+def _named(made: Mapping[str, _Made], signature: str,
+           wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
     """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
     return {engine: file.EngineTable(digest, signature, engine, *made[engine]) for engine, digest in wanted.items()}
 
 
-def each_decided(signatures: Iterable[tuple[Any, Measured]], settings, source) -> Iterator[tuple[Any, Measured, Decision]]:
-    """Decide on the method of a model's tables. Where methods are compared, all signatures are measured first: the model gets one of them.
+def each_decided(signatures: Iterable[tuple[Any, Measured]], settings: Settings,
+                 source: Source) -> Iterator[tuple[Any, Measured, Decision]]:
+    """Decide on the method of a model's tables. Where methods are compared, all signatures are measured first: one method serves all.
 
     Args: signatures: (anything, Measured of a signature), made one by one. settings: Settings; source: Source.
     Yields: each of them, with the Decision.
@@ -155,8 +167,8 @@ def each_decided(signatures: Iterable[tuple[Any, Measured]], settings, source) -
         yield one, found, decision
 
 
-def decided(found: Sequence[Measured], settings, source) -> Decision:
-    """The same of Measured alone."""
+def decided(found: Sequence[Measured], settings: Settings, source: Source) -> Decision:
+    """As `each_decided`, for Measured alone."""
     if source.given:
         return Decision(methods.Method(method_of(source.given)), source.given.method)
     if settings.calibrator == "tensorrt":
@@ -168,7 +180,8 @@ def decided(found: Sequence[Measured], settings, source) -> Decision:
     return Decision(next(one for one in settings.candidates if one.text == said), said, made)
 
 
-def for_build(frozen, graph_def, specs, settings, calls, made, method, earlier=False):
+def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, calls: Sequence[Call],
+              made: Sequence[file.EngineTable], method: str, earlier: bool = False) -> tuple[file.EngineTable, ...]:
     """Tables with the names that the engines for `calls` will ask for.
 
     Tables are made for the declared shapes, and TF-TRT may make the network of others (tensor_names.build_shapes): static and unknown
@@ -190,11 +203,11 @@ def for_build(frozen, graph_def, specs, settings, calls, made, method, earlier=F
     return tuple(fitted)
 
 
-def _fitted(made, function, shapes, method):
+def _fitted(made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape], method: str) -> file.EngineTable:
     return numbering.settled(fitting.fitted(made, function, True, shapes, method), function, True, shapes, method)
 
 
-def write(graph_def, made):
+def write(graph_def: graph_pb2.GraphDef, made: Iterable[file.EngineTable]) -> None:
     """Put the tables onto their engine ops, in place. Args: made: EngineTables."""
     texts = {one.engine: one.table.text() for one in made}
     for node in graph.engine_nodes(graph_def):
@@ -203,20 +216,21 @@ def write(graph_def, made):
             graph.set_attributes(node, use_calibration=True, calibration_data=texts[name])
 
 
-def wanting_tables(graph_def):
+def wanting_tables(graph_def: graph_pb2.GraphDef) -> list[str]:
     """Names of the engines that need a table: those with explicit quantization nodes carry their ranges themselves."""
     return [engine.name for engine in graph.engine_ops(graph_def)
             if engine.precision == "INT8" and engine.use_calibration and not engine.explicit_precision]
 
 
-def check_calibrator(settings, source, gpu):
+def check_calibrator(settings: Settings, source: Source, gpu: Mapping[str, Any] | None) -> None:
     """Raise TftrtError where `settings.calibrator` cannot work here. Args: source: Source; gpu: of execution.gpu.seen."""
     if source.options and settings.calibrator == "tensorrt" and gpu is None:
         raise errors.TftrtError("--calibrator=tensorrt calibrates on a GPU; none is visible here",
                                 "use --calibrator=toolkit, which needs none, or run on a machine with a GPU")
 
 
-def _reused(name, graph_def, settings, given, wanted):
+def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given: file.Calibration,
+            wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
     """{engine: EngineTable} of a calibration file, fitted to this build."""
     native, found = graph.native_segments(graph_def), {}
     for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
@@ -230,7 +244,7 @@ def _reused(name, graph_def, settings, given, wanted):
     return found
 
 
-def _without_floats_to_fp16(graph_def, settings):
+def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
     """Without a table an INT8 engine would calibrate in production, for ever."""
     native, ends = graph.native_segments(graph_def), (segment.INPUT, segment.OUTPUT)
     empty = {engine for engine in wanting_tables(graph_def) if all(
@@ -240,20 +254,20 @@ def _without_floats_to_fp16(graph_def, settings):
             graph.set_attributes(node, precision_mode="FP16", use_calibration=False)
 
 
-def method_of(given):
-    """With which method constants get a scale: that of the calibration, as far as it is known."""
+def method_of(given: file.Calibration) -> choices.Method:
+    """The method that gives constants a scale: that of the calibration, where it is known."""
     said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
     names = (one.split()[0] for one in said if one)
     return next((one for one in names if one in methods.METHODS), "entropy")
 
 
-def _of_tensorrt(engine, text):
+def _of_tensorrt(engine: str, text: str) -> _Made:
     """What toolkit.Ranges.tables gives for an engine, of TensorRT's own table."""
     read, zeros = table.read(text, f"the table of {engine}")
     return read, file.without_range(zeros), None
 
 
-def _excluded(graph_def, made, settings):
+def _excluded(graph_def: graph_pb2.GraphDef, made: Iterable[str], settings: Settings) -> dict[str, set[str]]:
     """{engine: names of the table's tensors that go to nodes of --high_precision_nodes}."""
     if not settings.high_precision_nodes:
         return {}
@@ -262,7 +276,7 @@ def _excluded(graph_def, made, settings):
             for engine in made}
 
 
-def _inputs_of(function, pattern, dynamic, shapes):
+def _inputs_of(function: function_pb2.FunctionDef, pattern: str, dynamic: bool, shapes: Sequence[Shape]) -> set[str]:
     """Names under which a table holds what feeds the segment's nodes that match."""
     body, arguments = segment.to_graph(function)
     fed = {_tensor(source, arguments) for node in body.node if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
@@ -270,14 +284,14 @@ def _inputs_of(function, pattern, dynamic, shapes):
     return tensor_names.holding(fed, function, dynamic, shapes)
 
 
-def _tensor(source, arguments):
+def _tensor(source: str, arguments: Mapping[str, str]) -> str:
     name, _, port = source.partition(":")
     return f"{arguments[name]}:0" if name in arguments else f"{name}:{port or 0}"
 
 
-def _without(made, excluded):
+def _without(made: file.EngineTable, excluded: Collection[str]) -> file.EngineTable:
     """An EngineTable without some tensors."""
-    gone = sorted(excluded & made.table.scales.keys()) if excluded else []
+    gone = sorted(made.table.scales.keys() & set(excluded))
     if not gone:
         return made
     kept = {name: scale for name, scale in made.table.scales.items() if name not in excluded}

@@ -1,26 +1,36 @@
-"""In what the layers of built engines compute, read from TensorRT's verbose log.
+"""The precision in which each layer of a built engine computes, read from TensorRT's verbose log.
 
-TF-TRT builds with TensorRT's default profiling verbosity, which keeps the names of an engine's layers alone. While it builds, TensorRT
-lists the layers that it chose with the types of what goes in and out, and, for INT8, which layers it had to leave out for want of a range.
+The engine itself does not say: TF-TRT builds with TensorRT's default profiling verbosity, which keeps only the names of its layers.
+The log of the build lists the chosen layers with the types of their inputs and outputs, and, for INT8, the layers that lacked a range.
 Form of the lines: TensorRT 8.5.3 under TensorFlow 2.14.1, seen on an H200 (tests/data/engine_layers.log.gz).
 """
+
+from __future__ import annotations
 
 import collections
 import dataclasses
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from tftrt_tools import records
+from tftrt_tools.choices import Precision
 from tftrt_tools.conversion import pass_log
 
-# For a child whose log is to be read here; the log is some ten times as long then.
+if TYPE_CHECKING:
+    from tftrt_tools.calibration.file import EngineTable
+    from tftrt_tools.conversion.signature_result import SignatureResult
+
+# The environment of a child whose log is read here. It makes the log about ten times as long.
 ENV = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
 _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
-# What an engine of several profiles lists for the second and later ones.
+# Ends the names of the layers of an engine's second and later profiles.
 _PROFILE = re.compile(r" \[profile (\d+)\]")
 _TYPE = re.compile(r"\((Int8|Half|Float)\[")
-_PRECISION = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
+_PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
 # They move or hold values.
 _PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gather", "ShapeHostToDevice", "ShapeDeviceToHost")
@@ -29,41 +39,37 @@ _PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CON
 _SHOWN = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Layer:
-    """A layer that computes. node: the TensorFlow node of its product, else TensorRT's own name, without the engine's; kind: TensorRT's;
-    precision: of its first input, "INT8", "FP16" or "FP32" (TF32 is not told from it), "" for other types; multiplies: whether it is a
-    convolution or matrix product; without_range: tensors for whose missing range it could not be INT8; profile: of the engine's
-    optimization profiles, from 0: each has layers of its own."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layer(records.Record):
+    """A layer that computes."""
 
+    # The TensorFlow node of its product, else TensorRT's own name, without the engine's.
     node: str
+    # TensorRT's.
     kind: str
-    precision: str
+    # Of its first input (TF32 is not told from FP32), "" for other types.
+    precision: Precision | Literal[""]
+    # Whether it is a convolution or matrix product.
     multiplies: bool
-    without_range: tuple = ()
+    # Tensors without a range, for which it could not be INT8.
+    without_range: tuple[str, ...] = ()
+    # Of the engine's optimization profiles, from 0: each has layers of its own.
     profile: int = 0
 
-    def to_dict(self):
-        return {**dataclasses.asdict(self), "without_range": list(self.without_range)}
-
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Found(records.Record):
     """What a log says of built engines. layers: as `parse`, unused_ranges: as `unused_ranges` returns them; both {} where nobody asked."""
 
-    layers: dict = dataclasses.field(default_factory=dict)
-    unused_ranges: dict = dataclasses.field(default_factory=dict)
+    layers: dict[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
+    unused_ranges: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, text, signatures, tables):
+    def of(cls, text: str, signatures: Iterable[SignatureResult], tables: Iterable[EngineTable]) -> Found:
         """Read a log. Args: signatures: SignatureResults; tables: EngineTables, as they are on the engine ops."""
         return cls(parse(text, [engine.name for one in signatures for engine in one.engines]), unused_ranges(text, tables))
 
-    def to_dict(self):
-        return {"layers": {engine: [layer.to_dict() for layer in layers] for engine, layers in self.layers.items()},
-                "unused_ranges": {engine: list(names) for engine, names in self.unused_ranges.items()}}
-
-    def text(self, signatures):
+    def text(self, signatures: Iterable[SignatureResult]) -> Iterator[str]:
         """For people, a line each. Args: signatures: as in `of`."""
         asked = {engine.name: engine.precision for one in signatures for engine in one.engines}
         for engine, layers in self.layers.items():
@@ -72,14 +78,14 @@ class Found:
                 yield f"  warning: {unused_text(engine, self.unused_ranges[engine])}"
 
 
-def unused_text(engine, names):
+def unused_text(engine: str, names: Sequence[str]) -> str:
     """For people: ranges that an engine did not take."""
     count = "a range" if len(names) == 1 else f"{len(names)} ranges"
     return (f"the table of {engine} has {count} of tensors that TensorRT does not have here, first {names[0]}: many of them mean that it "
             "is the table of another network, whose layers stay out of INT8")
 
 
-def parse(text, engines):
+def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
     """Read the log of a build.
 
     Args: text: the log. engines: names of engine ops.
@@ -88,8 +94,8 @@ def parse(text, engines):
     return {engine: _layers(block, _without_range(before), f"{engine}/") for engine, before, block in _builds(text, engines)}
 
 
-def unused_ranges(text, tables):
-    """The ranges that no tensor of the built network has: a table's number of a layer may be that of another network.
+def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[str, ...]]:
+    """The ranges of tensors that the built network does not have: the table may number layers as another network does.
 
     Args: text: the log. tables: calibration.file.EngineTables as they were on the engine ops.
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
@@ -100,7 +106,7 @@ def unused_ranges(text, tables):
     return {engine: names for engine, names in unused.items() if names}
 
 
-def _builds(text, engines):
+def _builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """(engine, what the log says before, the list of its layers) for each build."""
     start = 0
     for block in _BLOCK.finditer(text):
@@ -110,15 +116,15 @@ def _builds(text, engines):
         start = block.end()
 
 
-def _without_range(text):
+def _without_range(text: str) -> dict[str, set[str]]:
     """{TensorRT's layer: {tensor}} of the layers that could not be INT8."""
-    refused = collections.defaultdict(set)
+    refused: dict[str, set[str]] = collections.defaultdict(set)
     for layer, tensor in _REFUSED.findall(text):
         refused[layer].add(tensor)
     return refused
 
 
-def _layers(block, refused, prefix):
+def _layers(block: str, refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
     found = []
     for match in _LAYER.finditer(block):
         kind, name, profile = match["kind"], _PROFILE.sub("", match["name"]), _PROFILE.search(match["name"])
@@ -126,12 +132,13 @@ def _layers(block, refused, prefix):
             continue
         kinds = _TYPE.findall(match["inputs"]) or _TYPE.findall(match["outputs"])
         missing = {tensor for layer, tensors in refused.items() if layer in name for tensor in tensors}
-        found.append(Layer(_node(name, prefix), kind, _PRECISION[kinds[0]] if kinds else "", bool(_MULTIPLIES.search(name)),
-                           tuple(sorted(missing)), int(profile[1]) if profile else 0))
+        found.append(Layer(node=_node(name, prefix), kind=kind, precision=_PRECISION[kinds[0]] if kinds else "",
+                           multiplies=bool(_MULTIPLIES.search(name)), without_range=tuple(sorted(missing)),
+                           profile=int(profile[1]) if profile else 0))
     return tuple(found)
 
 
-def _node(name, prefix):
+def _node(name: str, prefix: str) -> str:
     """The node of the part that multiplies, else of the first."""
     parts = name.split(" + ")
     chosen = next((part for part in parts if _MULTIPLIES.search(part)), parts[0])
@@ -139,7 +146,7 @@ def _node(name, prefix):
     return plain if plain.startswith(("{", "PWN(")) else _PART_OF_A_NODE.sub("", plain.rsplit(":", 1)[0])
 
 
-def lines(engine, layers, asked):
+def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
     """For people: what an engine's layers compute in, a line each, profile by profile. Args: asked: the engine op's precision."""
     profiles = sorted({layer.profile for layer in layers}) or [0]
     for profile in profiles:
@@ -147,7 +154,7 @@ def lines(engine, layers, asked):
         yield from _lines(label, [layer for layer in layers if layer.profile == profile], asked)
 
 
-def _lines(label, layers, asked):
+def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
     fused = [layer for layer in layers if layer.kind == _FUSED]
     products = [layer for layer in layers if layer.multiplies]
     parts = [_counted(products, "convolution or matrix product", "convolutions and matrix products"),
@@ -162,7 +169,7 @@ def _lines(label, layers, asked):
         yield f"  and {len(others) - _SHOWN} more that are not in {asked}"
 
 
-def _counted(layers, one, many, note=""):
+def _counted(layers: Sequence[Layer], one: str, many: str, note: str = "") -> str:
     """"4 MANY (1 in INT8, 3 in FP32)", "" for none."""
     counts = collections.Counter(layer.precision or "other types" for layer in layers)
     inside = ", ".join(f"{counts[name]} in {name}" for name in ("INT8", "FP16", "FP32", "other types") if counts[name])

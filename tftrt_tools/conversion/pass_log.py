@@ -5,9 +5,12 @@ The pass reports nothing but text: with TF_CPP_VMODULE=segment=2 it names every 
 
 import dataclasses
 import re
+from collections.abc import Iterator
+
+from tftrt_tools import records
 
 VMODULE = "segment=2,trt_engine_op=1"
-# For a child whose log is to be read here.
+# The environment of a child whose log is read here.
 ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
 _HEAD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] (\S+?)\] (.*)", re.DOTALL)
 _LEFT = re.compile(r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$", re.DOTALL)
@@ -18,37 +21,36 @@ _DROPPED = re.compile(r"Segment (\d+) has only (\d+) effective nodes, dropping")
 
 
 @dataclasses.dataclass(frozen=True)
-class LeftOut:
+class LeftOut(records.Record):
     """A node that stays in TensorFlow, and TF-TRT's reason (or ours, where a segment was too small)."""
 
     node: str
     op: str
     reason: str
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """Nodes that TF-TRT would put together. effective: how many count towards minimum_segment_size where it was dropped, else None."""
 
-    nodes: tuple
+    nodes: tuple[str, ...]
     effective: int | None
 
 
 @dataclasses.dataclass(frozen=True)
 class PassLog:
-    """left_out: {node: LeftOut}; taken: {node: op}; clusters: as TF-TRT listed them."""
+    """left_out: by the node's name; taken: {node: op}; clusters: as TF-TRT listed them."""
 
-    left_out: dict
-    taken: dict
-    clusters: tuple
+    left_out: dict[str, LeftOut]
+    taken: dict[str, str]
+    clusters: tuple[Cluster, ...]
 
 
-def parse(text):
+def parse(text: str) -> PassLog:
     """Read the log of a pass (native_log.captured). Returns: PassLog."""
-    left_out, taken, clusters = {}, {}, []
+    left_out: dict[str, LeftOut] = {}
+    taken: dict[str, str] = {}
+    clusters: list[Cluster] = []
     for entry in _entries(text):
         if match := _LEFT.match(entry):
             verb, op, node, reason = match.groups()
@@ -66,9 +68,10 @@ def parse(text):
     return PassLog(left_out, taken, tuple(clusters))
 
 
-def _entries(text):
+def _entries(text: str) -> Iterator[str]:
     """Log messages of segment.cc, continuation lines joined."""
-    entry, ours = [], False
+    entry: list[str] = []
+    ours = False
     for line in text.splitlines():
         head = _HEAD.match(line)
         if head:

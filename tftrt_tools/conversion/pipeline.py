@@ -3,53 +3,73 @@ No TensorFlow here."""
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import platform
 import threading
 import time
+import typing
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools import child, errors, op_libraries
+from tftrt_tools import child, errors, op_libraries, records
 from tftrt_tools import stack as stack_room
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.choices import Strategy
 from tftrt_tools.conversion import layer_log, pass_log
 from tftrt_tools.conversion import settings as settings_module
-from tftrt_tools.conversion.result import SignatureResult, Unbuilt, coverage
+from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt, coverage
 from tftrt_tools.execution import run
 from tftrt_tools.execution.coverage import check as check_shapes
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import files, flops, passport, staging
+from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.sources.source import Source
 
-# Share of the ops in TensorRT below which the other batch mode, or a look at the reasons, may be worth it.
+# Where a smaller share of the ops is in TensorRT, the other batch mode is tried, and the user is told where to look.
 LITTLE = 0.9
 
 
-@dataclasses.dataclass(frozen=True)
-class Conversion:
-    """A finished conversion. output: None for a dry run; source_digest: of the input as given; shapes_served: what
-    coverage.check saw, for each declared shape; calibration: file.Calibration of an INT8 model, or None; cache_problem: why the engine
-    cache did not work, or ""; seconds: wall time; layers: what the log says of the engines, where it was
-    asked; left_behind: tags of the source's MetaGraphs that are not in the output."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conversion(passport.Stamped):
+    """A finished conversion, which is what the manifest says."""
 
+    # Absolute path of the input as given.
     source: str
-    output: str | None
+    # Of the input as given, "sha256:…".
     source_digest: str
+    # Absolute path, None for a dry run.
+    output: str | None
     settings: settings_module.Settings
-    signatures: tuple
-    versions: dict
-    gpu: dict | None
-    shapes_served: tuple
-    seconds: float
-    calibration: Calibration | None = None
-    cache_problem: str = ""
-    layers: layer_log.Found = layer_log.Found()
+    # Tags of the source's MetaGraphs that are not in the output.
     left_behind: tuple[str, ...] = ()
-    stamp: dict = dataclasses.field(default_factory=passport.stamp)
+    # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
+    versions: dict[str, str]
+    # Of execution.gpu.seen, None where no GPU was visible.
+    gpu: dict[str, Any] | None
+    # Wall time.
+    seconds: float = records.field(digits=2)
+    signatures: tuple[SignatureResult, ...]
+    # For each declared shape, what coverage.check saw.
+    shapes_served: tuple[dict[str, Any], ...] = ()
+    # Of an INT8 model.
+    calibration: Calibration | None = None
+    # Why the engine cache did not work, or "".
+    cache_problem: str = ""
+    # What the log says of the engines, where it was asked.
+    layers: layer_log.Found = layer_log.Found()
+
+    document: typing.ClassVar = "conversion"
+    written_too: typing.ClassVar = ("op_libraries", "use_dynamic_shape", "dynamic_shape_profile_strategy", "flops", "engine_count")
+    written_digits: typing.ClassVar = {"coverage": 4}
 
     @property
-    def engines(self):
+    def engines(self) -> list[EngineOp]:
         """All engine ops of all signatures."""
         return [engine for signature in self.signatures for engine in signature.engines]
 
@@ -59,7 +79,7 @@ class Conversion:
         return [one for signature in self.signatures for one in signature.unbuilt]
 
     @property
-    def coverage(self):
+    def coverage(self) -> float:
         """Share of the computing ops of the converted signatures that run in TensorRT, 0 to 1."""
         return coverage(self.signatures)
 
@@ -68,20 +88,36 @@ class Conversion:
         """Computation of the converted signatures, in engines and in all; None where it was not counted."""
         return flops.together([signature.flops for signature in self.signatures])
 
-    def to_dict(self):
-        return {"kind": "conversion", **self.stamp, "source": self.source,
-                "source_digest": self.source_digest,
-                "op_libraries": op_libraries.named(), "output": self.output, "settings": self.settings.to_dict(),
-                "use_dynamic_shape": self.settings.dynamic, "dynamic_shape_profile_strategy": self.settings.strategy,
-                "left_behind": list(self.left_behind), "versions": {**self.versions, "python": platform.python_version()}, "gpu": self.gpu,
-                "coverage": round(self.coverage, 4), "flops": self.flops.to_dict() if self.flops else None,
-                "engine_count": len(self.engines), "seconds": round(self.seconds, 2),
-                "signatures": [signature.to_dict() for signature in self.signatures],
-                "shapes_served": list(self.shapes_served), "calibration": _summary(self.calibration),
-                **self.layers.to_dict()}
+    @property
+    def engine_count(self) -> int:
+        """Engine ops of all signatures."""
+        return len(self.engines)
+
+    @property
+    def op_libraries(self) -> list[str]:
+        """Libraries of custom ops that the model needs."""
+        return op_libraries.named()
+
+    @property
+    def use_dynamic_shape(self) -> bool:
+        """Whether engines have optimization profiles."""
+        return self.settings.dynamic
+
+    @property
+    def dynamic_shape_profile_strategy(self) -> Strategy | None:
+        """How the profiles are made, None in implicit batch mode."""
+        return self.settings.strategy
+
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest. The calibration has a file of its own, and the cache is not the model's: a summary of the one, nothing of the
+        other."""
+        written = super().to_dict()
+        del written["cache_problem"]
+        layers = written.pop("layers")
+        return written | {"calibration": _summary(self.calibration)} | layers
 
 
-def _summary(calibration):
+def _summary(calibration: Calibration | None) -> dict[str, Any] | None:
     """What the manifest says of a calibration; the tables and the hashes of the data's rows are in calibration.json."""
     if calibration is None:
         return None
@@ -92,8 +128,10 @@ def _summary(calibration):
             "comparison": calibration.comparison.to_dict() if calibration.comparison else None}
 
 
-def convert(source, output, settings, overwrite=False, dry_run=False, flag_file="", log_file=None, data=None, cache=None, layers=False,
-            build_minutes=None):
+def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: settings_module.Settings, *,
+            overwrite: bool = False, dry_run: bool = False, flag_file: str = "", log_file: str | os.PathLike[str] | None = None,
+            data: DataOptions | None = None, cache: Mapping[str, Any] | None = None, layers: bool = False,
+            build_minutes: float | None = None) -> Conversion:
     """Convert what the user named.
 
     Args:
@@ -104,7 +142,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
       dry_run: run everything but the saving.
       flag_file: text that repeats the conversion, kept as convert.flags.
       log_file: where to keep what TensorFlow and TensorRT log.
-      data: inputs.options.DataOptions for INT8, or None.
+      data: what INT8 is calibrated on, or None.
       cache: {"folder", "max_bytes"} of the engine cache, or None for none.
       layers: find out in what the engines' layers compute, from TensorRT's verbose log; engines of a cache were built without one.
       build_minutes: bound of all builds together; None for none. What is not ready then stays native.
@@ -117,29 +155,30 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
     start = time.monotonic()
     source = _checked(source)
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
-    target = None if dry_run else staging.check_target(output, overwrite, [source.path])
+    target = None if dry_run or output is None else staging.check_target(output, overwrite, [source.path])
     with contextlib.ExitStack() as stack:
-        stage = None if dry_run else stack.enter_context(staging.staged(target))
-        model = stack.enter_context(opened(source, log_file))
-        checker = stack.enter_context(run.worker()) if stage and settings.shapes and settings.save_engines else None
+        stage = stack.enter_context(staging.staged(target)) if target else None
+        model = stack.enter_context(opened(source, os.fspath(log_file) if log_file else None))
+        checker = stack.enter_context(run.worker(saved_model.RUNTIME)) if stage and settings.shapes and settings.save_engines else None
         digest = _Digest(source.path)
         request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
                    "build_minutes": build_minutes, "compare_modes": LITTLE}
-        outcome = child.run("tftrt_tools.conversion.convert:job", request, env=layer_log.ENV if layers else pass_log.ENV, log_file=log_file)
+        env = layer_log.ENV if layers else pass_log.ENV
+        outcome = child.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))
-        done = Conversion(_absolute(source), str(target) if target else None, digest.value(), settings, signatures,
-                          answer["versions"], answer["gpu"], (), 0.0, cache_problem=answer["cache_problem"],
-                          left_behind=tuple(answer["other_tags"]))
+        done = Conversion(source=_absolute(source), output=str(target) if target else None, source_digest=digest.value(), settings=settings,
+                          signatures=signatures, versions={**answer["versions"], "python": platform.python_version()}, gpu=answer["gpu"],
+                          seconds=0.0, cache_problem=answer["cache_problem"], left_behind=tuple(answer["other_tags"]))
         done = dataclasses.replace(done, calibration=_calibration(answer, done, given))
         if layers:
             tables = done.calibration.engines if done.calibration else ()
             done = dataclasses.replace(done, layers=layer_log.Found.of(outcome.log, signatures, tables))
         _check_engines(done)
-        if checker:
+        if stage and checker:
             called = {signature.name: signature for signature in done.signatures if signature.calls}
-            done = dataclasses.replace(done, shapes_served=check_shapes(stage, called, checker))
+            done = dataclasses.replace(done, shapes_served=check_shapes(saved_model.at(stage), called, checker))
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
@@ -149,7 +188,7 @@ def convert(source, output, settings, overwrite=False, dry_run=False, flag_file=
     return done
 
 
-def _calibration(answer, done, given):
+def _calibration(answer: Mapping[str, Any], done: Conversion, given: Calibration | None) -> Calibration | None:
     """The Calibration that the model carries, or None where no engine has a table."""
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
     if not tables:
@@ -160,10 +199,12 @@ def _calibration(answer, done, given):
     return _new_calibration(answer, tables, done.settings, done.source, done.source_digest)
 
 
-def _new_calibration(answer, tables, settings, model, digest):
-    """The Calibration of a child's answer {"versions", "data", …} and its EngineTables."""
+def _new_calibration(answer: Mapping[str, Any], tables: tuple[EngineTable, ...], settings: settings_module.Settings, model: str,
+                     digest: str) -> Calibration:
+    """From what a child answered ({"versions", "data", …}) and its tables."""
     records, compared = answer["data"], answer["comparison"]
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=answer["method"],
+    stamp = passport.stamp()
+    return Calibration(tool=stamp["tool"], created=stamp["created"], calibrator=settings.calibrator, method=answer["method"],
                        tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=model,
                        model_digest=digest, data=records[0] if len(records) == 1 else merge.combined(records), engines=tables,
                        comparison=Comparison.from_dict(compared) if compared else None)
@@ -177,15 +218,18 @@ class CalibrationRun:
     calibration: Calibration
     seconds: float
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """The calibration's document, with what this run adds to it."""
         return {**self.calibration.to_dict(), "output": self.output, "seconds": round(self.seconds, 2)}
 
 
-def calibrate(source, output, settings, data, overwrite=False, log_file=None, compare=False):
+def calibrate(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: settings_module.Settings,
+              data: DataOptions, *, overwrite: bool = False, log_file: str | os.PathLike[str] | None = None,
+              compare: bool = False) -> CalibrationRun:
     """Make the INT8 tables of a SavedModel, of a Keras file, or of a converted model's engines, and write them to a file.
 
     Args: source: as in `convert`. output: file to write, whole or not at all; None to write none. settings: Settings of the conversion
-      that the tables are for. data: inputs.options.DataOptions. overwrite: replace a file that is there. log_file: as in `convert`.
+      that the tables are for. data: what to calibrate on. overwrite: replace a file that is there. log_file: as in `convert`.
       compare: compare the methods even where the settings name one.
 
     Returns: CalibrationRun. Raises: UsageError, TftrtError, OSError; CheckFailed where no engine takes a table.
@@ -193,11 +237,11 @@ def calibrate(source, output, settings, data, overwrite=False, log_file=None, co
     start = time.monotonic()
     target = _check_file(output, overwrite) if output else None
     source = _checked(source)
-    with opened(source, log_file) as model:
+    with opened(source, os.fspath(log_file) if log_file else None) as model:
         digest = _Digest(source.path)
         tables_from = {"options": data.to_dict(), "given": None, "compare": compare}
         request = {"source": model, "settings": settings.to_dict(), "int8": tables_from}
-        answer = _ask("tftrt_tools.conversion.calibrate:job", request, log_file)
+        answer = _ask("tftrt_tools.conversion.calibrate_job:job", request, log_file)
     tables = tuple(map(EngineTable.from_dict, answer["tables"]))
     calibration = _new_calibration(answer, tables, settings, _absolute(source), digest.value())
     if target:
@@ -205,7 +249,7 @@ def calibrate(source, output, settings, data, overwrite=False, log_file=None, co
     return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
 
 
-def _check_file(output, overwrite):
+def _check_file(output: str | os.PathLike[str], overwrite: bool) -> pathlib.Path:
     """The absolute path of a file that may be written. Raises: UsageError."""
     target = pathlib.Path(output).absolute()
     if target.is_dir():
@@ -217,42 +261,43 @@ def _check_file(output, overwrite):
     return target
 
 
-def _checked(source):
+def _checked(source: str | os.PathLike[str] | Source) -> Source:
     """Its Source. Raises: TftrtError where nothing can be converted here, UsageError where it is no model."""
     stack_room.check_can_convert()
     return check(source)
 
 
-def _absolute(source):
+def _absolute(source: Source) -> str:
     return str(pathlib.Path(source.path).absolute())
 
 
-def _ask(job, request, log_file):
+def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | None) -> Any:
     return child.run(job, request, env=pass_log.ENV, log_file=log_file).result
 
 
 class _Digest:
     """The digest of a path, computed while the child loads TensorFlow."""
 
-    def __init__(self, path):
-        self._path, self._value, self._error = path, None, None
+    def __init__(self, path: str | os.PathLike[str]):
+        self._path, self._value = path, ""
+        self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self):
+    def _run(self) -> None:
         try:
             self._value = files.digest(self._path)
         except OSError as error:
             self._error = error
 
-    def value(self):
+    def value(self) -> str:
         self._thread.join()
         if self._error:
             raise self._error
         return self._value
 
 
-def _check_engines(done):
+def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
     left = sum(len(signature.left_out) for signature in done.signatures)

@@ -2,7 +2,11 @@
 
 import collections
 import dataclasses
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from tftrt_tools import records
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.quantization import Quantization
 from tftrt_tools.conversion.settings import Settings
@@ -14,110 +18,110 @@ from tftrt_tools.savedmodel.preparation import Preparation
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
-@dataclasses.dataclass(frozen=True)
-class Segment:
-    """A future engine. number: its place in the signature, which ends its engine's name; engine: dtypes, shapes and ops; nodes: names
-    of its nodes; feeds, results: names of the tensors that enter and leave it, in the order of engine.inputs and engine.outputs."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Segment(records.Record):
+    """A future engine."""
 
+    # Its place in the signature, which ends its engine's name.
     number: int
+    # Its dtypes, shapes and ops.
     engine: EngineOp
-    nodes: tuple
-    feeds: tuple
-    results: tuple
+    # Names of its nodes.
+    nodes: tuple[str, ...]
+    # Names of the tensors that enter it, in the order of engine.inputs.
+    feeds: tuple[str, ...]
+    # Names of the tensors that leave it, in the order of engine.outputs.
+    results: tuple[str, ...]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """A form of its own: each tensor of the border is one object, with its name, dtype and shape."""
         plain = self.engine.to_dict()
         border = {key: [{"tensor": name} | one for name, one in zip(names, plain[key], strict=True)]
                   for key, names in (("inputs", self.feeds), ("outputs", self.results))}
         return {"number": self.number, "compute_ops": self.engine.compute_ops, **border, "nodes": list(self.nodes), "engine": plain}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: Mapping[str, Any]) -> "Segment":
         feeds, results = (tuple(one["tensor"] for one in data[key]) for key in ("inputs", "outputs"))
-        return cls(data["number"], EngineOp.from_dict(data["engine"]), tuple(data["nodes"]), feeds, results)
+        return cls(number=data["number"], engine=EngineOp.from_dict(data["engine"]), nodes=tuple(data["nodes"]), feeds=feeds,
+                   results=results)
 
 
-@dataclasses.dataclass(frozen=True)
-class SizeResult:
-    """What each --minimum_segment_size from `low` to `high` (None: any larger) gives. inside: computing ops in the engines; coverage:
-    their share, 0 to 1; smallest: computing ops of the smallest engine, None without engines."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SizeResult(records.Record):
+    """What each --minimum_segment_size from `low` to `high` gives."""
 
     low: int
+    # None: any larger one.
     high: int | None
+    # How many.
     engines: int
+    # Computing ops in the engines.
     inside: int
-    coverage: float
+    # Their share of all computing ops, 0 to 1.
+    coverage: float = records.field(digits=4)
+    # Computing ops of the smallest engine, None without engines.
     smallest: int | None
 
-    def holds(self, size):
+    def holds(self, size: int) -> bool:
         """Whether this is what `size` gives."""
         return self.low <= size and (self.high is None or size <= self.high)
 
-    def text(self):
+    def text(self) -> str:
         """Such as "3 to 5"."""
         if self.high is None:
             return f"{self.low} and more"
         return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
 
-    def to_dict(self):
-        return dataclasses.asdict(self) | {"coverage": round(self.coverage, 4)}
-
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """Engines and coverage in a batch mode. dynamic: with optimization profiles, else implicit batch."""
+class Outcome(records.Record):
+    """What a batch mode gives. dynamic: with optimization profiles, else implicit batch; engines: how many; coverage: 0 to 1."""
 
     dynamic: bool
     engines: int
-    coverage: float
-
-    def to_dict(self):
-        return dataclasses.asdict(self) | {"coverage": round(self.coverage, 4)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, object]) -> "Outcome":
-        """From `to_dict`."""
-        return cls(**data)
+    coverage: float = records.field(digits=4)
 
 
 @dataclasses.dataclass(frozen=True)
-class Advice:
+class Advice(records.Record):
     """minimum_segment_size: the recommended one; use_dynamic_shape: whether the other batch mode would be clearly better (its value
     there), None for no opinion; reasons: sentences for people."""
 
     minimum_segment_size: int
     use_dynamic_shape: bool | None
-    reasons: tuple
-
-    def to_dict(self):
-        return dataclasses.asdict(self) | {"reasons": list(self.reasons)}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["minimum_segment_size"], data["use_dynamic_shape"], tuple(data["reasons"]))
+    reasons: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class SignaturePlan:
-    """One signature. left_out: LeftOut of each computing node that stays in TensorFlow; sizes: SizeResults, upwards; other: Outcome of
-    the other batch mode; problem: {"kind", "cause", "mend"} of one that cannot be converted, whose other fields are then empty;
-    quantization: of a quantization-aware signature, else None; findings: Findings on segments that no GPU can build;
-    preparation: what would be done to its graph before; flops: how much of the computation would be in engines, None where that was not
-    counted; twins: further names of the same function."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignaturePlan(records.Record):
+    """One signature."""
 
     name: str
-    inputs: tuple
-    segments: tuple = ()
-    left_out: tuple = ()
-    sizes: tuple = ()
-    other: Outcome | None = None
+    inputs: tuple[InputSpec, ...]
+    segments: tuple[Segment, ...] = ()
+    # Each computing node that stays in TensorFlow.
+    left_out: tuple[LeftOut, ...] = ()
+    # Upwards.
+    sizes: tuple[SizeResult, ...] = ()
+    # What the other batch mode gives.
+    other: Outcome | None = records.field(key="other_batch_mode", default=None)
     advice: Advice | None = None
-    problem: dict | None = None
+    # {"kind", "cause", "mend"} of a signature that cannot be converted, whose other fields are then empty.
+    problem: dict[str, Any] | None = None
+    # Of a quantization-aware signature.
     quantization: Quantization | None = None
-    findings: tuple = ()
+    # On segments that no GPU can build.
+    findings: tuple[Finding, ...] = ()
+    # What would be done to its graph before.
     preparation: Preparation = Preparation()
+    # How much of the computation would be in engines, None where that was not counted.
     flops: Flops | None = None
+    # Further names of the same function.
     twins: tuple[str, ...] = ()
+
+    written_too: typing.ClassVar = ("ops_in_tensorrt", "ops")
+    written_digits: typing.ClassVar = {"coverage": 4}
 
     @property
     def label(self) -> str:
@@ -125,61 +129,47 @@ class SignaturePlan:
         return signatures.label(self.name, self.twins)
 
     @property
-    def inside(self):
+    def ops_in_tensorrt(self) -> int:
         """Computing ops that would run in TensorRT."""
         return sum(one.engine.compute_ops for one in self.segments)
 
     @property
-    def coverage(self):
-        """Their share of all computing ops, 0 to 1."""
-        total = self.inside + len(self.left_out)
-        return self.inside / total if total else 0.0
+    def ops(self) -> int:
+        """All computing ops."""
+        return self.ops_in_tensorrt + len(self.left_out)
 
-    def to_dict(self):
-        return {"name": self.name, "inputs": [one.to_dict() for one in self.inputs], "problem": self.problem,
-                "ops_in_tensorrt": self.inside, "ops": self.inside + len(self.left_out), "coverage": round(self.coverage, 4),
-                "segments": [one.to_dict() for one in self.segments], "left_out": [one.to_dict() for one in self.left_out],
-                "sizes": [one.to_dict() for one in self.sizes], "other_batch_mode": self.other.to_dict() if self.other else None,
-                "advice": self.advice.to_dict() if self.advice else None,
-                "quantization": self.quantization.to_dict() if self.quantization else None,
-                "findings": [one.to_dict() for one in self.findings], "preparation": self.preparation.to_dict(),
-                "flops": self.flops.to_dict() if self.flops else None, "twins": list(self.twins)}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["name"], tuple(map(InputSpec.from_dict, data["inputs"])), tuple(map(Segment.from_dict, data["segments"])),
-                   tuple(LeftOut(**one) for one in data["left_out"]), tuple(SizeResult(**one) for one in data["sizes"]),
-                   Outcome(**data["other_batch_mode"]) if data["other_batch_mode"] else None,
-                   Advice.from_dict(data["advice"]) if data["advice"] else None, data["problem"],
-                   Quantization.from_dict(data["quantization"]) if data["quantization"] else None,
-                   tuple(Finding(**one) for one in data["findings"]), Preparation.from_dict(data["preparation"]),
-                   Flops.from_dict(data.get("flops")), tuple(data.get("twins", ())))
+    @property
+    def coverage(self) -> float:
+        """Share of the computing ops that would run in TensorRT, 0 to 1."""
+        return self.ops_in_tensorrt / self.ops if self.ops else 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A SavedModel that TF-TRT has not seen yet. settings: with which it was tried; tensorflow: the version that did it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(records.Record):
+    """A SavedModel that TF-TRT has not seen yet."""
 
+    # Absolute path of its directory.
     model: str
-    tags: tuple
+    # Of its MetaGraph.
+    tags: tuple[str, ...]
+    # With which it was tried.
     settings: Settings
+    # The version that tried it.
     tensorflow: str
-    signatures: tuple
+    signatures: tuple[SignaturePlan, ...]
 
-    def to_dict(self):
-        return {"kind": "plan", "model": self.model, "tags": list(self.tags), "settings": self.settings.to_dict(),
-                "use_dynamic_shape": self.settings.dynamic, "tensorflow": self.tensorflow,
-                "signatures": [one.to_dict() for one in self.signatures]}
+    document: typing.ClassVar = "plan"
+    written_too: typing.ClassVar = ("use_dynamic_shape",)
 
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["model"], tuple(data["tags"]), Settings.from_dict(data["settings"]), data["tensorflow"],
-                   tuple(map(SignaturePlan.from_dict, data["signatures"])))
+    @property
+    def use_dynamic_shape(self) -> bool:
+        """Whether engines would have optimization profiles."""
+        return self.settings.dynamic
 
 
-def grouped(left_out):
+def grouped(left_out: Iterable[LeftOut]) -> list[tuple[str, str, list[str]]]:
     """LeftOut nodes that share op and reason: [(op, reason, [node, …])], the largest groups first."""
-    groups = collections.defaultdict(list)
+    groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for one in left_out:
         groups[one.op, one.reason].append(one.node)
     return [(op, reason, nodes) for (op, reason), nodes in sorted(groups.items(), key=lambda item: -len(item[1]))]

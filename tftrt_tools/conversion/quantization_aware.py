@@ -12,9 +12,14 @@ What it does was seen by running the pass of TF 2.14.1; what happens inside an e
 - INT8 without calibration and without a node that TF-TRT knows becomes FP16.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -30,6 +35,13 @@ from tftrt_tools.conversion.quantization import (
 )
 from tftrt_tools.savedmodel import graph
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+    from tftrt_tools.choices import NodeFate, Precision
+    from tftrt_tools.conversion.pass_log import LeftOut
+    from tftrt_tools.savedmodel.engine_op import EngineOp
+
 EXPLICIT_OPS = frozenset({"QuantizeAndDequantizeV2"})
 RANGE_OPS = frozenset({"QuantizeAndDequantizeV3", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs"})
 UNSUPPORTED_OPS = frozenset({"QuantizeAndDequantize", "QuantizeAndDequantizeV4", "FakeQuantWithMinMaxVarsPerChannel"})
@@ -42,25 +54,26 @@ _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2"})
 _EXPLICIT_RANK = 4
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Detected:
-    """A quantization node of a graph. weights: whether it quantizes constants; low, high: its range or ranges, () where they are
-    computed."""
+    """A quantization node of a graph."""
 
     name: str
     op: str
+    # Whether it quantizes constants.
     weights: bool
-    low: tuple
-    high: tuple
+    # Its range, or one range a channel; () where they are computed.
+    low: tuple[float, ...]
+    high: tuple[float, ...]
 
 
-def detect(graph_def):
+def detect(graph_def: graph_pb2.GraphDef) -> tuple[Detected, ...]:
     """The quantization nodes of a frozen signature. Args: graph_def: before the pass. Returns: Detected, in graph order."""
     flow = _Flow(graph_def)
     return tuple(_detected(node, flow) for node in graph_def.node if node.op in OPS)
 
 
-def pass_parameters(graph_def, precision):
+def pass_parameters(graph_def: graph_pb2.GraphDef, precision: Precision) -> dict[str, Any]:
     """How the pass has to run so that it takes the quantization nodes.
 
     Args: precision: what was asked for. Returns: {"precision_mode", "use_calibration"} for TrtGraphConverterV2.
@@ -70,7 +83,8 @@ def pass_parameters(graph_def, precision):
     return {"precision_mode": "INT8" if aware else "FP32", "use_calibration": False}
 
 
-def statements(before, after, requested, *, dynamic, left_out=()):
+def statements(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, requested: Precision | Mapping[str, Precision], *, dynamic: bool,
+               left_out: Iterable[LeftOut] = ()) -> Quantization:
     """What becomes of each quantization node, and what TF-TRT does otherwise than asked.
 
     Args:
@@ -84,8 +98,9 @@ def statements(before, after, requested, *, dynamic, left_out=()):
     """
     engines = _engines(after)
     asked = set(requested.values()) if isinstance(requested, dict) else {requested}
-    view = _View(_Flow(before), {name: engine for engine in engines for name in engine.nodes}, {node.name for node in after.node},
-                 any(node.op in EXPLICIT_OPS for node in before.node), dynamic, "INT8" in asked)
+    view = _View(flow=_Flow(before), inside={name: engine for engine in engines for name in engine.nodes},
+                 native={node.name for node in after.node}, explicit=any(node.op in EXPLICIT_OPS for node in before.node), dynamic=dynamic,
+                 int8="INT8" in asked)
     ranks = _ranks(before) if view.explicit else {}
     found = detect(before)
     nodes = tuple(_statement(one, view, ranks.get(one.name)) for one in found)
@@ -96,46 +111,52 @@ def statements(before, after, requested, *, dynamic, left_out=()):
     unbuildable = tuple(filter(None, (_null_range(node) for node in nodes))) + tuple(filter(None, map(_mislabelled, engines)))
     downgraded, upgraded = _precisions(engines, taken if nodes else None, requested)
     downgraded += tuple(filter(None, (_unquantized(node, view, taken) for node in before.node)))
-    return Quantization(nodes, view.explicit, unbuildable, lost, altered, downgraded, upgraded)
+    return Quantization(nodes=nodes, explicit=view.explicit, unbuildable=unbuildable, lost=lost, altered=altered, downgraded=downgraded,
+                        upgraded=upgraded)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Engine:
     """op: graph.EngineOp; nodes: {name: op} of its segment."""
 
-    op: object
-    nodes: dict
+    op: EngineOp
+    nodes: dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _View:
-    """What a statement is made from. inside: {node name: _Engine}; native: names of the nodes that stay in the main graph; int8:
-    whether INT8 was asked for."""
+    """What a statement is made from."""
 
-    flow: object
-    inside: dict
-    native: set
+    flow: _Flow
+    # By the names of their nodes.
+    inside: dict[str, _Engine]
+    # Names of the nodes that stay in the main graph.
+    native: set[str]
+    # Whether TF-TRT used its explicit mode.
     explicit: bool
+    # Whether the pass ran with dynamic shapes.
     dynamic: bool
+    # Whether INT8 was asked for.
     int8: bool
 
 
 class _Flow:
     """The data flow of a graph: what feeds what, and which nodes are computed from constants alone."""
 
-    def __init__(self, graph_def):
+    def __init__(self, graph_def: graph_pb2.GraphDef):
         self.nodes = {node.name: node for node in graph_def.node}
         self.sources = {node.name: [_source(text) for text in node.input if not text.startswith("^")] for node in graph_def.node}
         self.constants = self._constants()
 
-    def _constants(self):
-        users = collections.defaultdict(list)
+    def _constants(self) -> set[str]:
+        users: dict[str, list[str]] = collections.defaultdict(list)
         waiting = {}
         for name, sources in self.sources.items():
             waiting[name] = len(sources)
             for source in sources:
                 users[source].append(name)
-        found, queue = set(), [name for name, node in self.nodes.items() if node.op == "Const"]
+        found: set[str] = set()
+        queue = [name for name, node in self.nodes.items() if node.op == "Const"]
         while queue:
             name = queue.pop()
             found.add(name)
@@ -145,9 +166,10 @@ class _Flow:
                     queue.append(user)
         return found
 
-    def constant_ancestors(self, name):
+    def constant_ancestors(self, name: str) -> list[node_def_pb2.NodeDef]:
         """The nodes that a constant is computed from, itself included; () for what is no constant."""
-        found, queue = {}, [name] if name in self.constants else []
+        found: dict[str, node_def_pb2.NodeDef] = {}
+        queue = [name] if name in self.constants else []
         while queue:
             name = queue.pop()
             if name not in found:
@@ -155,7 +177,7 @@ class _Flow:
                 queue += self.sources[name]
         return list(found.values())
 
-    def value(self, name):
+    def value(self, name: str) -> tuple[float, ...]:
         """A constant's numbers, flat, or () where it is computed."""
         while name in self.nodes and self.nodes[name].op == "Identity":
             name = self.sources[name][0]
@@ -163,28 +185,28 @@ class _Flow:
         return tuple(tf.make_ndarray(node.attr["value"].tensor).ravel().tolist()) if node is not None and node.op == "Const" else ()
 
 
-def _source(text):
+def _source(text: str) -> str:
     return text.partition(":")[0]
 
 
-def _detected(node, flow):
+def _detected(node: node_def_pb2.NodeDef, flow: _Flow) -> Detected:
     sources = flow.sources[node.name]
     if node.op in ("FakeQuantWithMinMaxArgs", "QuantizeAndDequantize"):
         names = ("min", "max") if node.op == "FakeQuantWithMinMaxArgs" else ("input_min", "input_max")
-        low, high = ((node.attr[name].f,) for name in names)
+        ranges: list[tuple[float, ...]] = [(float(node.attr[name].f),) for name in names]
     else:
-        low, high = (flow.value(name) for name in sources[1:3])
-    return Detected(node.name, node.op, sources[0] in flow.constants, low, high)
+        ranges = [flow.value(name) for name in sources[1:3]]
+    return Detected(name=node.name, op=node.op, weights=sources[0] in flow.constants, low=ranges[0], high=ranges[1])
 
 
-def _ranks(graph_def):
+def _ranks(graph_def: graph_pb2.GraphDef) -> dict[str, int | None]:
     """{quantization node: rank of its tensor, None for an unknown one}."""
     with tf.Graph().as_default() as whole:
         tf.graph_util.import_graph_def(graph_def, name="")
     return {node.name: whole.get_tensor_by_name(f"{node.name}:0").shape.rank for node in graph_def.node if node.op in OPS}
 
 
-def _engines(graph_def):
+def _engines(graph_def: graph_pb2.GraphDef) -> list[_Engine]:
     functions = graph.library(graph_def)
     found = []
     for op in graph.engine_ops(graph_def):
@@ -193,12 +215,12 @@ def _engines(graph_def):
     return found
 
 
-def _statement(one, view, rank):
+def _statement(one: Detected, view: _View, rank: int | None) -> QuantizationNode:
     kind, text = _kind(one, view, rank)
-    return QuantizationNode(one.name, one.op, one.weights, kind, text)
+    return QuantizationNode(name=one.name, op=one.op, weights=one.weights, kind=kind, text=text)
 
 
-def _kind(one, view, rank):
+def _kind(one: Detected, view: _View, rank: int | None) -> tuple[NodeFate, str]:
     engine = view.inside.get(one.name)
     if engine is None:
         return _outside(one, view)
@@ -213,7 +235,7 @@ def _kind(one, view, rank):
     return DYNAMIC_RANGE, f"{where}: not computed; tells TensorRT that the tensor is within {-largest:g} and {largest:g}{said}"
 
 
-def _outside(one, view):
+def _outside(one: Detected, view: _View) -> tuple[NodeFate, str]:
     if one.name not in view.native:
         return REMOVED, "merged with an equal node, or without effect on the outputs"
     if one.op in UNSUPPORTED_OPS:
@@ -225,14 +247,14 @@ def _outside(one, view):
     return STAYS_NATIVE, "no engine took it: what it feeds stays native, or its segment is too small"
 
 
-def _range(one):
+def _range(one: Detected) -> str:
     if not one.low or not one.high:
         return "a range that is computed"
     more = f" (the first of {len(one.low)} ranges)" if len(one.low) > 1 else ""
     return f"range {one.low[0]:g} to {one.high[0]:g}{more}"
 
 
-def _lost(node, view):
+def _lost(node: node_def_pb2.NodeDef, view: _View) -> Problem | None:
     """The Problem of a convolution or product that stays native because of its weights, or None."""
     if node.op not in _WEIGHTS or node.name not in view.native or node.name in view.inside:
         return None
@@ -248,7 +270,7 @@ def _lost(node, view):
     return None
 
 
-def _quantized_weights(node, quantizer, view):
+def _quantized_weights(node: node_def_pb2.NodeDef, quantizer: node_def_pb2.NodeDef, view: _View) -> tuple[str, str]:
     stays = f"stays in TensorFlow: its weights pass through {quantizer.name} ({quantizer.op}), "
     if view.explicit and not view.dynamic:
         return stays + "which TF-TRT takes only with dynamic shapes", "add --use_dynamic_shape or --shapes"
@@ -263,7 +285,7 @@ _EXPORT = ("export it with QuantizeAndDequantizeV2 around activations and weight
            "only")
 
 
-def _altered(one, node):
+def _altered(one: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
     """The Problem of a node that TensorRT computes with other numbers, or None. Explicit mode reads the first range only, and neither
     num_bits nor range_given."""
     texts = []
@@ -278,20 +300,20 @@ def _altered(one, node):
     return Problem(one.name, one.op, "; ".join(texts), "export it with one constant range and 8 bits") if texts else None
 
 
-def _null_range(node):
+def _null_range(node: QuantizationNode) -> Problem | None:
     if node.kind != DYNAMIC_RANGE or not node.weights:
         return None
     return Problem(node.name, node.op, "quantizes constants inside an engine, where TF-TRT looks for a tensor: building the engine is "
                    "expected to end the process", f"--keep_native_nodes={re.escape(node.name)}")
 
 
-def _mislabelled(engine):
+def _mislabelled(engine: _Engine) -> Problem | None:
     if not engine.op.explicit_precision or engine.op.precision == "INT8":
         return None
     return _engine_problem(engine, f"is marked {engine.op.precision} but holds quantization nodes, which TensorRT builds in INT8 only", "")
 
 
-def _unquantized(node, view, taken):
+def _unquantized(node: node_def_pb2.NodeDef, view: _View, taken: AbstractSet[str]) -> Problem | None:
     """The Problem of a convolution in an explicit engine whose quantized weights come from outside, or None."""
     if node.op not in _WEIGHTS or node.op in _PRODUCTS or not view.explicit or node.name not in view.inside:
         return None
@@ -303,9 +325,11 @@ def _unquantized(node, view, taken):
                    "weights, stays native", _EXPORT)
 
 
-def _precisions(engines, taken, requested):
+def _precisions(engines: Sequence[_Engine], taken: AbstractSet[str] | None,
+                requested: Precision | Mapping[str, Precision]) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """taken: names of the nodes that take effect, None for a model that has none."""
-    downgraded, upgraded = [], []
+    downgraded: list[Problem] = []
+    upgraded: list[Problem] = []
     for engine in engines:
         asked = requested.get(engine.op.name) if isinstance(requested, dict) else requested
         if asked == "INT8":
@@ -317,7 +341,7 @@ def _precisions(engines, taken, requested):
     return tuple(downgraded), tuple(upgraded)
 
 
-def _downgrade(engine, taken):
+def _downgrade(engine: _Engine, taken: AbstractSet[str] | None) -> str | None:
     if engine.op.precision != "INT8":
         return f"is {engine.op.precision} although INT8 was asked for: TF-TRT takes no quantization node of this model"
     calibrated = engine.op.use_calibration or engine.op.calibrated
@@ -329,5 +353,5 @@ def _downgrade(engine, taken):
     return None
 
 
-def _engine_problem(engine, text, mend=_EXPORT):
+def _engine_problem(engine: _Engine, text: str, mend: str = _EXPORT) -> Problem:
     return Problem(engine.op.name, graph.ENGINE_OP, text, mend)

@@ -1,14 +1,24 @@
-"""A model saved with its converted signatures; what saving through TensorFlow drops is put back."""
+"""Saves a model with its converted signatures, and puts back what TensorFlow's save drops."""
 
+from __future__ import annotations
+
+import os
+import pathlib
 import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tftrt_tools import errors, tf_private
 from tftrt_tools.savedmodel import declarations, detach, fidelity, loading, protos
 
+if TYPE_CHECKING:
+    from tftrt_tools.savedmodel.loading import Model
 
-def save(model, functions, resources, source, output):
+
+def save(model: Model, functions: Mapping[str, Any], resources: Mapping[str, Any], source: str | os.PathLike[str],
+         output: pathlib.Path) -> None:
     """Save a loaded model.
 
     Args: model: loading.Model. functions: {signature: converted ConcreteFunction}; the others stay as they were. resources: {engine name:
@@ -30,7 +40,7 @@ def save(model, functions, resources, source, output):
     fidelity.check(source, protos.meta_graph(protos.read(source), model.tags), output, made)
 
 
-def _save_error(error, output):
+def _save_error(error: BaseException, output: pathlib.Path) -> errors.TftrtError:
     """TensorFlow reports a full disk in words of its own, or, of the checkpoint, only as a failed write."""
     text = loading.first_line(error)
     if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):

@@ -3,17 +3,23 @@
 import dataclasses
 import re
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.calibration import methods
+from tftrt_tools.choices import (
+    CALIBRATION_METHODS,
+    CALIBRATORS,
+    PRECISIONS,
+    STRATEGIES,
+    CalibrationMethod,
+    Calibrator,
+    Precision,
+    Strategy,
+)
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-PRECISIONS = ("FP32", "FP16", "INT8")
 # The setting that keeps nodes in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines.
-KEEPS_HIGH = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
-CALIBRATORS = ("toolkit", "tensorrt")
-CALIBRATION_METHODS = (methods.AUTO, *methods.METHODS)
-STRATEGIES = ("Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible")
+KEEPS_HIGH: dict[Precision, str] = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 
@@ -21,77 +27,67 @@ MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 CALIBRATION = ("calibration_table", "calibrator", "calibration_method", "calibration_percentile")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of one conversion.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(records.Record):
+    """Settings of one conversion."""
 
-    precision_mode: "FP32", "FP16" or "INT8", the precision of the engines.
-    signature_keys: signatures to convert; () for all. The others stay as they were.
-    tags: tags of the MetaGraph; () for the only one, or "serve".
-    minimum_segment_size: nodes (Identity not counted, constants counted) that a segment needs to become an engine.
-    max_workspace_size_bytes: scratch GPU memory that an engine may use.
-    maximum_cached_engines: engines kept for one segment in implicit batch mode.
-    use_dynamic_shape: explicit batch with optimization profiles; None decides by `shapes`.
-    dynamic_shape_profile_strategy: how profiles are made from shapes; None is "Optimal", one for each declared shape, for ranges
-      (min=…,max=…) "Range" or "Range+Optimal", and "Range" for INT8 without shapes.
-    allow_build_at_runtime: whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
-    max_engines: keep the N largest segments; 0 for no limit.
-    keep_native_ops: op types that stay in TensorFlow.
-    keep_native_nodes: regular expression on node names of the frozen graph; full matches stay in TensorFlow.
-    fp32_nodes: regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
-    calibrator: who makes INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
-    calibration_method: of the toolkit calibrator: "entropy", "percentile", "mse", "max", or "auto" for the one of them that harms the
-      outputs least where INT8 is simulated. TensorRT's calibrator knows entropy alone.
-    calibration_percentile: of |x|, for "percentile" and "auto", in (50, 100].
-    calibration_table: calibration file to reuse; "" to calibrate.
-    high_precision_nodes: regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
-    allow_quantization_changes: accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
-    freeze: text of --freeze: inputs that get one value for good.
-    shapes: text of --shapes; "" builds no engines.
-    save_engines: whether built engines are saved with the model.
-    allow_no_engines: accept a model in which no segment is worth an engine.
-    """
-
-    precision_mode: str = "FP32"
-    signature_keys: tuple = ()
-    tags: tuple = ()
+    # Of the engines.
+    precision_mode: Precision = "FP32"
+    # Signatures to convert; () for all. The others stay as they were.
+    signature_keys: tuple[str, ...] = ()
+    # Of the MetaGraph; () for the only one, or "serve".
+    tags: tuple[str, ...] = ()
+    # Nodes (Identity not counted, constants counted) that a segment needs to become an engine.
     minimum_segment_size: int = 3
+    # Bytes of scratch GPU memory that an engine may use.
     max_workspace_size_bytes: int = MAX_WORKSPACE_BYTES
+    # Engines kept for one segment in implicit batch mode.
     maximum_cached_engines: int = 1
+    # Explicit batch with optimization profiles; None decides by `shapes`.
     use_dynamic_shape: bool | None = None
-    dynamic_shape_profile_strategy: str | None = None
+    # How profiles are made from shapes. None is "Optimal", one for each declared shape; for ranges (min=…,max=…) "Range" or
+    # "Range+Optimal"; "Range" for INT8 without shapes.
+    dynamic_shape_profile_strategy: Strategy | None = None
+    # Whether a request whose shape has no engine may build one (it blocks all requests meanwhile).
     allow_build_at_runtime: bool = True
+    # Keep the N largest segments; 0 for no limit.
     max_engines: int = 20
-    keep_native_ops: tuple = ()
+    # Op types that stay in TensorFlow.
+    keep_native_ops: tuple[str, ...] = ()
+    # Regular expression on node names of the frozen graph; full matches stay in TensorFlow.
     keep_native_nodes: str = ""
+    # Regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
     fp32_nodes: str = ""
-    calibrator: str = "toolkit"
-    calibration_method: str = methods.AUTO
+    # Who makes INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
+    calibrator: Calibrator = "toolkit"
+    # Of the toolkit's calibrator; "auto" takes the method that harms the outputs least where INT8 is simulated. TensorRT's calibrator
+    # knows entropy alone.
+    calibration_method: CalibrationMethod = methods.AUTO
+    # Of |x|, for "percentile" and "auto", in (50, 100].
     calibration_percentile: float = methods.PERCENTILE
+    # Calibration file to reuse; "" to calibrate.
     calibration_table: str = ""
+    # Regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
     high_precision_nodes: str = ""
+    # Accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
     allow_quantization_changes: bool = False
+    # Text of --freeze: inputs that get one value for good.
     freeze: str = ""
+    # Text of --shapes; "" builds no engines.
     shapes: str = ""
+    # Whether built engines are saved with the model.
     save_engines: bool = True
+    # Accept a model in which no segment is worth an engine.
     allow_no_engines: bool = False
 
-    def to_dict(self):
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-
-    @classmethod
-    def from_dict(cls, data):
-        """Rebuild from `to_dict`; lists become tuples."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
-
     @property
-    def dynamic(self):
+    def dynamic(self) -> bool:
         """Declared shapes ask for profiles. Without them implicit batch mode is safer: an engine that is built on the target's
         first request serves every smaller batch, where a profile taken from that one request serves nothing else."""
         return bool(self.shapes) if self.use_dynamic_shape is None else self.use_dynamic_shape
 
     @property
-    def table_method(self):
+    def table_method(self) -> str:
         """What a calibration file says of how its scales were made; "auto" where that is not decided yet."""
         if self.calibrator == "tensorrt":
             return "entropy2"
@@ -104,7 +100,7 @@ class Settings:
                      for name in methods.METHODS)
 
     @property
-    def strategy(self):
+    def strategy(self) -> Strategy | None:
         """The profile strategy in force, or None in implicit batch mode."""
         if not self.dynamic:
             return None
@@ -115,16 +111,9 @@ class Settings:
         return "Range" if self.precision_mode == "INT8" and not self.shapes else shape_grammar.strategy(self.shapes)
 
 
-def _plain(value):
-    return list(value) if isinstance(value, tuple) else value
-
-
-def checked(settings):
+def checked(settings: Settings) -> Settings:
     """Return `settings`, or raise UsageError for a value that can never work."""
-    settings = dataclasses.replace(settings, precision_mode=settings.precision_mode.upper(),
-                                   dynamic_shape_profile_strategy=_strategy(settings))
-    if settings.precision_mode not in PRECISIONS:
-        raise errors.UsageError(f"--precision_mode={settings.precision_mode} is unknown", "use one of " + ", ".join(PRECISIONS))
+    settings = dataclasses.replace(settings, precision_mode=_precision(settings), dynamic_shape_profile_strategy=_strategy(settings))
     for name, least in (("minimum_segment_size", 1), ("max_workspace_size_bytes", 1), ("maximum_cached_engines", 1), ("max_engines", 0)):
         if getattr(settings, name) < least:
             raise errors.UsageError(f"--{name}={getattr(settings, name)} is too small", f"use {least} or more")
@@ -144,7 +133,7 @@ def checked(settings):
     return settings
 
 
-def _check_calibration(settings):
+def _check_calibration(settings: Settings) -> None:
     if settings.calibrator not in CALIBRATORS:
         raise errors.UsageError(f"--calibrator={settings.calibrator} is unknown", "use one of " + ", ".join(CALIBRATORS))
     if settings.calibration_method not in CALIBRATION_METHODS:
@@ -172,7 +161,14 @@ def _check_calibration(settings):
                                     "use --precision_mode=INT8, or leave it out")
 
 
-def _strategy(settings):
+def _precision(settings: Settings) -> Precision:
+    for known in PRECISIONS:
+        if known == settings.precision_mode.upper():
+            return known
+    raise errors.UsageError(f"--precision_mode={settings.precision_mode.upper()} is unknown", "use one of " + ", ".join(PRECISIONS))
+
+
+def _strategy(settings: Settings) -> Strategy | None:
     given = settings.dynamic_shape_profile_strategy
     if given is None:
         return None
@@ -182,7 +178,7 @@ def _strategy(settings):
     raise errors.UsageError(f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES))
 
 
-def _check_regex(name, pattern):
+def _check_regex(name: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:

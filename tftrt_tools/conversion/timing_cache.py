@@ -1,29 +1,36 @@
 """TensorRT's timing cache carried from one process to the next, around each build."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tftrt_tools import tf_private
 from tftrt_tools.engine_cache import key as keys
 from tftrt_tools.engine_cache.timings import Timings
 
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.engines import Site
+
 SWITCH = "TFTRT_TIMING_CACHE"
 
 
 class TimingCache:
-    """What this process knows of kernels' times, and what the disk does."""
+    """The kernel times that this process knows, and those on disk."""
 
     def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None):
         """Args: registry: of this process, timings: on disk; None for either carries nothing."""
         self._registry, self._timings = registry, timings
 
     @classmethod
-    def of(cls, site, gpu: str) -> "TimingCache":
+    def of(cls, site: Site, gpu: str) -> TimingCache:
         """For the builds of an engines.Site on the GPU with the identity `gpu`.
 
-        Nothing is carried but with TFTRT_TIMING_CACHE=1 in the environment, for TensorRT has not yet been seen to take what comes from
-        another process; nor without an engine cache, where this TensorFlow keeps times in another form, or where nothing names the GPU.
+        Times are carried with TFTRT_TIMING_CACHE=1 in the environment alone: TensorRT has not yet been seen to take times of another
+        process. They are not carried without an engine cache, where this TensorFlow keeps them in another form, or where nothing names
+        the GPU.
         """
         if site.store is None or not gpu or os.environ.get(SWITCH) != "1":
             return cls(None, None)
@@ -31,16 +38,16 @@ class TimingCache:
             registry = tf_private.TimingCache()
         except (RuntimeError, OSError):
             return cls(None, None)
-        conditions = {**site.versions, **site.gpu, "gpu": gpu, **dict(keys.environment())}
+        conditions = {**site.versions, **site.gpu, "gpu": gpu, **keys.environment()}
         return cls(registry, Timings(site.store.folder, conditions))
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Take what the disk knows before the block, and leave there what is known behind it, where the block ends well.
+        """Read the times on disk before the block, and write what is known after it, where the block raises nothing.
 
-        Who holds the GPU's turn meanwhile loses nothing of what other processes learn.
+        Hold the GPU's turn meanwhile: then no other process writes in between, and nothing that it learnt is lost.
         """
-        if self._registry is None:
+        if self._registry is None or self._timings is None:
             yield
             return
         kept = self._timings.read()

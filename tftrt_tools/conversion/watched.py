@@ -1,4 +1,4 @@
-"""Native work that cannot be interrupted, in a thread beside which the caller goes on: it can tell how long it takes, and leave it."""
+"""Runs native work, which cannot be interrupted, in a thread: the caller tells of its progress, and may stop waiting."""
 
 import concurrent.futures
 import dataclasses
@@ -34,12 +34,12 @@ class Budget:
 
 
 def run(work: Callable[[], T], tick: Callable[[float], None], until: float | None = None, every: float = 1.0) -> T:
-    """Call `work` in a thread of its own; a native call that releases Python's lock holds nobody up there.
+    """Call `work` in a thread of its own; a native call that releases Python's lock stops nobody else.
 
     Args: tick: is called with the seconds that have passed, every `every` seconds. until: as of Budget.until.
     Returns: what `work` returns. Raises: what it raises; NotReady.
     """
-    done = concurrent.futures.Future()
+    done: concurrent.futures.Future[T] = concurrent.futures.Future()
     start = time.monotonic()
     threading.Thread(target=_fill, args=(done, work), daemon=True).start()
     while True:
@@ -54,7 +54,7 @@ def run(work: Callable[[], T], tick: Callable[[float], None], until: float | Non
             tick(time.monotonic() - start)
 
 
-def _fill(done, work):
+def _fill(done: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
     try:
         done.set_result(work())
     except BaseException as error:

@@ -1,4 +1,5 @@
 """Files of the cache, opened so that nothing outside its folder is touched."""
+from __future__ import annotations
 
 import contextlib
 import errno
@@ -6,11 +7,13 @@ import fcntl
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 
-from tftrt_tools.engine_cache.record import Record
+from tftrt_tools.engine_cache.entry import EngineRecord
 
 ENGINE, RECORD = "engine", "record.json"
 # O_NONBLOCK: a FIFO in place of a file must not hang the reader.
@@ -26,7 +29,7 @@ class DamagedError(Exception):
 
 
 @contextlib.contextmanager
-def closing(fd):
+def closing(fd: int) -> Iterator[int]:
     """Yield the descriptor; close it."""
     try:
         yield fd
@@ -35,7 +38,7 @@ def closing(fd):
 
 
 @contextlib.contextmanager
-def opened(name, folder):
+def opened(name: str, folder: int) -> Iterator[int]:
     """A descriptor of the regular file `name` in the folder of descriptor `folder`. Raises: DamagedError, FileNotFoundError, OSError."""
     try:
         fd = os.open(name, OPEN, dir_fd=folder)
@@ -50,7 +53,7 @@ def opened(name, folder):
 
 
 @contextlib.contextmanager
-def new_file(path):
+def new_file(path: pathlib.Path) -> Iterator[int]:
     """A descriptor of a file that is removed again where the block fails."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -62,7 +65,7 @@ def new_file(path):
         raise
 
 
-def copy(source, target):
+def copy(source: int, target: int) -> tuple[str, int]:
     """Copy between descriptors. Returns: (hex SHA-256, bytes)."""
     digest, size = hashlib.sha256(), 0
     while chunk := os.read(source, _CHUNK_BYTES):
@@ -72,25 +75,27 @@ def copy(source, target):
     return digest.hexdigest(), size
 
 
-def write_all(fd, data):
+def write_all(fd: int, data: bytes) -> None:
     """Write all of `data`. Raises: OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view):]
 
 
-def read_record(fd):
-    """The Record in an open file. Raises: DamagedError."""
+def read_record(fd: int) -> EngineRecord:
+    """The EngineRecord in an open file. Raises: DamagedError."""
     if os.fstat(fd).st_size > _RECORD_LIMIT_BYTES:
         raise DamagedError("its record is too large")
     with os.fdopen(os.dup(fd), "rb") as file:
         try:
-            return Record.from_dict(json.loads(file.read()))
+            return EngineRecord.from_dict(json.loads(file.read()))
+        except (KeyError, TypeError, OverflowError):
+            raise DamagedError("its record cannot be read: it is no record of an engine") from None
         except (ValueError, RecursionError) as error:
             raise DamagedError(f"its record cannot be read: {error}") from None
 
 
-def is_same(fd, path):
+def is_same(fd: int, path: pathlib.Path) -> bool:
     """Whether `path` is still the folder of descriptor `fd`."""
     try:
         there, here = os.stat(path, follow_symlinks=False), os.fstat(fd)
@@ -99,7 +104,7 @@ def is_same(fd, path):
     return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
-def last_used(path):
+def last_used(path: pathlib.Path) -> int:
     """Time of the last use, nanoseconds since 1970. Raises: FileNotFoundError."""
     try:
         return os.stat(path / RECORD, follow_symlinks=False).st_mtime_ns
@@ -107,14 +112,14 @@ def last_used(path):
         return os.stat(path, follow_symlinks=False).st_mtime_ns
 
 
-def size(path):
+def size(path: pathlib.Path) -> int:
     """Bytes of the files directly in a folder; 0 where `path` is something else."""
     if path.is_symlink() or not path.is_dir():
         return 0
     return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(path))
 
 
-def abandoned(stage):
+def abandoned(stage: pathlib.Path) -> bool:
     """Whether a stage is old and its writer is gone."""
     try:
         if time.time() - os.stat(stage, follow_symlinks=False).st_mtime < _STAGE_SECONDS:
@@ -126,7 +131,7 @@ def abandoned(stage):
         return False
 
 
-def delete(path):
+def delete(path: pathlib.Path) -> None:
     """Delete a file, a link or a folder with what is in it, as far as it goes."""
     if path.is_symlink() or path.is_file():
         with contextlib.suppress(OSError):

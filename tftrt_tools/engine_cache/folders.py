@@ -1,4 +1,5 @@
 """Where the cache lies, and which folders cannot be one."""
+from __future__ import annotations
 
 import os
 import pathlib
@@ -7,7 +8,7 @@ import stat
 from tftrt_tools import errors
 
 
-def default():
+def default() -> pathlib.Path:
     """$XDG_CACHE_HOME/tftrt/engines, or ~/.cache/tftrt/engines. Raises: TftrtError where there is no home."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a relative path is to be ignored.
@@ -17,25 +18,25 @@ def default():
     return pathlib.Path(base) / "tftrt" / "engines"
 
 
-def check(folder):
+def check(folder: str | os.PathLike[str]) -> pathlib.Path:
     """Raise UsageError where `folder` can never be a cache, whatever space and permissions there are. Returns: its absolute path."""
-    folder = pathlib.Path(os.path.abspath(folder))
+    path = pathlib.Path(os.path.abspath(folder))
     mend = "choose another --engine_cache_dir"
     try:
-        existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        existing = next(one for one in (path, *path.parents) if os.path.lexists(one))
         state = existing.stat()
     except OSError as error:
-        raise errors.UsageError(f"the engine cache {folder} cannot be used: {errors.from_os_error(error).cause}", mend) from None
+        raise errors.UsageError(f"the engine cache {path} cannot be used: {errors.from_os_error(error).cause}", mend) from None
     if not stat.S_ISDIR(state.st_mode):
-        raise errors.UsageError(f"the engine cache {folder} cannot be used: {existing} is no folder", mend)
-    if existing == folder and state.st_mode & stat.S_IWOTH:
+        raise errors.UsageError(f"the engine cache {path} cannot be used: {existing} is no folder", mend)
+    if existing == path and state.st_mode & stat.S_IWOTH:
         # An engine is machine code that TensorRT runs without question.
-        raise errors.UsageError(f"the engine cache {folder} cannot be used: every user may write there, and engines are programs",
-                                f"`chmod o-w {folder}`, or {mend}")
-    return folder
+        raise errors.UsageError(f"the engine cache {path} cannot be used: every user may write there, and engines are programs",
+                                f"`chmod o-w {path}`, or {mend}")
+    return path
 
 
-def make(folder):
+def make(folder: pathlib.Path) -> None:
     """Make `folder` and its missing parents, for this user alone. Raises: OSError."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):

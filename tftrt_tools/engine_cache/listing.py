@@ -1,36 +1,38 @@
 """What is in the cache, and what a command did to it."""
 
 import dataclasses
+import typing
+from collections.abc import Iterable
 
-from tftrt_tools.engine_cache.record import Entry
+from tftrt_tools import records
+from tftrt_tools.engine_cache.entry import Entry
+from tftrt_tools.engine_cache.store import Store
 
 
-@dataclasses.dataclass(frozen=True)
-class Listing:
-    """folder: of the cache. max_bytes: what it may hold. entries: the most recently used first. removed: names of entries that a command
-    took away. problem: what is wrong with the folder, or ""."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Listing(records.Record):
+    """The entries of one cache, and what is wrong with it."""
 
+    # Where the cache lies.
     folder: str
+    # What it may hold.
     max_bytes: int
-    entries: tuple
-    removed: tuple = ()
+    # The most recently used first.
+    entries: tuple[Entry, ...]
+    # Names of the entries that a command took away.
+    removed: tuple[str, ...] = ()
+    # What is wrong with the folder, or "".
     problem: str = ""
+    document: typing.ClassVar[str] = "engine_cache"
+    written_too: typing.ClassVar[tuple[str, ...]] = ("bytes",)
 
     @classmethod
-    def of(cls, store, removed=()):
+    def of(cls, store: Store, removed: Iterable[str] = ()) -> "Listing":
         """From a Store as it is now."""
         entries = tuple(store.entries())
-        return cls(str(store.folder), store.max_bytes, entries, tuple(removed), store.problem)
+        return cls(folder=str(store.folder), max_bytes=store.max_bytes, entries=entries, removed=tuple(removed), problem=store.problem)
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Bytes of all entries."""
         return sum(entry.bytes for entry in self.entries)
-
-    def to_dict(self):
-        return {"kind": "engine_cache", "folder": self.folder, "max_bytes": self.max_bytes, "bytes": self.bytes,
-                "entries": [entry.to_dict() for entry in self.entries], "removed": list(self.removed), "problem": self.problem}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["folder"], data["max_bytes"], tuple(map(Entry.from_dict, data["entries"])), tuple(data["removed"]), data["problem"])

@@ -1,14 +1,17 @@
 """Locks between processes: flock on a file. The system frees the lock of a process that dies."""
+from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import pathlib
+from collections.abc import Callable
 
 # The file system keeps no locks (some network file systems).
 UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def acquire(path, wait, on_wait=None):
+def acquire(path: pathlib.Path, wait: bool, on_wait: Callable[[], object] | None = None) -> int | None:
     """Take the lock of file `path`, which is made where it is missing.
 
     Args: wait: whether to wait for another holder; on_wait: called once before waiting.
@@ -26,11 +29,11 @@ def acquire(path, wait, on_wait=None):
         except BaseException:
             os.close(fd)
             raise
-        # The holder before us removed the file: this lock excludes nobody.
+        # The holder before this one removed the file: a lock on it excludes nobody.
         os.close(fd)
 
 
-def _lock(fd, wait, on_wait):
+def _lock(fd: int, wait: bool, on_wait: Callable[[], object] | None) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -42,7 +45,7 @@ def _lock(fd, wait, on_wait):
     return True
 
 
-def _is_there(fd, path):
+def _is_there(fd: int, path: pathlib.Path) -> bool:
     try:
         found = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -51,12 +54,12 @@ def _is_there(fd, path):
     return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
 
-def release(fd, path):
+def release(fd: int, path: pathlib.Path) -> None:
     """Give the lock back and remove its file."""
     try:
         os.unlink(path)
     except OSError:
         pass
-    # Said, not left to close: a child forked meanwhile shares the descriptor.
+    # close() alone does not free the lock where a child, forked meanwhile, shares the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)

@@ -1,10 +1,10 @@
-"""TensorRT's timing cache on disk, beside the engines: how fast each kernel was for each layer, so that a later build times only what is
-new to it.
+"""TensorRT's timing cache on disk, beside the engines: how fast each kernel was for each layer. A later build measures only
+what is new to it.
 
     FOLDER/.timings/<digest of what the times depend on>    the cache as TensorRT serialized it, behind its SHA-256
 
-TF-TRT keeps it in the process's memory only (tf_private.timing_cache). What is damaged, or of another TensorRT, GPU or library, is never
-handed over: TF-TRT does not survive what TensorRT refuses.
+TF-TRT keeps it in the process's memory only (tf_private.timing_cache). A cache that is damaged, or of another TensorRT, GPU or library, is
+never handed over: where TensorRT refuses one, TF-TRT ends the process.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tftrt_tools import whole_file
 from tftrt_tools.engine_cache import folders
 
 FOLDER = ".timings"
-# Beyond, what was learnt is forgotten and learnt anew.
+# A larger cache is not kept: TensorRT then measures anew.
 MAX_BYTES = 64 << 20
 _DIGEST_BYTES = 32
 
@@ -31,9 +31,9 @@ class Timings:
 
     @property
     def path(self) -> pathlib.Path:
-        """Where it lies."""
+        """Where it lies, where there is an engine cache."""
         name = hashlib.sha256(json.dumps(self.conditions, sort_keys=True).encode()).hexdigest()
-        return self.folder / FOLDER / name
+        return pathlib.Path(self.folder or "") / FOLDER / name
 
     def read(self) -> bytes:
         """What was kept; b"" where there is nothing, or nothing whole."""

@@ -1,8 +1,8 @@
 """Processes of one machine build on a GPU one after the other: TensorRT chooses kernels by timing them, and what others do there meanwhile
 makes it slow and its choices poor.
 
-One lock file for each GPU lies in /tmp, where processes of all users see it; not in $TMPDIR, which may be a process's own. Those in
-containers see each other where the environment variable TFTRT_BUILD_TURNS names a folder that they share. An engine is a turn.
+One lock file for each GPU lies in /tmp, where processes of all users see it; $TMPDIR may be a process's own. Containers take turns with
+each other where the environment variable TFTRT_BUILD_TURNS names a folder that they share. A turn lasts for one engine.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ WAITS = "waiting for another process that builds on this GPU"
 
 
 @contextlib.contextmanager
-def turn(gpu: str, on_wait: Callable[[str], None]) -> Iterator[bool]:
+def turn(gpu: str, on_wait: Callable[[str], object]) -> Iterator[bool]:
     """Hold the turn of a GPU; wait for it.
 
-    Args: gpu: execution.gpu.identity; "" takes no turns, as does TFTRT_BUILD_TURNS=0 in the environment. on_wait: is called
+    Args: gpu: execution.gpu.identity; "" takes no turns, nor does TFTRT_BUILD_TURNS=0 in the environment. on_wait: called
       once before waiting, with what it waits for.
-    Yields: whether a turn is held; where no lock can be had the block runs all the same.
+    Yields: whether the turn is held. The block also runs where there can be no lock.
     """
     descriptor = _open(gpu) if gpu and os.environ.get(SWITCH, "1") != "0" else None
     try:
@@ -40,8 +40,8 @@ def place(gpu: str) -> pathlib.Path:
     return pathlib.Path(_FOLDER if folder == "1" else folder) / f"tftrt-gpu-{gpu}.lock"
 
 
-def _open(gpu):
-    """Its descriptor, or None. The file stays: were it removed, who waits would hold another file than who comes."""
+def _open(gpu: str) -> int | None:
+    """Its descriptor, or None. The file is never removed: a process that waits would then hold another file than one that comes later."""
     path = place(gpu)
     with contextlib.suppress(OSError):
         # Read-only, for it may be another user's.
@@ -53,7 +53,7 @@ def _open(gpu):
     return None
 
 
-def _take(descriptor, on_wait):
+def _take(descriptor: int, on_wait: Callable[[str], object]) -> None:
     with contextlib.suppress(OSError):  # a file system without locks
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

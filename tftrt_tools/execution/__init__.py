@@ -1,1 +1,1 @@
-"""Running a SavedModel in a child process, and telling what ran: TensorFlow, native segments or engines."""
+"""Running a model in a child process, and telling what ran there: the runtime itself, native segments or engines."""

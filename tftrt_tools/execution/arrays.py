@@ -1,15 +1,22 @@
 """The user's arrays for a signature: read, named, cast. No TensorFlow here."""
 
+from __future__ import annotations
+
+import os
 import pathlib
 import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     """Arrays of an .npz or .npy file. Returns: {name: array}; an .npy has the name "". Raises: UsageError."""
     path = pathlib.Path(path)
     if not path.is_file():
@@ -26,7 +33,21 @@ def load(path):
         raise errors.UsageError(f"{path} is no readable .npz or .npy file", hint) from None
 
 
-def check_names(arrays, specs):
+def names(path: str | os.PathLike[str]) -> list[str]:
+    """Names of the arrays in an .npz file; [""] for an .npy, and for what is neither."""
+    if not zipfile.is_zipfile(path):
+        return [""]
+    with zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def scalar_text(spec: InputSpec) -> str:
+    """How to give an input of rank 0, for messages. Args: spec: its InputSpec."""
+    value = "False" if spec.dtype == "bool" else "b'text'" if spec.dtype == "string" else "1"
+    return f"{spec.name} is one value for all rows: give it as an array of rank 0, such as {spec.name}=np.array({value})"
+
+
+def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]]) -> None:
     """Refuse arrays that are named like no input. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
     known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
     known |= {f"{signature}/{spec.name}" for signature, inputs_of in specs.items() for spec in inputs_of}
@@ -35,7 +56,7 @@ def check_names(arrays, specs):
         raise errors.UsageError(f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known)))
 
 
-def pick(arrays, signature, name, count):
+def pick(arrays: Mapping[str, npt.NDArray[Any]], signature: str, name: str, count: int) -> Any:
     """The array of input `name` of a signature with `count` inputs: SIGNATURE/INPUT before INPUT, "" for an only input. Returns: None
     where there is none."""
     if "" in arrays:
@@ -43,7 +64,7 @@ def pick(arrays, signature, name, count):
     return arrays.get(f"{signature}/{name}", arrays.get(name))
 
 
-def prepared(array, spec, where=""):
+def prepared(array: npt.NDArray[Any], spec: InputSpec, where: str = "") -> npt.NDArray[Any]:
     """The array in the input's dtype, where no information but a float's precision is lost.
 
     Args: array: rows in front. spec: InputSpec. where: file or batch for the message, such as " of data.npz".
@@ -69,7 +90,7 @@ def prepared(array, spec, where=""):
     return cast
 
 
-def _as_bfloat16(array, spec, what):
+def _as_bfloat16(array: npt.NDArray[Any], spec: InputSpec, what: str) -> npt.NDArray[Any]:
     """NumPy ranks it among no numbers, and reads it from a file as two bytes without a type."""
     if array.dtype.str.lstrip("|") == "V2":
         array = array.view(ml_dtypes.bfloat16)
@@ -82,7 +103,7 @@ def _as_bfloat16(array, spec, what):
     return cast
 
 
-def _check_finite(array, what, verb):
+def _check_finite(array: npt.NDArray[Any], what: str, verb: str) -> None:
     if array.dtype.kind not in "fc":
         return
     bad = ~np.isfinite(array)
@@ -92,6 +113,6 @@ def _check_finite(array, what, verb):
                                 f"rows, the first of them row {int(rows.argmax())} (counted from 0)", "clean the data first")
 
 
-def _lossless(array, wanted):
+def _lossless(array: npt.NDArray[Any], wanted: np.dtype[Any]) -> bool:
     with np.errstate(all="ignore"):
         return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))

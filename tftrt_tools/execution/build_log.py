@@ -1,12 +1,14 @@
 """Why TF-TRT has no engine, in its own words, read from its log: a caller is told nothing (TF 2.14.1)."""
 
+from __future__ import annotations
+
 import re
 
 _REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
 _TENSORRT = re.compile(r": E \S*trt_logger\.cc:\d+\] DefaultLogger (.+)")
 
 
-def reason(text):
+def reason(text: str) -> str:
     """Args: text: of a log. Returns: the first reason in it, with TensorRT's last error before it, or ""."""
     errors = ""
     for line in text.splitlines():

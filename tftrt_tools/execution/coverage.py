@@ -1,14 +1,19 @@
 """Is each declared shape served by a saved engine? Answered by running it in a fresh process."""
 
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from tftrt_tools import errors, scratch
 from tftrt_tools.execution import inputs, run
+from tftrt_tools.execution.trace import CallTrace
 
 
-def check(model, signatures, started):
+def check(model: run.Runnable, signatures: Mapping[str, Any], started: run.Started | None) -> tuple[dict[str, Any], ...]:
     """Run each declared call of a model on the GPU.
 
-    Args: model: SavedModel directory. signatures: {name: SignatureResult with `calls`}. started: of run.worker; a process that has not
+    Args: model: run.Runnable. signatures: {name: SignatureResult with `calls`}. started: of run.worker; a process that has not
       seen the engines yet.
     Returns: ({"signature", "shapes", "engines": {engine: times}}, …), one for each call.
     Raises: CheckFailed where an engine fell back or was built inside a call.
@@ -16,17 +21,18 @@ def check(model, signatures, started):
     calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
     with scratch.folder("coverage") as folder:
         done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True, started=started)
+    traces = [one for one in done.traces if one]
     unbuilt = {engine.name for one in signatures.values() for engine in one.unbuilt}
-    missed = [text for call, trace in zip(calls, done.traces, strict=True) for text in misses(call, trace, unbuilt)]
+    missed = [text for call, trace in zip(calls, traces, strict=True) for text in misses(call, trace, unbuilt)]
     if missed:
         raise errors.CheckFailed(f"{len(missed)} declared shapes are not served by a saved engine: {missed[0]}",
                                  "choose another --dynamic_shape_profile_strategy, or look at the other shapes with --log_file")
     return tuple({"signature": call.signature, "shapes": {name: list(shape) for name, shape in call.shapes.items()},
                   "engines": trace.engine}
-                 for call, trace in zip(calls, done.traces, strict=True))
+                 for call, trace in zip(calls, traces, strict=True))
 
 
-def misses(call, trace, unbuilt=()):
+def misses(call: run.Call, trace: CallTrace, unbuilt: Collection[str] = ()) -> list[str]:
     """One line for each engine that fell back, calibrated or was built inside `call`.
 
     Args: unbuilt: names of engine ops that are known to have no engine: that they run natively is no news.

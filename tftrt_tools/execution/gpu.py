@@ -1,13 +1,15 @@
 """The GPU that TensorFlow sees in this process."""
 
+from __future__ import annotations
+
 import ctypes
 
 
-def seen():
+def seen() -> dict[str, str] | None:
     """{"name", "compute_capability", "driver"} of the first GPU that TensorFlow sees, or None. driver: "" where NVML does not say."""
     import tensorflow as tf
 
-    from tftrt_tools.stack import gpus
+    from tftrt_tools.stack import nvml_job
 
     devices = tf.config.list_physical_devices("GPU")
     if not devices:
@@ -15,7 +17,7 @@ def seen():
     details = tf.config.experimental.get_device_details(devices[0])
     return {"name": details.get("device_name", "unknown"),
             "compute_capability": ".".join(map(str, details.get("compute_capability", ()))),
-            "driver": gpus.query().get("driver", "")}
+            "driver": nvml_job.query().get("driver", "")}
 
 
 def identity() -> str:

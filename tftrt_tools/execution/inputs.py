@@ -1,16 +1,23 @@
 """Inputs for a signature: drawn from a seed, for shapes; as NumPy arrays, no TensorFlow here."""
 
+from __future__ import annotations
+
 import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 _WORDS = np.array([b"a", b"b", b"the", b"model", b"x1", b""], dtype=object)
 
 
-def random(specs, shapes, seed, ranges=None):
+def random(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], seed: int,
+           ranges: Mapping[str, tuple[float, float]] | None = None) -> dict[str, npt.NDArray[Any]]:
     """Draw one call's inputs.
 
     Args:
@@ -24,7 +31,7 @@ def random(specs, shapes, seed, ranges=None):
     return {spec.name: _draw(spec, shapes[spec.name], seed, (ranges or {}).get(spec.name)) for spec in specs}
 
 
-def _draw(spec, shape, seed, bounds):
+def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[float, float] | None) -> npt.NDArray[Any]:
     rng = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
     if spec.dtype == "string":
         return _WORDS[rng.integers(0, len(_WORDS), shape)] if shape else np.asarray(b"a", dtype=object)
@@ -41,7 +48,7 @@ def _draw(spec, shape, seed, bounds):
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
 
 
-def parse_ranges(text, flag="--ranges"):
+def parse_ranges(text: str, flag: str = "--ranges") -> dict[str, tuple[float, float]]:
     """The text 'ids:0:30522;x:-1:1' of a flag. Returns: {input: (low, high)}. Raises: UsageError."""
     ranges = {}
     for item in filter(None, (part.strip() for part in text.split(";"))):

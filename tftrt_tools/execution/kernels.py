@@ -4,8 +4,11 @@ An engine that was asked for in INT8 is one in which TensorRT may take INT8; wha
 names of the kernels that multiply say it: those of TensorRT 8.5, cuDNN 8.7 and cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
 """
 
+from __future__ import annotations
+
 import collections
 import re
+from collections.abc import Callable, Iterable, Mapping
 
 from tftrt_tools.execution import trace
 
@@ -21,49 +24,50 @@ OTHER = "other"
 ARITHMETICS = (*(name for name, _ in _MARKS), OTHER)
 
 
-def arithmetic(kernel):
+def arithmetic(kernel: str) -> str:
     """One of ARITHMETICS: in what a kernel of this name multiplies; "other" where it does not, or where its name does not tell."""
     return next((name for name, mark in _MARKS if mark.search(kernel)), OTHER)
 
 
-def seconds(events):
+def seconds(events: trace.Events) -> dict[str, float]:
     """{arithmetic: seconds of the GPU's kernels}, of those that ran; copies are left out. Args: events: of `trace.events`."""
-    found = collections.Counter()
+    found: dict[str, float] = collections.defaultdict(float)
     for name, start, end in runs(events):
         found[arithmetic(name)] += end - start
     return {name: found[name] for name in ARITHMETICS if name in found}
 
 
-def of_calls(calls):
+def of_calls(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
     """{arithmetic: seconds of the GPU's kernels} of functions without arguments, called once each.
 
     Apart from what is timed: watching kernels slows a call down. What TensorRT tries while it builds an engine are kernels too, so a call
     that builds one says nothing. {} on a machine without a GPU.
     """
-    total = collections.Counter()
+    total: dict[str, float] = collections.defaultdict(float)
     for call in calls:
         events = trace.events(call)
         if not trace.built(events):
-            total.update(seconds(events))
+            for name, one in seconds(events).items():
+                total[name] += one
     return dict(total)
 
 
-def runs(events):
+def runs(events: trace.Events) -> list[tuple[str, float, float]]:
     """(kernel, start, end in seconds) of each that ran on a GPU. Args: events: of `trace.events`."""
     return [one for plane, listed in events.items() if is_gpu(plane) for one in listed if not is_copy(one[0])]
 
 
-def is_gpu(plane):
+def is_gpu(plane: str) -> bool:
     """Whether a plane of `trace.events` is a GPU's."""
     return plane.startswith("/device:GPU")
 
 
-def is_copy(event):
+def is_copy(event: str) -> bool:
     """Whether an event of a GPU copies or fills memory; all others are kernels."""
     return event.lower().startswith(("memcpy", "memset"))
 
 
-def not_taken(precision, found):
+def not_taken(precision: str, found: Mapping[str, float]) -> str:
     """What to say where none of the kernels computed in the precision that the engines were built for, or "".
 
     Args: precision: the lowest of the model's engines; found: of `seconds`, summed over the calls in which engines ran.
@@ -82,7 +86,7 @@ _REASONS = {
 }
 
 
-def text(found):
+def text(found: Mapping[str, float]) -> str:
     """For people: "INT8 61 %, FP16 4 %, names that do not tell 35 %"."""
     total = sum(found.values()) or 1.0
     return ", ".join(f"{_TOLD.get(name, name)} {100 * found[name] / total:.0f} %" for name in ARITHMETICS if name in found)

@@ -3,17 +3,21 @@
 It shows what the graph rewrite did to the answers, not what FP16 arithmetic does.
 """
 
+from __future__ import annotations
+
+import os
+
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import detach, graph, protos
 
 
-def write(model, folder):
+def write(model: str | os.PathLike[str], folder: str | os.PathLike[str]) -> list[str]:
     """Write the copy of SavedModel `model` to `folder`; variables and assets are linked. Returns: names of the engines replaced.
 
     Raises: TftrtError where a native segment was removed from the model.
     """
     proto = protos.read(model)
-    replaced = []
+    replaced: list[str] = []
     for meta in proto.meta_graphs:
         try:
             replaced += graph.native(meta.graph_def)

@@ -1,16 +1,27 @@
-"""Runs calls on a SavedModel in a child process; the parent's side. No TensorFlow here."""
+"""Runs calls on a model, of whatever kind, in a child process; the parent's side. No runtime is imported here."""
+
+from __future__ import annotations
 
 import contextlib
 import dataclasses
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools import child
 from tftrt_tools.execution import npz
+from tftrt_tools.execution.runner import Mode, Where
 from tftrt_tools.execution.trace import CallTrace
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-# Every engine execution writes its engine's name to the log.
-_ENV = {"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+if TYPE_CHECKING:
+    import os
+
+    import numpy.typing as npt
+
+# (signature, .npz path of its inputs) of each call.
+SavedCalls = Sequence[tuple[str, str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,44 +29,122 @@ class Call:
     """One call. inputs: {name: np.ndarray}."""
 
     signature: str
-    inputs: dict
+    inputs: dict[str, npt.NDArray[Any]]
 
     @property
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """{input: shape}."""
         return {name: tuple(value.shape) for name, value in self.inputs.items()}
 
     @property
-    def rows(self):
+    def rows(self) -> int:
         """How many rows its inputs have; 1 where all are scalars."""
         return max((len(array) for array in self.inputs.values() if array.ndim), default=1)
 
-    def text(self):
+    def text(self) -> str:
         """For people: serving_default(x 1x8x8x1)."""
         return f"{self.signature}({shape_grammar.call_text(self.shapes)})"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What runs the models of a kind, in child processes."""
+
+    # Name of the module of the child's side. Its function `job` is run_job.answer with the kind's own `load`.
+    jobs: str
+    # Environment variables of its processes.
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Runnable(Protocol):
+    """What can be run."""
+
+    @property
+    def path(self) -> str:
+        """What its runtime loads."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs it."""
+
+
 @dataclasses.dataclass(frozen=True)
+class Placed:
+    """The simplest Runnable: a path with its runtime."""
+
+    path: str
+    runtime: Runtime
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What a signature of one model is called in another. inputs, outputs: {name here: name there}, of those that differ."""
+
+    signature: str
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def renamed(self) -> dict[str, dict[str, str]]:
+        """As requests to the child have it: names are turned into the model's own on the way in, and back on the way out."""
+        return {"inputs": dict(self.inputs), "outputs": {there: here for here, there in self.outputs.items()}}
+
+
+def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[dict[str, Any]]:
+    """Saved calls as requests to the child have them: {"signature", "inputs": .npz path, "renamed": Names.renamed()} each.
+
+    Args: names: {signature of a call: its names in the model}, of those that differ.
+    """
+    found = []
+    for signature, path in saved_calls:
+        there = (names or {}).get(signature, Names(signature))
+        found.append({"signature": there.signature, "inputs": path, "renamed": there.renamed()})
+    return found
+
+
+class Started(Protocol):
+    """A child process that runs models, such as child.Worker."""
+
+    def call(self, request: dict[str, Any]) -> child.Outcome:
+        """What `run_job.answer` takes and returns."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a model answered. answers: .npz path for each call; mode: "gpu" (engines may run), "cpu" (no engine op in the model) or
-    "native segments" (engine ops replaced, no engine arithmetic); seconds: of each call; traces: CallTrace of each call, or None; kernels:
-    {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served, where they were asked for."""
+    """What a model answered."""
 
-    answers: tuple
-    mode: str
-    gpu: dict | None
-    replaced: tuple
-    seconds: tuple
-    traces: tuple
-    kernels: dict = dataclasses.field(default_factory=dict)
+    # An .npz path for each call.
+    answers: tuple[str, ...]
+    # Where it ran.
+    where: Where
+    # Of each call.
+    seconds: tuple[float, ...]
+    # What the engines did in each call; None where that was not watched, or there are none.
+    traces: tuple[CallTrace | None, ...]
+    # {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served, where that was asked for.
+    kernels: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def answer(self, index):
+    @property
+    def mode(self) -> Mode:
+        """As Where.mode."""
+        return self.where.mode
+
+    @property
+    def gpu(self) -> dict[str, str] | None:
+        """As Where.gpu."""
+        return self.where.gpu
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """As Where.replaced."""
+        return self.where.replaced
+
+    def answer(self, index: int) -> dict[str, npt.NDArray[Any]]:
         """{output: np.ndarray} of call `index`."""
         return npz.load(self.answers[index])
 
 
-def save_calls(calls, folder):
-    """Write the inputs of `calls` (iterable of Call) to `folder`. Returns: [(signature, path)]."""
+def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Write the inputs of calls to `folder`. Returns: [(signature, path)]."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
@@ -66,25 +155,28 @@ def save_calls(calls, folder):
     return saved
 
 
-def worker(env=None, log_file=None):
-    """A process for `run`, which loads TensorFlow while its caller does something else. A context manager; see child.worker."""
-    return child.worker("tftrt_tools.execution.runner:job", {**_ENV, **(env or {})}, log_file)
+def worker(runtime: Runtime, env: Mapping[str, str | None] | None = None,
+           log_file: str | None = None) -> AbstractContextManager[child.Worker]:
+    """A process for `run`, which loads the runtime while its caller does something else. See child.worker."""
+    return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file)
 
 
-def run(model, saved_calls, folder, label, trace=False, tf32=True, env=None, log_file=None, started=None, kernels=False):
-    """Run `saved_calls` (of `save_calls`) on SavedModel `model`, the answers in `folder`.
+def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str], label: str, *, trace: bool = False, exact: bool = False,
+        env: Mapping[str, str | None] | None = None, log_file: str | None = None, started: Started | None = None, kernels: bool = False,
+        names: Mapping[str, Names] | None = None) -> Run:
+    """Run saved calls (of `save_calls`) on a model, the answers in `folder`.
 
-    Args: trace: record what each engine op did (GPU only); kernels: with it, in which arithmetic the GPU computed. tf32: allow TF32 in
-      matrix products (Ampere and later). env, log_file: for the child. started: what `worker` yields, for a child that was started before.
-    Returns: Run. Raises: TftrtError; child.ChildDied where native code aborted.
+    Args: label: what the model is called in messages. trace: record what each engine did; kernels: with it, in which arithmetic the GPU
+      computed. exact: compute float32 without TF32 (GPUs of Ampere and later). env, log_file: for the child. started: what `worker` yields,
+      for a child that was started before. names: {signature of a call: its names in this model}, of those that differ.
+    Returns: Run; its answers have the names of the calls. Raises: TftrtError; child.ChildDied where native code aborted.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    calls = [{"signature": signature, "inputs": path, "output": str(folder / f"{number}.npz")}
-             for number, (signature, path) in enumerate(saved_calls)]
-    request = {"model": str(model), "tags": [], "calls": calls, "trace": trace, "kernels": kernels, "tf32": tf32, "label": label}
-    with contextlib.nullcontext(started) if started else worker(env, log_file) as one:
-        done = one.call(request).result
+    calls = [{**call, "output": str(folder / f"{number}.npz")} for number, call in enumerate(named(saved_calls, names))]
+    request = {"model": str(model.path), "calls": calls, "trace": trace, "kernels": kernels, "exact": exact, "label": label}
+    with contextlib.nullcontext(started) if started else worker(model.runtime, env, log_file) as one:
+        done: Any = one.call(request).result
     traces = tuple(CallTrace.from_dict(one["trace"]) if one["trace"] else None for one in done["calls"])
-    return Run(tuple(call["output"] for call in calls), done["mode"], done["gpu"], tuple(done["replaced"]),
-               tuple(one["seconds"] for one in done["calls"]), traces, done["kernels"])
+    return Run(answers=tuple(call["output"] for call in calls), where=Where.from_dict(done["where"]),
+               seconds=tuple(one["seconds"] for one in done["calls"]), traces=traces, kernels=done["kernels"])

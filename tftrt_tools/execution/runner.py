@@ -1,90 +1,89 @@
-"""Runs calls on a SavedModel and keeps the answers; the child's side of `run`."""
+"""What a runner is: a model that is loaded in a child process and answers arrays with arrays. A kind of model brings its own.
 
-import contextlib
-import functools
-import os
-import pathlib
-import time
+`run_job` asks a runner, whatever its kind. A runner also tells where it runs (`Where`) and, where its kind has engines, what they did in a
+call (`trace.CallTrace`). Nothing here imports a runtime.
+"""
 
-import tensorflow as tf
+from __future__ import annotations
 
-from tftrt_tools import errors, native_log, progress, scratch
-from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import guard, kernels, native_copy, npz, trace
-from tftrt_tools.savedmodel import loading
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from tftrt_tools import errors, records
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-def job(request):
-    """Run calls.
+    from tftrt_tools.execution.trace import CallTrace
 
-    Args:
-      request: {"model": directory, "tags": […], "calls": [{"signature", "inputs": .npz path, "output": .npz path}], "trace": bool,
-        "kernels": bool, "tf32": bool, "label": text for the progress line}.
-
-    Returns: {"calls": [{"seconds", "trace": CallTrace dict or None}], "mode": "native segments" | "gpu" | "cpu", "gpu": {…} or None,
-      "replaced": engines that ran through native segments, "kernels": {arithmetic: seconds} of one more call at each shape that engines
-      served}.
-    """
-    gpu = gpu_module.seen()
-    tf.config.experimental.enable_tensor_float_32_execution(request["tf32"])
-    with contextlib.ExitStack() as stack:
-        model, replaced, mode = request["model"], [], "gpu" if gpu else "cpu"
-        if not gpu:
-            copy = pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model"
-            replaced = native_copy.write(model, copy)
-            if replaced:
-                model, mode = copy, "native segments"
-        results, kernel_seconds = _run_calls(model, request, bool(gpu) and request["trace"])
-    return {"calls": results, "mode": mode, "gpu": gpu, "replaced": replaced, "kernels": kernel_seconds}
+# {input or output: array}; strings are object arrays of bytes.
+Arrays: TypeAlias = "dict[str, npt.NDArray[Any]]"
+# A call that is ready: its inputs lie where the model takes them. Each time it is made, the answers are on the host when it returns.
+Ready: TypeAlias = "Callable[[], Arrays]"
+# "gpu": engines may run; "cpu": nothing that runs is an engine; "native segments": engine ops were replaced by what they stand for.
+Mode = Literal["gpu", "cpu", "native segments"]
 
 
-def _run_calls(model, request, traced):
-    guard.refuse_foreign_engines(model)
-    progress.say(f"loading {request['label']}")
-    # The loaded object owns the engines; dropping it would destroy them before the first call.
-    loaded = loading.load(model, tuple(request["tags"]))
-    results, served = [], {}
-    for number, call in enumerate(request["calls"]):
-        progress.say(f"running {request['label']}", number, len(request["calls"]))
-        feed = _feed(call)
-        outputs, seconds, done = _one_call(loaded.root.signatures[call["signature"]], feed, traced, call["signature"])
-        npz.save(call["output"], outputs)
-        results.append({"seconds": seconds, "trace": done.to_dict() if done else None})
-        if done and done.engine and not done.fallback:
-            served.setdefault((call["signature"], *(tuple(value.shape) for value in feed.values())), call)
-    return results, kernels.of_calls(_again(loaded, served.values())) if request["kernels"] else {}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Where(records.Record):
+    """Where a model ran."""
+
+    mode: Mode
+    # {"name", "compute_capability", "driver"} of the GPU, None without one.
+    gpu: dict[str, str] | None = None
+    # Engines that ran through their native segments.
+    replaced: tuple[str, ...] = ()
+    # The runtime, such as "ONNX Runtime", and its version.
+    runtime: str
+    version: str
+    # What of the runtime ran the model, such as "CPUExecutionProvider"; "" of a runtime that has no such parts.
+    provider: str = ""
+
+    def text(self) -> str:
+        """For people: "ONNX Runtime 1.23.2 (CPUExecutionProvider)"."""
+        return f"{self.runtime} {self.version}" + (f" ({self.provider})" if self.provider else "")
 
 
-def _again(loaded, calls):
-    """A function without arguments for each of the calls."""
-    for call in calls:
-        yield functools.partial(loading.answers, loaded.root.signatures[call["signature"]], _feed(call))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How a model is to be loaded."""
+
+    # What it is called in messages, such as "the original".
+    label: str
+    # Whether float32 is computed as exactly as the machine can, without TF32.
+    exact: bool = False
 
 
-def _feed(call):
-    return {name: tf.constant(_strings(array)) for name, array in npz.load(call["inputs"]).items()}
+class Runner(Protocol):
+    """A loaded model."""
+
+    @property
+    def where(self) -> Where:
+        """Where it runs."""
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """A call with these inputs. Raises: errors.CallFailed, here or when the call is made, where the model does not answer it."""
+
+    def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
+        """Make a call, and tell what the engines did in it; None of a kind, or on a machine, without engines."""
+
+    def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
+        """{arithmetic: seconds of the GPU's kernels} of calls that are made for this; {} where no GPU computes."""
 
 
-def _strings(array):
-    return array.astype(object) if array.dtype.kind in "SU" else array
+class Load(Protocol):
+    """A function that loads a model: what a kind brings for `run_job.answer`."""
+
+    def __call__(self, path: str, wanted: Wanted) -> AbstractContextManager[Runner]:
+        """The model, for as long as the context lasts. Raises: TftrtError."""
 
 
-def _one_call(function, feed, traced, signature):
-    def call():
-        start = time.perf_counter()
-        answers = loading.answers(function, feed)
-        return answers, time.perf_counter() - start
-
-    try:
-        if not traced:
-            return *call(), None
-        with native_log.captured() as log:
-            (outputs, seconds), counts = trace.profiled(call)
-        return outputs, seconds, trace.combine(counts, log[0])
-    except tf.errors.OpError as error:
-        shapes = shape_grammar.call_text({name: value.shape for name, value in feed.items()})
-        gate = os.environ.get("TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "")
-        mend = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION forbids native segments here" if gate.lower() in ("0", "false") else \
-            "check the inputs: values and shapes must be what the model expects"
-        raise errors.CallFailed(f"signature {signature!r} fails for {shapes}: {loading.first_line(error)}", mend) from None
+def failed(signature: str, inputs: Mapping[str, np.ndarray[Any, Any]], why: str, mend: str = "") -> errors.CallFailed:
+    """The error of a call that a model does not answer. Args: why: the runtime's words, in one line."""
+    shapes = shape_grammar.call_text({name: value.shape for name, value in inputs.items()})
+    return errors.CallFailed(f"signature {signature!r} fails for {shapes}: {why}",
+                             mend or "check the inputs: values and shapes must be what the model expects")

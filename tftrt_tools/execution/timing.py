@@ -1,15 +1,24 @@
 """Latency of two models side by side, in one child process, call by call in turn, so that what disturbs one disturbs both."""
 
+from __future__ import annotations
+
 import functools
+import os
 import statistics
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import child, progress
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 WARM_UP_CALLS = 20
+# (label, {input: shape}, the signature's inputs) of each.
+Calls = Sequence[tuple[str, Mapping[str, tuple[int, ...]], Sequence[InputSpec]]]
 
 
-def compare(original, converted, signature, calls, repeats=200):
+def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str], signature: str, calls: Calls,
+            repeats: int = 200) -> Any:
     """Time two SavedModels on the same inputs.
 
     Args: signature: its name in both. calls: [(label, {input: shape}, [InputSpec])]. repeats: timed calls of each model.
@@ -22,7 +31,7 @@ def compare(original, converted, signature, calls, repeats=200):
     return child.run("tftrt_tools.execution.timing:job", request, env={"TF_CPP_MIN_LOG_LEVEL": "1"}).result
 
 
-def job(request):
+def job(request: dict[str, Any]) -> dict[str, Any]:
     """The child's side of `compare`."""
     import tensorflow as tf
 
@@ -46,7 +55,7 @@ def job(request):
     return {"device": seen["name"] if seen else "CPU", "rows": rows}
 
 
-def interleaved(functions, feed, repeats):
+def interleaved(functions: Sequence[Any], feed: Mapping[str, Any], repeats: int) -> list[list[float]]:
     """Call each function in turn, again and again: what disturbs one disturbs all. Calls to warm up come first and do not count.
 
     Args: functions: of a loaded model's signature. feed: {input: tensor}. repeats: timed calls of each.
@@ -55,7 +64,7 @@ def interleaved(functions, feed, repeats):
     from tftrt_tools.savedmodel import loading
 
     calls = [functools.partial(loading.answers, function, feed) for function in functions]
-    taken = [[] for _ in calls]
+    taken: list[list[float]] = [[] for _ in calls]
     for turn in range(WARM_UP_CALLS + repeats):
         for call, found in zip(calls, taken, strict=True):
             one = seconds(call)
@@ -64,7 +73,7 @@ def interleaved(functions, feed, repeats):
     return taken
 
 
-def seconds(call):
+def seconds(call: Callable[[], object]) -> float:
     """How long one call takes. Args: call: function without arguments."""
     start = time.perf_counter()
     call()

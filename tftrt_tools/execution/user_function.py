@@ -1,14 +1,18 @@
 """Calls the user's module:function; used in a child process."""
 
+from __future__ import annotations
+
 import importlib
 import pathlib
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tftrt_tools import errors
 
 
-def items(reference, flag):
+def items(reference: str, flag: str) -> Iterator[Any]:
     """What a function without arguments yields, one after the other.
 
     Args: reference: "module:function", importable from the current directory. flag: the one that named it, for messages, or "".
@@ -24,11 +28,11 @@ def items(reference, flag):
                                 "the function takes no arguments and yields its data") from None
 
 
-def _named(reference, flag):
+def _named(reference: str, flag: str) -> str:
     return f"{flag}={reference}" if flag else reference
 
 
-def find(reference, flag, kind):
+def find(reference: str, flag: str, kind: str) -> Callable[..., Any]:
     """The function that "module:function" names, importable from the current directory. Args: flag: for messages; kind: what it should be.
 
     Raises: UsageError.
@@ -45,7 +49,7 @@ def find(reference, flag, kind):
     return function
 
 
-def text(error):
+def text(error: BaseException) -> str:
     """The error in one line, with the last line of the user's code that it went through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename != __file__ and not frame.filename.startswith(("<", importlib.__file__))]

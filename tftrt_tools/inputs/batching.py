@@ -4,10 +4,19 @@ TensorRT's calibrator takes its sizes from the first batch and skips a batch of 
 is an error here, and only a last batch that is shorter is dropped, and counted.
 """
 
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 _ALIKE = "TensorRT skips a batch whose shape is not the first one's: bring all to one shape, by padding or cutting"
 
@@ -15,12 +24,13 @@ _ALIKE = "TensorRT skips a batch whose shape is not the first one's: bring all t
 class Tally:
     """What happened while reading. dropped: rows of a last batch that is not full; failed: files that did not decode."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.dropped = 0
-        self.failed = []
+        self.failed: list[str] = []
 
 
-def cut(chunks, signature, specs, size, tally):
+def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec], size: int,
+        tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
     """Batches of exactly `size` rows.
 
     Args:
@@ -30,7 +40,8 @@ def cut(chunks, signature, specs, size, tally):
 
     Yields: {input: np.ndarray}, in memory of its own. Raises: UsageError.
     """
-    pieces, waiting, first = [], 0, None
+    pieces: list[Arrays] = []
+    waiting, first = 0, None
     for where, given in chunks:
         arrays, rows = _checked(where, given, signature, specs)
         first = _same_rows(where, arrays, first, signature, specs)
@@ -48,10 +59,11 @@ def cut(chunks, signature, specs, size, tally):
     tally.dropped = waiting
 
 
-def whole(chunks, signature, specs, tally):
+def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
+          tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
     """Batches as the source yields them; a last one with fewer rows is left out and counted in `tally`. Args, yields: as `cut`."""
-    chunks, first = iter(chunks), None
-    for where, given in chunks:
+    rest, first = iter(chunks), None
+    for where, given in rest:
         arrays, rows = _checked(where, given, signature, specs)
         for spec in specs:
             if not spec.accepts(arrays[spec.name].shape):
@@ -61,7 +73,7 @@ def whole(chunks, signature, specs, tally):
         if shapes != first:
             shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
                           ((shapes[name], first[name]) for name in first))
-            if shorter and next(chunks, None) is None:
+            if shorter and next(rest, None) is None:
                 tally.dropped = rows
                 return
             name = next(name for name in first if shapes[name] != first[name])
@@ -70,7 +82,7 @@ def whole(chunks, signature, specs, tally):
             yield arrays
 
 
-def _checked(where, given, signature, specs):
+def _checked(where: str, given: Arrays, signature: str, specs: Sequence[InputSpec]) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """The arrays cast to the inputs' dtypes, and how many rows they have."""
     arrays = {spec.name: array_reader.prepared(given[spec.name], spec, f" in {where}") for spec in specs}
     for spec in specs:
@@ -87,13 +99,17 @@ def _checked(where, given, signature, specs):
     return arrays, next(iter(lengths.values()))
 
 
-def _refuse(where, shape, spec, signature):
-    mend = "the first dimension counts the rows" if len(shape) + 1 == len(spec.shape or ()) else "give the data as the signature takes it"
+def _refuse(where: str, shape: Sequence[int], spec: InputSpec, signature: str) -> NoReturn:
+    mend = "give the data as the signature takes it"
+    if spec.shape == ():
+        mend = array_reader.scalar_text(spec)
+    elif len(shape) + 1 == len(spec.shape or ()):
+        mend = "the first dimension counts the rows"
     raise errors.UsageError(f"the data of input {spec.name!r} in {where} has shape {_text(shape)}, and {signature!r} takes {spec.text()}",
                             mend)
 
 
-def _same_rows(where, arrays, first, signature, specs):
+def _same_rows(where: str, arrays: Arrays, first: dict[str, Any] | None, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
     """The row shapes (values, for scalars) of the first chunk. Raises: UsageError where those of `arrays` are others."""
     rows = {name: array.shape[1:] if array.ndim else array.item() for name, array in arrays.items()}
     if first is not None and rows != first:
@@ -105,13 +121,13 @@ def _same_rows(where, arrays, first, signature, specs):
     return rows
 
 
-def _part(arrays, start, end):
+def _part(arrays: Arrays, start: int, end: int) -> dict[str, npt.NDArray[Any]]:
     return {name: array[start:end] if array.ndim else array for name, array in arrays.items()}
 
 
-def _joined(pieces):
+def _joined(pieces: Sequence[Arrays]) -> dict[str, npt.NDArray[Any]]:
     return {name: np.concatenate([piece[name] for piece in pieces]) if array.ndim else array for name, array in pieces[0].items()}
 
 
-def _text(shape):
+def _text(shape: Sequence[int]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"

@@ -1,6 +1,9 @@
 """Rows of a source, read as calibration data is, into files that other commands take."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 from tftrt_tools import child, errors
 from tftrt_tools.inputs import find
@@ -9,6 +12,7 @@ from tftrt_tools.inputs.labels import Class
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import describe, signatures
 from tftrt_tools.sources.opened import opened
+from tftrt_tools.sources.source import Source
 
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -31,13 +35,13 @@ class Wanted:
     calibration: str = ""
     calibration_rows: int = 0
     label_feature: str = ""
-    classes: tuple = ()
+    classes: tuple[str, ...] = ()
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "options": self.options.to_dict(), "classes": list(self.classes)}
 
     @classmethod
-    def from_dict(cls, given):
+    def from_dict(cls, given: dict[str, Any]) -> Wanted:
         return cls(**{**given, "options": DataOptions.from_dict(given["options"]), "classes": tuple(given["classes"])})
 
 
@@ -53,21 +57,21 @@ class Written:
     calibration_rows: int
     in_both: int
     bytes: int
-    inputs: dict
-    classes: tuple
-    failed: tuple
+    inputs: dict[str, str]
+    classes: tuple[Class, ...]
+    failed: tuple[str, ...]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "wanted": self.wanted.to_dict(), "classes": [dataclasses.asdict(one) for one in self.classes],
                 "failed": list(self.failed)}
 
     @classmethod
-    def from_dict(cls, given):
+    def from_dict(cls, given: dict[str, Any]) -> Written:
         return cls(**{**given, "wanted": Wanted.from_dict(given["wanted"]), "failed": tuple(given["failed"]),
                       "classes": tuple(Class(**one) for one in given["classes"])})
 
 
-def export(model, wanted, log_file=None):
+def export(model: str | Source, wanted: Wanted, log_file: str | None = None) -> Written:
     """Write the files. Args: model: path or source.Source; its signature says what a row is. Returns: Written. Raises: UsageError."""
     with opened(model, log_file) as folder:
         described = describe.describe(folder)[0]
@@ -83,13 +87,13 @@ def export(model, wanted, log_file=None):
     return Written.from_dict(child.run("tftrt_tools.inputs.export_job:job", request, env=_ENV, log_file=log_file).result)
 
 
-def _signature(names):
+def _signature(names: list[str]) -> str:
     if len(names) > 1 and signatures.DEFAULT not in names:
         raise errors.UsageError(f"the model has the signatures {', '.join(names)}", "choose one by --signature_keys")
     return signatures.DEFAULT if signatures.DEFAULT in names else names[0]
 
 
-def _check_labels(wanted, found):
+def _check_labels(wanted: Wanted, found: find.Found) -> None:
     kind = found.kind
     if wanted.label_feature and kind != "tfrecords":
         raise errors.UsageError(f"--label_feature speaks of TFRecords, and the data is {kind}", "leave it out")

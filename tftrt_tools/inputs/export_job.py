@@ -1,12 +1,17 @@
 """Reads rows and writes them to files; the child's side of `export`."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import pathlib
 import zipfile
+from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.inputs import batching, find
@@ -19,14 +24,16 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 _SAID_EVERY = 50
 
 
-def job(request):
+def job(request: dict[str, Any]) -> dict[str, Any]:
     """Args: request: {"wanted": Wanted dict with the signature's name, "specs", "kind", "files", "prefix": of the names of arrays}.
     Returns: Written as a dict. Raises: UsageError."""
     wanted, kind = Wanted.from_dict(request["wanted"]), request["kind"]
     specs = tuple(map(InputSpec.from_dict, request["specs"]))
     files, source = tuple(request["files"]), wanted.options.source
-    of_path, folders = labels_module.of_folders(files, source, wanted.classes) if wanted.labels and \
-        find.Found(kind, files).by_file else ({}, {})
+    of_path: dict[str, int] = {}
+    folders: dict[int, str] = {}
+    if wanted.labels and find.Found(kind, files).by_file:
+        of_path, folders = labels_module.of_folders(files, source, wanted.classes)
     rows, labels, tally = _read(wanted, specs, kind, files, of_path)
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
@@ -34,7 +41,7 @@ def job(request):
     if others and not kept:
         raise errors.UsageError(f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data")
     inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"])
-    classes = ()
+    classes: tuple[labels_module.Class, ...] = ()
     if wanted.labels:
         values = np.array([labels[number] for number in scored], np.int64)
         with whole_file.replacing(wanted.labels) as file:
@@ -46,14 +53,15 @@ def job(request):
     return Written(wanted, kind, len(scored), len(kept), len(others) - len(kept), size, inputs, classes, failed).to_dict()
 
 
-def _read(wanted, specs, kind, files, of_path):
+def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[str, ...],
+          of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], batching.Tally]:
     """([{input: array of one row}], [class of each] or [], Tally). Args: of_path: {picture: class}, or {}."""
     asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
     request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
     tally, labels, rows = batching.Tally(), [], []
     chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{kind}").source(request)(tally)
 
-    def noted():
+    def noted() -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
         for where, arrays in chunks:
             if wanted.labels:
                 labels.append(of_path[where] if of_path else arrays[labels_module.LABEL])
@@ -72,7 +80,7 @@ def _read(wanted, specs, kind, files, of_path):
     return rows, labels, tally
 
 
-def _dealt(wanted, total):
+def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     """([numbers of the rows to score], [numbers of the rows to calibrate on]): those from everywhere among these. Raises: UsageError."""
     if not wanted.calibration:
         return list(range(total)), []
@@ -84,16 +92,15 @@ def _dealt(wanted, total):
     return [number for number in range(total) if number not in chosen], sorted(chosen)
 
 
-def _write(path, rows, specs, prefix):
+def _write(path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str) -> dict[str, str]:
     """Write rows as an .npz without a second copy in memory. Returns: {array: "dtype[shape]"}."""
     said = {}
     with whole_file.replacing(path) as target, zipfile.ZipFile(target, "w") as archive:
         for spec in specs:
             parts = [_storable(row[spec.name], spec.name) for row in rows]
             if parts and not parts[0].ndim:
-                parts, shape = parts[:1], ()
-            else:
-                shape = (len(parts), *parts[0].shape[1:])
+                parts = parts[:1]
+            shape = (len(parts), *parts[0].shape[1:]) if parts[0].ndim else ()
             dtype = max((part.dtype for part in parts), key=lambda one: one.itemsize)
             with archive.open(f"{prefix}{spec.name}.npy", "w", force_zip64=True) as file:
                 header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
@@ -104,7 +111,7 @@ def _write(path, rows, specs, prefix):
     return said
 
 
-def _storable(array, name):
+def _storable(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     """What a file can hold without pickled objects: strings of a fixed width, bfloat16 as float32."""
     if array.dtype == ml_dtypes.bfloat16:
         return array.astype(np.float32)

@@ -1,10 +1,13 @@
 """Which kind of data --data or --calibration_data names, and its files. No TensorFlow here."""
 
+from __future__ import annotations
+
 import dataclasses
 import glob
 import os
 import pathlib
 import re
+from collections.abc import Iterator
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import foreign
@@ -34,7 +37,7 @@ class Found:
         return self.kind in ("images", "files") or self.kind == "texts" and len(self.files) > 1
 
 
-def find(source, said=FLAG):
+def find(source: str, said: str = FLAG) -> Found:
     """What `source` names: a file, a folder (with its sub-folders; hidden files are left out), a glob, or module:function.
 
     Args: said: the flag that named it, for messages; "" for an argument.
@@ -45,7 +48,7 @@ def find(source, said=FLAG):
     said = f"{said}={source}" if said else source
     foreign.check(source, said)
     files = _files(source, said)
-    kinds = {}
+    kinds: dict[str, list[str]] = {}
     for path in files:
         kinds.setdefault(_kind(path), []).append(path)
     others = kinds.pop("", [])
@@ -61,7 +64,7 @@ def find(source, said=FLAG):
     return Found(kind, tuple(paths))
 
 
-def _whole(files, source, said):
+def _whole(files: list[str], source: str, said: str) -> tuple[str, ...]:
     """Files of no known kind; a model that takes strings may know what to do with them. Raises: UsageError where there are none."""
     if not files:
         what = "matches no file" if not os.path.exists(source) else "holds no file of a known kind"
@@ -72,7 +75,7 @@ def _whole(files, source, said):
     return tuple(files)
 
 
-def _files(source, said):
+def _files(source: str, said: str) -> list[str]:
     if os.path.isdir(source):
         return sorted(_walk(source))
     if os.path.exists(source):
@@ -83,9 +86,9 @@ def _files(source, said):
                             "or module:function")
 
 
-def _walk(folder):
+def _walk(folder: str) -> Iterator[str]:
     """Files below `folder`, through links to folders too, each folder once."""
-    seen = set()
+    seen: set[str] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
         if real in seen:
@@ -96,7 +99,7 @@ def _walk(folder):
         yield from (os.path.join(root, name) for name in names if not name.startswith("."))
 
 
-def _kind(path):
+def _kind(path: str) -> str:
     name = pathlib.Path(path).name.lower()
     if _SHARD.search(name):
         return "tfrecords"
@@ -109,6 +112,6 @@ def is_picture(name: str) -> bool:
     return name.strip().lower().endswith(_KINDS["images"])
 
 
-def spread(total, count):
+def spread(total: int, count: int) -> list[int]:
     """`count` of the numbers 0 .. total - 1 at even distances, in order; all where they are fewer."""
     return sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}) if count < total else list(range(total))

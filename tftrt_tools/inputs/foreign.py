@@ -41,7 +41,7 @@ _ENCODED = {ending: (f"{what}, which is decoded nowhere here", f"{way}; inputs t
                 ("sound", _AS_ROWS, (".wav", ".mp3", ".flac", ".ogg", ".m4a"))) for ending in endings}
 
 
-def kind(path: str | os.PathLike) -> tuple[str, str] | None:
+def kind(path: str | os.PathLike[str]) -> tuple[str, str] | None:
     """(what the path is, the way from there) of a model, an archive or other data that is never rows; None where it may be rows."""
     path = pathlib.Path(path)
     if path.is_dir():
@@ -53,12 +53,12 @@ def kind(path: str | os.PathLike) -> tuple[str, str] | None:
     return _ENDINGS.get(path.suffix.lower())
 
 
-def encoded(path: str | os.PathLike) -> tuple[str, str] | None:
+def encoded(path: str | os.PathLike[str]) -> tuple[str, str] | None:
     """The same of a file that only a model with string inputs can take."""
     return _ENCODED.get(pathlib.Path(path).suffix.lower())
 
 
-def _folder(path):
+def _folder(path: pathlib.Path) -> tuple[str, str] | None:
     names = {child.name for child in path.iterdir()}
     if names & {"saved_model.pb", "saved_model.pbtxt"}:
         return "a SavedModel, and no data", _MODEL
@@ -67,14 +67,14 @@ def _folder(path):
     return None
 
 
-def check(path: str | os.PathLike, said: str) -> None:
+def check(path: str | os.PathLike[str], said: str) -> None:
     """Args: said: the path as messages name it. Raises: UsageError for what can never be rows."""
     found = kind(path)
     if found:
         raise errors.UsageError(f"{said} is {found[0]}", found[1])
 
 
-def is_arrays(path: str | os.PathLike) -> bool:
+def is_arrays(path: str | os.PathLike[str]) -> bool:
     """Whether a file of any name is what NumPy writes."""
     try:
         with open(path, "rb") as file:

@@ -1,9 +1,14 @@
 """Labels in a table: which column holds them, and which row is of which file. No TensorFlow here."""
 
+from __future__ import annotations
+
 import collections
 import pathlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import find
@@ -12,7 +17,7 @@ from tftrt_tools.inputs.table import Table
 _WORDS = ("label", "labels", "class", "class_id", "class_name", "label_id", "category", "target", "y")
 
 
-def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[np.ndarray, bool]:
+def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[npt.NDArray[Any], bool]:
     """The labels of a table.
 
     Args: files: paths of the data's rows, () where they are no files. column: as `labels.read` takes it.
@@ -23,11 +28,13 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[np.nda
     titled = titled or header[number].lower() in _WORDS
     place = _file_column(table, files, number)
     names = _Names(files) if place is not None else None
+    # Of a table without names of files no cell is asked for.
+    at = place or 0
     others = next((cell for row in table.rows for cell in row if find.is_picture(cell)), "")
     if files and names is None and others:
         raise errors.UsageError(f"{table.path} speaks of {others}, and of none of --data's files, such as {pathlib.Path(files[0]).name}",
                                 "give each file of --data a row FILE,LABEL")
-    body = table.rows[1:] if titled or names and not names.knows(header[place]) else table.rows
+    body = table.rows[1:] if titled or names and not names.knows(header[at]) else table.rows
     cells = [row[number].strip() for row in body]
     if names is None and not titled and len(cells) > 1 and typed(cells).dtype == object and typed(cells[1:]).dtype != object:
         body, cells = body[1:], cells[1:]  # the first alone is no number
@@ -36,10 +43,10 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[np.nda
         raise errors.UsageError(f"{table.path}: row {line} has no label in column {number + 1}", "give each row its label")
     if names is None:
         return typed(cells), False
-    return typed(names.matched(table.path, [row[place] for row in body], cells)), True
+    return typed(names.matched(table.path, [row[at] for row in body], cells)), True
 
 
-def typed(values: list[str]) -> np.ndarray:
+def typed(values: list[str]) -> npt.NDArray[Any]:
     """int64 where all are integers, else float64 where all are numbers, else object of str; each [len(values)]."""
     for convert, dtype in ((int, np.int64), (float, np.float64)):
         try:
@@ -49,14 +56,14 @@ def typed(values: list[str]) -> np.ndarray:
     return objects(values)
 
 
-def objects(values: list[str]) -> np.ndarray:
+def objects(values: list[str]) -> npt.NDArray[Any]:
     """object [len(values)] of str."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
-def _column(table, header, wanted):
+def _column(table: Table, header: list[str], wanted: str) -> tuple[int, bool]:
     """(number of the labels' column, whether the first line is known to be a header)."""
     if wanted.isdigit() and 1 <= int(wanted) <= table.width:
         return int(wanted) - 1, False
@@ -69,7 +76,7 @@ def _column(table, header, wanted):
     return (usual[0], True) if len(usual) == 1 else (table.width - 1, False)
 
 
-def _file_column(table, files, labels):
+def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | None:
     """The number of the column with the files' names; None where none has one of them."""
     if not files:
         return None
@@ -80,19 +87,20 @@ def _file_column(table, files, labels):
 class _Names:
     """The files of the data, by the names that a table may have for them: as much of the path as it likes, with the ending or without."""
 
-    def __init__(self, files):
+    def __init__(self, files: tuple[str, ...]) -> None:
         self._files = files
         self._bare = collections.Counter(pathlib.Path(path).name for path in files)
         self._known = {*self._bare, *(pathlib.Path(name).stem for name in self._bare)}
 
-    def knows(self, cell):
+    def knows(self, cell: str) -> bool:
         """Whether a cell names one of the files."""
         return _parts(cell)[-1:] != () and _parts(cell)[-1] in self._known
 
-    def matched(self, table, cells, labels):
+    def matched(self, table: str, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
         """The label of each file. Args: table: its path, for messages. cells: names in its rows; labels: of these.
         Raises: UsageError, where a file has none too."""
-        found, elsewhere = {}, collections.defaultdict(list)
+        found: dict[tuple[str, ...], str] = {}
+        elsewhere: dict[tuple[str, ...], list[tuple[str, ...]]] = collections.defaultdict(list)
         for cell, label in zip(cells, labels, strict=True):
             if found.setdefault(_parts(cell), label) != label:
                 raise errors.UsageError(f"{table} has two labels for {cell.strip()}: {found[_parts(cell)]} and {label}", "give one")
@@ -102,9 +110,10 @@ class _Names:
         if lost:
             more = f" and {len(lost) - 1} more of {len(self._files)} files" if len(lost) > 1 else ""
             raise errors.UsageError(f"{table} has no label for {lost[0]}{more}", "give each file of --data a row FILE,LABEL")
-        return [found[key] for key in keys]
+        return [found[key] for key in keys if key is not None]
 
-    def _key(self, path, found, elsewhere, table):
+    def _key(self, path: str, found: Collection[tuple[str, ...]], elsewhere: Mapping[tuple[str, ...], list[tuple[str, ...]]],
+             table: str) -> tuple[str, ...] | None:
         """The parts of the name that the table has for a file, or None."""
         names = list(_names_of(path))
         key = next((one for one in names if one in found), None)
@@ -118,11 +127,11 @@ class _Names:
         return key
 
 
-def _parts(name):
+def _parts(name: str) -> tuple[str, ...]:
     return pathlib.PurePosixPath(name.strip().replace("\\", "/")).parts
 
 
-def _names_of(path):
+def _names_of(path: str) -> Iterator[tuple[str, ...]]:
     """The names under which a table may have a file, the longest first."""
     whole = pathlib.PurePosixPath(path)
     for one in (whole, whole.with_suffix("")):

@@ -1,9 +1,14 @@
 """The classes of rows: of pictures their folders, of TFRecords a feature; or labels from a file of their own. No TensorFlow here."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
@@ -25,7 +30,7 @@ class Class:
     rows: int
 
 
-def of_folders(files, source, names):
+def of_folders(files: Sequence[str], source: str, names: Sequence[str]) -> tuple[dict[str, int], dict[int, str]]:
     """The classes of pictures. Each has a folder directly below `source`, or, where that is no folder (a glob), around its pictures.
 
     Args: names: of the folders in the order of their classes; () for the folders that are there, sorted.
@@ -44,13 +49,13 @@ def of_folders(files, source, names):
     return {path: classes[name] for path, name in folders.items()}, {number: name for name, number in classes.items()}
 
 
-def _first_folder(path, source):
+def _first_folder(path: str, source: str) -> str:
     """The folder directly below `source` that holds a picture; "" for a picture beside the folders."""
     parts = pathlib.Path(path).relative_to(source).parts
     return parts[0] if len(parts) > 1 else ""
 
 
-def counted(labels, names):
+def counted(labels: npt.NDArray[Any], names: Mapping[int, str]) -> tuple[Class, ...]:
     """[Class] of the labels that occur, by index. Args: labels: int64 [rows]. names: {class: name}, or {}."""
     return tuple(Class(int(index), names.get(int(index), ""), int((labels == index).sum())) for index in sorted(set(labels.tolist())))
 
@@ -60,7 +65,7 @@ FOLDERS = "folders"
 _FORMS = "give .npy, .npz, .csv, .txt with a label a line, or --labels=folders for pictures in a folder a class"
 
 
-def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--labels") -> np.ndarray:
+def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--labels") -> npt.NDArray[Any]:
     """The labels of a file, one for each row of the data.
 
     Args:
@@ -99,7 +104,7 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
     return _placed(values.astype(str).astype(object) if values.dtype.kind in "SU" else values, rows)
 
 
-def numbered(values: np.ndarray, names: tuple[str, ...] = (), said: str = "--labels") -> np.ndarray:
+def numbered(values: npt.NDArray[Any], names: tuple[str, ...] = (), said: str = "--labels") -> npt.NDArray[Any]:
     """Names of classes as their numbers; labels that are numbers come back as they are.
 
     Args: values: what `read` returned. names: of the classes in the model's order; () for the names that occur, sorted.
@@ -134,7 +139,7 @@ def class_names(path: str) -> tuple[str, ...]:
     return names
 
 
-def _of_rows_folders(rows):
+def _of_rows_folders(rows: Rows | None) -> npt.NDArray[Any]:
     if rows is None or not rows.names:
         raise errors.UsageError("--labels=folders needs --data with pictures or other files in a folder for each class", _FORMS)
     found = [pathlib.Path(name).parent.name for name in rows.names]
@@ -144,7 +149,7 @@ def _of_rows_folders(rows):
     return label_table.objects(found)
 
 
-def _placed(values, rows):
+def _placed(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
     """The labels of the rows that were read, where the file has one for every row of the source."""
     if rows is None or len(values) == len(rows.numbers) or not values.ndim:
         return values
@@ -152,7 +157,7 @@ def _placed(values, rows):
     return values[list(rows.numbers)] if len(values) >= whole and not (rows.total and len(values) > rows.total) else values
 
 
-def _decoded(path):
+def _decoded(path: str) -> list[str]:
     try:
         return [line.decode().strip() for line in texts.lines(path)]
     except UnicodeDecodeError:

@@ -1,7 +1,10 @@
 """What calibration data to read and how; the values of the flags. No TensorFlow here."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
+from typing import Any
 
 from tftrt_tools import errors
 
@@ -34,20 +37,20 @@ class DataOptions:
     image_size: str = ""
     image_resize: str = "stretch"
     image_scale: float = 1.0
-    image_mean: tuple = ()
-    image_std: tuple = ()
+    image_mean: tuple[float, ...] = ()
+    image_std: tuple[float, ...] = ()
     image_channels: str = "RGB"
     image_error_limit: int = 0
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "image_mean": list(self.image_mean), "image_std": list(self.image_std)}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: dict[str, Any]) -> DataOptions:
         return cls(**{**data, "image_mean": tuple(data["image_mean"]), "image_std": tuple(data["image_std"])})
 
 
-def checked(options):
+def checked(options: DataOptions) -> DataOptions:
     """The options, where they can work. Raises: UsageError."""
     if options.source and options.random:
         raise errors.UsageError("--calibration_data and --calibrate_on_random_data exclude each other", "give one of them")
@@ -70,16 +73,16 @@ def checked_images(options: DataOptions) -> DataOptions:
                                                                                       IMAGE_CHANNELS)):
         if value not in known:
             raise errors.UsageError(f"--{flag}={value} is unknown", "known: " + ", ".join(known))
-    for flag, value in (("image_mean", options.image_mean), ("image_std", options.image_std)):
-        if len(value) not in (0, 1, 3):
-            raise errors.UsageError(f"--{flag} has {len(value)} values", "give one, or one for each channel")
+    for flag, values in (("image_mean", options.image_mean), ("image_std", options.image_std)):
+        if len(values) not in (0, 1, 3):
+            raise errors.UsageError(f"--{flag} has {len(values)} values", "give one, or one for each channel")
     if 0 in options.image_std:
         raise errors.UsageError("--image_std holds 0", "it is divided by: give the standard deviation of the training images")
     size(options)
     return options
 
 
-def size(options):
+def size(options: DataOptions) -> tuple[int, int] | None:
     """(height, width) of --image_size, or None. Raises: UsageError."""
     if not options.image_size:
         return None
@@ -89,7 +92,7 @@ def size(options):
     return int(match[1]), int(match[2])
 
 
-def image_flags(options):
+def image_flags(options: DataOptions) -> list[str]:
     """The flags of images that differ from their defaults."""
     return ["--" + field.name for field in dataclasses.fields(DataOptions)
             if field.name.startswith("image_") and getattr(options, field.name) != field.default]
@@ -97,11 +100,11 @@ def image_flags(options):
 
 def without_images(options: DataOptions) -> DataOptions:
     """The options with the defaults of all that speaks of pictures."""
-    fields = (field for field in dataclasses.fields(DataOptions) if field.name.startswith("image_"))
-    return dataclasses.replace(options, **{field.name: field.default for field in fields})
+    plain: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(DataOptions) if field.name.startswith("image_")}
+    return dataclasses.replace(options, **plain)
 
 
-def check_image_flags(options, kind):
+def check_image_flags(options: DataOptions, kind: str) -> None:
     """Raise UsageError where flags of pictures are given for data of another kind (of find.Found)."""
     flags = image_flags(options)
     if flags and kind != "images":

@@ -1,19 +1,24 @@
 """Rows of any source as arrays, for the commands that ask a model: `--data`. No TensorFlow in this process."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_dtypes  # noqa: F401 (from then on NumPy knows "bfloat16")
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import child
 from tftrt_tools.execution import npz
 from tftrt_tools.inputs.find import Found
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import DEFAULT, Once
 
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
-_DEFAULT = "serving_default"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -22,7 +27,7 @@ class Rows:
     names: where each row is from: of pictures and other whole files the path, () for the rest. numbers: of each row among all rows of
     the source, counted from 0. total: rows that the source has, 0 where nobody counted. failed: names of pictures that did not decode."""
 
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, npt.NDArray[Any]]
     kind: str
     names: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -30,8 +35,8 @@ class Rows:
     failed: tuple[str, ...]
 
 
-def read(found: Found, specs: dict[str, list[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
-         said: str = "--data") -> Rows:
+def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOptions, folder: str | pathlib.Path, rows: int = 0,
+         said: str = "--data", walked: Once | None = None) -> Rows:
     """Read rows of files, in a child.
 
     Args:
@@ -41,18 +46,20 @@ def read(found: Found, specs: dict[str, list[InputSpec]], options: DataOptions, 
       folder: where the rows are kept; the arrays are maps of files there.
       rows: at most so many, of pictures spread over all files, else the first; 0 for all.
       said: the flag that named the source, for messages.
+      walked: the signatures of `specs`, with names of the same functions that the source may use as well.
 
     Returns: Rows. Raises: UsageError.
     """
-    order = sorted(specs, key=lambda name: name != _DEFAULT)
+    order = sorted(specs, key=lambda name: name != DEFAULT)
     request = {"options": options.to_dict(), "kind": found.kind, "files": list(found.files), "rows": rows, "said": said,
-               "signatures": [[name, [spec.to_dict() for spec in specs[name]]] for name in order], "folder": str(folder)}
+               "signatures": [{"name": name, "specs": [spec.to_dict() for spec in specs[name]],
+                               "twins": list(walked.twins.get(name, ())) if walked else []} for name in order], "folder": str(folder)}
     answer = child.run("tftrt_tools.inputs.read_job:job", request, env=ENV).result
     arrays = {name: _array(place) for name, place in answer["arrays"].items()}
     return Rows(arrays, found.kind, tuple(answer["names"]), tuple(answer["numbers"]), answer["total"], tuple(answer["failed"]))
 
 
-def _array(place):
+def _array(place: dict[str, Any]) -> npt.NDArray[Any]:
     """Args: place: {"path", "dtype", "shape"} of the values as they are in memory, or an .npz of strings, without a dtype."""
     if not place["dtype"]:
         return npz.load(place["path"])["values"]

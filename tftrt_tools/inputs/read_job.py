@@ -1,10 +1,15 @@
 """Reads rows into files that can be mapped; the child's side of `read`."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution import npz
@@ -14,30 +19,33 @@ from tftrt_tools.inputs.request import Request
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
-# Of these a file says only while it is read whether it fits a signature.
-_SEEN_LATE = ("arrays", "tables", "tfrecords")
+# These name their parts INPUT or SIGNATURE/INPUT; whether a file fits a signature is seen only while it is read.
+_NAMED_PARTS = ("arrays", "tables", "tfrecords")
 
 
 class _Unfit(Exception):
     """The source does not fit the signature. error: UsageError that says why."""
 
-    def __init__(self, error):
+    def __init__(self, error: errors.UsageError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-def job(request):
-    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [[name, [InputSpec dict]]], "folder"}.
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Args: request: {"options", "kind", "files", "rows", "said", "signatures": [{"name", "specs": InputSpec dicts, "twins"}], "folder"}.
     Returns: {"arrays": {SIGNATURE/INPUT: {"path", "dtype", "shape"}}, "names", "numbers", "total", "failed"}. Raises: UsageError."""
     folder = pathlib.Path(request["folder"])
     folder.mkdir(parents=True, exist_ok=True)
-    arrays, reads, unfit = {}, {}, []
-    for signature, listed in request["signatures"]:
-        # Signatures of the same inputs get the same rows.
-        key = repr(listed)
+    arrays: dict[str, Any] = {}
+    reads: dict[str, _Reading] = {}
+    unfit: list[errors.UsageError] = []
+    for one in request["signatures"]:
+        # Signatures of the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
+        signature = one["name"]
+        key = repr((one["specs"], signature if request["kind"] in _NAMED_PARTS else ""))
         if key not in reads:
             try:
-                reads[key] = _Reading(request, signature, tuple(map(InputSpec.from_dict, listed)), folder / str(len(reads))).read()
+                reads[key] = _Reading(request, one, folder / str(len(reads))).read()
             except _Unfit as caught:
                 unfit.append(caught.error)
                 continue
@@ -52,16 +60,20 @@ def job(request):
 class _Reading:
     """One reading of the source, for the inputs of a signature. places: {input: {"path", "dtype", "shape"}} when it is done."""
 
-    def __init__(self, request, signature, specs, folder):
+    def __init__(self, request: dict[str, Any], one: dict[str, Any], folder: pathlib.Path) -> None:
+        """Args: request: of `job`; one: of its signatures."""
         self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
-        self._request = Request(DataOptions.from_dict(request["options"]), signature, specs, tuple(request["files"]), request["said"],
-                                self._limit)
+        self._request = Request(DataOptions.from_dict(request["options"]), one["name"], tuple(map(InputSpec.from_dict, one["specs"])),
+                                tuple(request["files"]), request["said"], self._limit, twins=tuple(one["twins"]))
         self._folder = folder
-        self.places, self.names, self.numbers, self.tally = {}, [], [], batching.Tally()
+        self.places: dict[str, Any] = {}
+        self.names: list[str] = []
+        self.numbers: list[int] = []
+        self.tally = batching.Tally()
         self._by_file = find.Found(self._kind, self._request.files).by_file
         self.total = len(request["files"]) if self._by_file else 0
 
-    def read(self):
+    def read(self) -> _Reading:
         """Read all. Returns: self. Raises: _Unfit, UsageError."""
         try:
             chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{self._kind}").source(self._request)(self.tally)
@@ -88,24 +100,24 @@ class _Reading:
         self.places = {name: writer.place() for name, writer in writers.items()}
         return self
 
-    def _noted(self, chunks):
+    def _noted(self, chunks: Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
         for where, arrays in chunks:
             self.names.append(where)
             yield where, arrays
 
-    def _checked(self, rows):
+    def _checked(self, rows: Iterator[dict[str, npt.NDArray[Any]]]) -> Iterator[dict[str, npt.NDArray[Any]]]:
         """The rows; a refusal before the first one says that the source does not fit the signature."""
         try:
             first = next(rows, None)
         except errors.UsageError as error:
-            if self._kind in _SEEN_LATE:
+            if self._kind in _NAMED_PARTS:
                 raise _Unfit(error) from None
             raise
         if first is not None:
             yield first
             yield from rows
 
-    def _count(self, count):
+    def _count(self, count: int) -> None:
         if not self._by_file:
             self.names, self.numbers = [], list(range(count))
             return
@@ -117,19 +129,19 @@ class _Reading:
 class _Writer:
     """Writes the rows of an input to a file, one after the other. A scalar is the same for all rows, and written once."""
 
-    def __init__(self, path, first):
+    def __init__(self, path: pathlib.Path, first: npt.NDArray[Any]) -> None:
         self._path, self._first, self._count = path, first, 0
-        self._texts = [] if first.dtype == object else None
+        self._texts: list[npt.NDArray[Any]] = []
         self._file = None if first.dtype == object else open(path, "wb")
 
-    def __enter__(self):
+    def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         if self._file:
             self._file.close()
 
-    def add(self, array):
+    def add(self, array: npt.NDArray[Any]) -> None:
         if self._count and not array.ndim:
             return
         self._count += 1
@@ -138,7 +150,7 @@ class _Writer:
         else:
             self._texts.append(array)
 
-    def place(self):
+    def place(self) -> dict[str, Any]:
         """Where the rows are, as read.Rows finds them."""
         shape = [self._count, *self._first.shape[1:]] if self._first.ndim else []
         if self._file:

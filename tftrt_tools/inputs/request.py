@@ -11,16 +11,28 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a source is asked for. specs: of the signature's inputs; files: paths, () where the source has none; said: the flag that
-    named the source, for messages; rows: as many as will be read, 0 for all; label_feature: of TFRecords, that of labels.LABEL, or ""."""
+    """What a source is asked for."""
 
+    # The source, and how it is read.
     options: DataOptions
+    # The signature that the rows are for.
     signature: str
+    # Its inputs, in its order.
     specs: tuple[InputSpec, ...]
+    # Paths; () where the source has none.
     files: tuple[str, ...]
+    # The flag that named the source, for messages.
     said: str = find.FLAG
+    # How many rows will be read, 0 for all.
     rows: int = 0
+    # The feature of TFRecords that becomes labels.LABEL, or "".
     label_feature: str = ""
+    # Other names of the signature's function: data may name its inputs by them.
+    twins: tuple[str, ...] = ()
+
+    def paths(self, name: str) -> tuple[str, ...]:
+        """How data may name an input, the plainest last: SIGNATURE/INPUT, the same with other names of the signature, INPUT."""
+        return (*(f"{signature}/{name}" for signature in (self.signature, *self.twins)), name)
 
     @property
     def takes(self) -> str:
@@ -39,12 +51,13 @@ def row_size(spec: InputSpec) -> int | None:
     """How many values a row of an input has: 1 for an unknown rank; None for a scalar, which has no rows, and for unknown dimensions."""
     if spec.shape is None:
         return 1
-    return None if not spec.shape or None in spec.shape[1:] else math.prod(spec.shape[1:])
+    known = [dim for dim in spec.shape[1:] if dim is not None]
+    return None if not spec.shape or len(known) < len(spec.shape) - 1 else math.prod(known)
 
 
 def row_shape(spec: InputSpec) -> tuple[int, ...]:
     """(1, …): the shape of one row of an input whose row_size is known."""
-    return (1, *(spec.shape[1:] if spec.shape else ()))
+    return (1, *(dim or 1 for dim in (spec.shape[1:] if spec.shape else ())))
 
 
 def needs_text(request: Request, what: str, mend: str = "") -> InputSpec:

@@ -1,11 +1,16 @@
 """Hashes of single rows, by which data sets are compared. No TensorFlow here."""
 
+from __future__ import annotations
+
 import hashlib
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
-def row_hashes(arrays):
+def row_hashes(arrays: Mapping[str, npt.ArrayLike]) -> list[str]:
     """A hash of each row over all inputs: names, dtypes, the shape of the row, bytes. How rows are batched does not matter.
 
     Args: arrays: {input: array with the rows in front}; arrays of rank 0 belong to every row. Strings of any array type are equal
@@ -28,7 +33,7 @@ def row_hashes(arrays):
     return hashes
 
 
-def overlap(known, arrays):
+def overlap(known: Collection[str], arrays: Mapping[str, npt.ArrayLike]) -> int:
     """How many rows of `arrays` are among those of a data set.
 
     Args: known: set of the data set's row hashes (DataRecord.rows); where that keeps fewer than it has samples, the count is a lower
@@ -37,14 +42,14 @@ def overlap(known, arrays):
     return sum(one in known for one in row_hashes(arrays))
 
 
-def _plain(array):
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Strings as objects, numbers in little-endian order without gaps."""
     if array.dtype.kind in "OSU":
         return array.astype(object)
     return np.asarray(array, array.dtype.newbyteorder("<") if array.dtype.isbuiltin != 2 else None, order="C")
 
 
-def _bytes(row):
+def _bytes(row: Any) -> bytes:
     if isinstance(row, (bytes, str)) or row.dtype == object:
         values = [value.encode() if isinstance(value, str) else bytes(value) for value in np.asarray(row, object).reshape(-1)]
         return b"".join(len(value).to_bytes(8, "little") + value for value in values)

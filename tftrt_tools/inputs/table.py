@@ -46,8 +46,8 @@ def read(path: str) -> Table:
         raise errors.UsageError(f"{path}: line {reader.line_num}: {error}", "write it as a table of comma-separated values") from None
     if not rows:
         raise errors.UsageError(f"{path} is empty", "give a row at least")
-    for row, line in zip(rows, ends, strict=True):
-        if len(row) != len(rows[0]):
-            raise errors.UsageError(f"{path}: line {line} has {len(row)} cells, and the first {len(rows[0])}",
+    for cells, line in zip(rows, ends, strict=True):
+        if len(cells) != len(rows[0]):
+            raise errors.UsageError(f"{path}: line {line} has {len(cells)} cells, and the first {len(rows[0])}",
                                     "give all rows the same columns; text with commas goes into quotes")
     return Table(path, tuple(rows))

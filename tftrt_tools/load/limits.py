@@ -1,38 +1,42 @@
-"""Was the generator the limit? Three signs, each of which says that a faster generator would have measured something else: two of the
-rate, one of the times.
+"""Was the generator the limit? There are three signs. Each says that a faster generator would have measured something else: two
+speak of the rate, one of the times.
 
 Processor time (rate). A Python process runs its own code on one core at a time. Where the workers used nearly all that they can have,
-replies and sends queued inside them. Where more requests under way got more answers a second out of the same generator, it was not the
-limit of the rate, and part of each round trip all the same; see `acquitted`.
+replies and sends queued inside them. Where the same generator got more answers a second with more requests under way, it was not the limit
+of the rate, though a part of each round trip; see `acquitted`.
 
 Late sends (rate). In an open loop a send may wait for nothing but the generator. More than 1 % that went out over 1 ms late means that the
 load was not the one that was asked for (perf_analyzer warns at the same share).
 
-Lag (times). Each worker has a clock that wants to wake every 10 ms and notes how late it did. That is what a reply waits for, too: a core
-to run on and the interpreter's lock; the server has no part in it. It counts where its 99th percentile is over a tenth of the 99th
+Lag (times). Each worker has a clock that wants to wake every 10 ms and notes how late it did. A reply waits for the same: a core to run on
+and the interpreter's lock. The server has no part in it. It counts where its 99th percentile is over a tenth of the 99th
 percentile of the latencies, and over 1 ms: then the generator, and not the server, may have made the tail. One reply in a hundred that
 waits does not set the rate.
 """
 
 import dataclasses
+import typing
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 CPU_SHARE = 0.9
 LATE_SHARE = 0.01
 LAG_SHARE, LAG_NS = 0.1, 1_000_000
 _FEWEST_BEATS = 20
-# From so much more on a rate is a higher one: bench repeats itself within less.
+# Rates that differ by less may be equal: so far apart do runs of one load come out.
 _MORE = 1.25
-RATE, TIMES = "rate", "times"
+Of = typing.Literal["rate", "times"]
+RATE: Of = "rate"
+TIMES: Of = "times"
 
 
 @dataclasses.dataclass(frozen=True)
 class Sign:
     """of: RATE where the generator set the answers a second, TIMES where it may have made the tail of the times. text: why, one line."""
 
-    of: str
+    of: Of
     text: str
 
 
@@ -47,13 +51,14 @@ def acquitted(rate: float, under_way: int | None, others: Sequence[tuple[int, fl
     return max(better, key=lambda one: one[1], default=None)
 
 
-def found(cpu_s, seconds, workers, cores, late, sent, lags_ns, latency_ns):
+def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, sent: int, lags_ns: npt.ArrayLike,
+          latency_ns: npt.ArrayLike) -> tuple[Sign, ...]:
     """The signs of a run.
 
     Args: cpu_s: processor time of all workers over `seconds` of wall time. workers: processes; cores: that they may run on. late, sent:
-      sends that were late though nothing held them, of all. lags_ns: int64 [n]; latency_ns: int64 [m], service times.
+      sends that were late though nothing held them, of all. lags_ns: [n]; latency_ns: [m], service times.
 
-    Returns: tuple[Sign, ...]; () where the generator was not the limit.
+    Returns: () where the generator was not the limit.
     """
     signs = []
     room = min(workers, cores)
@@ -63,9 +68,9 @@ def found(cpu_s, seconds, workers, cores, late, sent, lags_ns, latency_ns):
                                 f"core{'s' * (room > 1)}: give it {more}"))
     if sent and late > LATE_SHARE * sent:
         signs.append(Sign(RATE, f"{late} of {sent} requests went out more than 1 ms late: lower the rate or give it more processes"))
-    lags_ns, latency_ns = np.asarray(lags_ns), np.asarray(latency_ns)
-    if lags_ns.size >= _FEWEST_BEATS and latency_ns.size:
-        lag, tail = np.percentile(lags_ns, 99), np.percentile(latency_ns, 99)
+    lags, latencies = np.asarray(lags_ns), np.asarray(latency_ns)
+    if lags.size >= _FEWEST_BEATS and latencies.size:
+        lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
         if lag > LAG_NS and lag > LAG_SHARE * tail:
             signs.append(Sign(TIMES, f"replies waited up to {lag / 1e6:.1f} ms for it (99th percentile), and the latencies' is "
                                      f"{tail / 1e6:.1f} ms: give it cores of its own"))

@@ -1,6 +1,7 @@
 """What is sent: requests as bytes, made before the run, and what they should be answered."""
 
 import dataclasses
+from collections.abc import Callable
 
 from tftrt_tools import errors
 
@@ -16,11 +17,11 @@ class Payload:
     """
 
     method: str
-    requests: tuple
-    expected: tuple = ()
-    same: object = None
+    requests: tuple[bytes, ...]
+    expected: tuple[bytes | None, ...] = ()
+    same: Callable[[int, bytes], str] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.requests:
             raise errors.UsageError("there is no request to send", "give at least one")
         if not self.method.startswith("/") or self.method.count("/") != 2:
@@ -29,11 +30,11 @@ class Payload:
             raise errors.UsageError(f"{len(self.expected)} expected answers for {len(self.requests)} requests",
                                     "give one for each, or none at all")
 
-    def wrong(self, index, answer):
+    def wrong(self, index: int, answer: bytes) -> str:
         """Judge an answer. Returns: "", or what is wrong with it."""
         if self.same is not None:
             return self.same(index, answer)
-        expected = self.expected[index]
+        expected = self.expected[index] or b""
         if answer == expected:
             return ""
         if len(answer) != len(expected):

@@ -4,24 +4,28 @@ A schedule is an int64 array of nanoseconds from the start, ascending, one entry
 """
 
 import math
+import os
 import pathlib
+import typing
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 
 _SECOND = 1_000_000_000
 # 48 bytes of record for each: what one machine can hold and a person can wait for.
 LONGEST = 50_000_000
+Schedule: typing.TypeAlias = npt.NDArray[np.int64]
 
 
-def constant(rate, seconds):
+def constant(rate: float, seconds: float) -> Schedule:
     """Equal gaps. Args: rate: requests a second, > 0. seconds: length, > 0. Returns: int64 [rate * seconds, rounded]; the first at 0."""
     count = _count(rate, seconds)
     return np.round(np.arange(count) * (_SECOND / rate)).astype(np.int64)
 
 
-def poisson(rate, seconds, seed):
+def poisson(rate: float, seconds: float, seed: int) -> Schedule:
     """A Poisson process, as many independent users make it: gaps are drawn from the exponential distribution with mean 1 / rate
     (inversion by numpy's ziggurat, PCG64), added up, and cut at `seconds`. The count is random, with mean and variance rate * seconds.
 
@@ -29,17 +33,18 @@ def poisson(rate, seconds, seed):
     """
     mean = _count(rate, seconds)
     random = np.random.default_rng(seed)
-    sums, last = [], 0.0
+    sums: list[npt.NDArray[np.float64]] = []
+    last = 0.0
     while last < seconds:
         # One draw is nearly always enough: six standard deviations more than the mean.
         part = last + np.cumsum(random.exponential(1 / rate, mean + 6 * math.isqrt(mean) + 8))
         sums.append(part)
-        last = part[-1]
+        last = float(part[-1])
     instants = np.concatenate(sums)
     return np.round(instants[instants < seconds] * _SECOND).astype(np.int64)
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> Schedule:
     """A schedule from a text file: seconds from the start, one number a line, ascending; empty lines and lines with # are left out.
 
     Returns: int64 [n]. Raises: UsageError with the line's number.
@@ -48,7 +53,8 @@ def read(path):
         lines = pathlib.Path(path).read_text().splitlines()
     except UnicodeDecodeError:
         raise errors.UsageError(f"{path} is no text", "a schedule is a text file: seconds from the start, one number a line") from None
-    instants, last = [], 0.0
+    instants: list[float] = []
+    last = 0.0
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if not text:
@@ -68,7 +74,7 @@ def read(path):
     return np.round(np.array(instants) * _SECOND).astype(np.int64)
 
 
-def checked(schedule):
+def checked(schedule: npt.ArrayLike) -> Schedule:
     """The schedule as an array. Raises: UsageError where it is none."""
     array = np.asarray(schedule)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -80,7 +86,7 @@ def checked(schedule):
     return array
 
 
-def _count(rate, seconds):
+def _count(rate: float, seconds: float) -> int:
     if not (0 < rate < math.inf and 0 < seconds < math.inf):
         raise errors.UsageError(f"no schedule of {rate:g} requests a second for {seconds:g} s", "both have to be above 0")
     count = max(1, round(rate * seconds))

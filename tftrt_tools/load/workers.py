@@ -11,33 +11,53 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.load import job, link
+from tftrt_tools.load import assignment, link
+from tftrt_tools.load.request_entries import Entries
 
 _END_SECONDS = 5
 _START_SECONDS = 30
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_COLUMNS = 6
 _WORDS = 2000
 
 
-@dataclasses.dataclass
+class UnequalAnswer(typing.NamedTuple):
+    """An answer that is not byte for byte the expected one."""
+
+    request: int  # its index in the payload
+    sent_ns: int  # when the request was sent, on CLOCK_MONOTONIC
+    answer: bytes
+
+
+class Beat(typing.NamedTuple):
+    """What a worker tells of itself about ten times a second."""
+
+    worker: int  # its number
+    now_ns: int  # when it was told, on CLOCK_MONOTONIC
+    cpu_ns: int  # processor time since its start
+    lags_ns: npt.NDArray[np.int64]  # [n], how late its clock woke since the last beat
+
+
+@dataclasses.dataclass(kw_only=True)
 class _Worker:
-    process: subprocess.Popen
-    socket: socket.socket
-    reader: link.Reader
-    cores: int = 1
+    process: subprocess.Popen[bytes]
+    socket: socket.socket  # this end of it
+    reader: link.Reader  # of what it sends
+    cores: int = 1  # that it may run on
     idle: int = 0  # number of the last run that it has finished
-    ended: bool = False
+    ended: bool = False  # its process has
 
 
 class Team:
     """All workers of a run; made by `started`. Everything they say is kept here, in the order of its arrival."""
 
-    def __init__(self, members, log):
+    def __init__(self, members: Sequence[_Worker], log: typing.IO[bytes]) -> None:
         self._members, self._log = members, log
         self._selector = selectors.DefaultSelector()
         for member in members:
@@ -45,52 +65,53 @@ class Team:
         self._number = 0
         self._heard = 0
         self._mend = ""
-        self.rows = []  # int64 [n, 6]: record.FIELDS, monotonic instants
-        self.beats = []  # (worker, now, processor time ns, int64 lags)
-        self.messages = {}  # code -> (name, [messages])
-        self.answers = []  # (index, sent, bytes) that were not byte for byte what was expected
+        self.entries: list[Entries] = []
+        self.beats: list[Beat] = []
+        self.messages: dict[int, tuple[str, list[str]]] = {}  # by status code: its name, and the first different messages
+        self.answers: list[UnequalAnswer] = []
         self.unsent = self.given_up = 0
-        self.problems = []
+        self.problems: list[str] = []  # why a worker failed or ended by itself
 
     @property
-    def size(self):
+    def size(self) -> int:
+        """Workers."""
         return len(self._members)
 
     @property
-    def cores(self):
+    def cores(self) -> int:
         """Cores that a worker may run on."""
         return max(member.cores for member in self._members)
 
-    def tell(self, commands):
-        """Give each worker its next run. Args: commands: a dict each. Returns: the run's number."""
+    def tell(self, commands: Iterable[Mapping[str, typing.Any]]) -> int:
+        """Give each worker its next run. Args: commands: one for each. Returns: the run's number."""
         self._number += 1
         for member, command in zip(self._members, commands, strict=True):
             self._send(member, {**command, "number": self._number})
         return self._number
 
-    def tell_all(self, do):
+    def tell_all(self, do: str) -> None:
         """"stop" sending, "give_up" what is outstanding, or "end"."""
         for member in self._members:
             self._send(member, {"do": do, "number": self._number})
 
-    def idle(self):
+    def idle(self) -> bool:
         """Whether no worker has anything outstanding or to send."""
         return all(member.ended or member.idle >= self._number for member in self._members)
 
-    def listen(self, seconds, enough=lambda: False):
-        """Take in what arrives within `seconds`, or until `enough()`. Returns: the rows that did, int64 [n, 6]."""
-        before, until = len(self.rows), time.monotonic() + seconds
+    def listen(self, seconds: float, enough: Callable[[], object] = lambda: False) -> Entries:
+        """Take in what arrives within `seconds`, or until `enough()`. Returns: the entries that did."""
+        before, until = len(self.entries), time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and any(not member.ended for member in self._members) and not enough():
             for key, _ in self._selector.select(left):
                 self._receive(key.data)
-        return np.concatenate(self.rows[before:]) if len(self.rows) > before else np.zeros((0, _COLUMNS), np.int64)
+        return Entries.joined(self.entries[before:])
 
-    def listen_until_idle(self, seconds):
+    def listen_until_idle(self, seconds: float) -> bool:
         """Returns: whether they all became idle within `seconds`."""
         self.listen(seconds, self.idle)
         return self.idle()
 
-    def connected(self, address, seconds):
+    def connected(self, address: str, seconds: float) -> None:
         """Wait for each worker to say that it is ready. Raises: TftrtError."""
         self.listen(seconds + _START_SECONDS, lambda: self._heard == len(self._members) or self.problems)
         if self._heard == len(self._members):
@@ -98,11 +119,11 @@ class Team:
         cause = self.problems[0] if self.problems else "the load generator's processes did not start in time"
         raise errors.TftrtError(f"no load on {address}: {cause}", self._mend)
 
-    def _send(self, member, command):
+    def _send(self, member: _Worker, command: Mapping[str, typing.Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             link.send(member.socket, link.COMMAND, command)
 
-    def _receive(self, member):
+    def _receive(self, member: _Worker) -> None:
         try:
             data = member.socket.recv(1 << 20)
         except ConnectionResetError:
@@ -112,17 +133,17 @@ class Team:
             return
         for kind, body in member.reader.feed(data):
             if kind == link.RECORDS:
-                self.rows.append(np.frombuffer(body, np.int64).reshape(-1, _COLUMNS))
+                self.entries.append(Entries.read(body))
             elif kind == link.BEATS:
                 values = np.frombuffer(body, np.int64)
-                self.beats.append((self._members.index(member), int(values[0]), int(values[1]), values[2:]))
+                self.beats.append(Beat(self._members.index(member), int(values[0]), int(values[1]), values[2:]))
             elif kind == link.ANSWER:
-                index, sent = link.ANSWER_HEAD.unpack_from(body)
-                self.answers.append((index, sent, body[link.ANSWER_HEAD.size:]))
+                request, sent = link.ANSWER_HEAD.unpack_from(body)
+                self.answers.append(UnequalAnswer(request, sent, body[link.ANSWER_HEAD.size:]))
             else:
                 self._event(member, link.parsed(body))
 
-    def _event(self, member, event):
+    def _event(self, member: _Worker, event: Mapping[str, typing.Any]) -> None:
         if "problem" in event:
             self.problems.append(event["problem"])
             self._mend = event["mend"]
@@ -143,33 +164,33 @@ class Team:
         elif "end" in event:
             member.idle = self._number
 
-    def _last_words(self):
+    def _last_words(self) -> str:
         # The workers write through descriptors of their own, which share this one's place in the file.
         size = os.fstat(self._log.fileno()).st_size
         words = os.pread(self._log.fileno(), _WORDS, max(0, size - _WORDS)).decode(errors="replace").strip().splitlines()
         return f": {words[-1]}" if words else ""
 
-    def _lost(self, member):
+    def _lost(self, member: _Worker) -> None:
         member.ended = True
         self._selector.unregister(member.socket)
         code = member.process.wait()
         if code:
             name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            # Nobody who is killed has last words of his own about it.
+            # A process that is killed writes nothing about it.
             why = ": often the system ran out of memory" if code == -signal.SIGKILL else self._last_words()
             self.problems.append(f"a worker process ended by itself ({name}){why}")
 
 
 @contextlib.contextmanager
-def started(jobs, env=None):
-    """Worker processes, one for each job.Job; env: variables to set. Yields: Team. They have ended when the context is left.
+def started(work: Iterable[assignment.Assignment], env: Mapping[str, str] | None = None) -> Iterator[Team]:
+    """Worker processes, one for each Assignment; env: variables to set. Yields: Team. They have ended when the context is left.
 
     What they print goes to a file, and its end to the message where one dies.
     """
-    members, team = [], None
+    members: list[_Worker] = []
     with tempfile.TemporaryFile() as log:
         try:
-            for one in jobs:
+            for one in work:
                 members.append(_start(one, log, env))
             team = Team(members, log)
             yield team
@@ -183,19 +204,19 @@ def started(jobs, env=None):
                 member.socket.close()
 
 
-def _start(one, log, env):
+def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, str] | None) -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
-        fd = job.write(one)
+        fd = assignment.write(one)
         try:
-            env = {**os.environ, **(env or {}), "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
+            path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
             # A session of its own: Ctrl-C reaches the generator alone, which then asks for what there is.
-            process = subprocess.Popen([sys.executable, "-m", "tftrt_tools.load.worker", str(theirs.fileno()), str(fd)],
-                                       pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
-                                       start_new_session=True)
+            process = subprocess.Popen([sys.executable, "-m", "tftrt_tools.load.worker_job", str(theirs.fileno()), str(fd)],
+                                       pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env={**os.environ, **(env or {}), "PYTHONPATH": path}, start_new_session=True)
         except BaseException:
             ours.close()
             raise
         finally:
             os.close(fd)
-    return _Worker(process, ours, link.Reader())
+    return _Worker(process=process, socket=ours, reader=link.Reader())

@@ -2,15 +2,21 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tftrt_tools import errors, progress
-from tftrt_tools.accuracy import kinds
+import numpy.typing as npt
+
+from tftrt_tools import errors, progress, records
+from tftrt_tools.accuracy import goal as accuracy_goal
+from tftrt_tools.accuracy import kinds, score
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.accuracy.judgement import Rules
+from tftrt_tools.accuracy.metrics import Comparison
+from tftrt_tools.execution.run import Call
 from tftrt_tools.regression import rounds
-from tftrt_tools.serving.smoke import answers as comparing
+from tftrt_tools.serving.smoke import answer_check as comparing
 from tftrt_tools.serving.smoke import gate
-from tftrt_tools.tuning import goal as accuracy_goal
-from tftrt_tools.tuning import score
 
 # Nobody answered; whatever else a server says is the model's answer to the request.
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
@@ -20,25 +26,35 @@ class Refused(errors.CheckFailed):
     """The candidate refuses a request that the native model answers."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Judged:
-    """comparisons: metrics.Comparisons of the candidate's answers with the native model's, one for each output. arithmetic: (whose bounds,
-    why). bounds: {output: {metric: bound}}. goals: ({"goal", "native", "candidate", "bound", "kept"}, …). problems: what does not hold, a
-    line each. requests: how many were compared. nothing_shown: of the problems, that the answers show nothing. warnings: lines.
-    missed: names of the outputs that miss a bound."""
+# {output: array} of one request.
+Answer = Mapping[str, npt.NDArray[Any]]
 
-    comparisons: tuple
-    arithmetic: tuple
-    bounds: dict
-    goals: tuple
-    problems: tuple
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The candidate's answers held against the native model's."""
+
+    # One for each output.
+    comparisons: tuple[Comparison, ...]
+    # Whose bounds of thresholds.DEFAULTS, and why.
+    arithmetic: tuple[str, str]
+    # {output: {metric: bound}}; empty where goals stand in their place.
+    bounds: Mapping[str, Mapping[str, float]]
+    # {"goal", "native", "candidate", "bound", "kept"} of each goal on accuracy.
+    goals: tuple[Mapping[str, Any], ...]
+    # What does not hold, a line each.
+    problems: tuple[str, ...]
+    # How many requests were compared.
     requests: int
+    # Those of the problems that say that the answers show nothing.
     nothing_shown: tuple[str, ...] = ()
+    # Lines.
     warnings: tuple[str, ...] = ()
+    # Names of the outputs that miss a bound.
     missed: tuple[str, ...] = ()
 
     @property
-    def text(self):
+    def text(self) -> str:
         """How near the answers are: of each measure the output where it is worst."""
         # What is judged together with others says nothing by itself; ids have no SNR.
         alone = [one for one in self.comparisons if not one.part_of]
@@ -49,23 +65,19 @@ class Judged:
         known = [(form, choose, [value for value in values if value is not None]) for form, choose, values in worst]
         return ", ".join([f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)])
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: the number of requests comes first, and `missed` is in `problems` already."""
         return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
-                "goals": [_without_infinity(one) for one in self.goals], "problems": list(self.problems),
+                "goals": records.plain(self.goals), "problems": list(self.problems),
                 "nothing_shown": list(self.nothing_shown), "warnings": list(self.warnings),
                 "comparisons": [one.to_dict() for one in self.comparisons]}
 
 
-def _snr(value):
+def _snr(value: float) -> str:
     return "no float differs" if math.isinf(value) else f"SNR {value:.1f} dB"
 
 
-def _without_infinity(goal):
-    # JSON has none.
-    return {name: str(value) if isinstance(value, float) and math.isinf(value) else value for name, value in goal.items()}
-
-
-def asked(client, model, signature, calls, version=None):
+def asked(client: Any, model: str, signature: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:
     """[{output: ndarray}] of a model for run.Calls, sent one after the other. Raises: ServingError."""
     found = []
     for number, call in enumerate(calls):
@@ -74,12 +86,13 @@ def asked(client, model, signature, calls, version=None):
     return found
 
 
-def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels=None, output=""):
+def judge(calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[Answer], kind: tuple[str, str], own_data: bool, rules: Rules,
+          goals: Sequence[accuracy_goal.Goal] = (), labels: label_reader.Labels | None = None, output: str = "") -> Judged:
     """Compare the answers.
 
     Args:
       calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
-        the inputs are the user's. rules: judgement.Rules. goals: tuning.goal.Goals, which replace the bounds of
+        the inputs are the user's. rules: judgement.Rules. goals: accuracy.goal.Goals, which replace the bounds of
         `tftrt verify`. labels: labels.Labels, or None. output: SIGNATURE/OUTPUT that the goals speak of, or "".
 
     Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
@@ -92,12 +105,14 @@ def judge(calls, native, candidate, kind, own_data, rules, goals=(), labels=None
     rows = tuple(_scored(one, calls, native, candidate, labels, output, rules.kinds) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]
     misses = () if goals else tuple(miss.text() for miss in compared.misses)
-    return Judged(compared.comparisons, kind, {} if goals else compared.bounds, rows,
-                  (*compared.problems, *misses, *missed, *compared.nothing_shown), len(calls), compared.nothing_shown, compared.warnings,
-                  () if goals else tuple(dict.fromkeys(miss.output for miss in compared.misses)))
+    return Judged(comparisons=compared.comparisons, arithmetic=kind, bounds={} if goals else compared.bounds, goals=rows,
+                  problems=(*compared.problems, *misses, *missed, *compared.nothing_shown), requests=len(calls),
+                  nothing_shown=compared.nothing_shown, warnings=compared.warnings,
+                  missed=() if goals else tuple(dict.fromkeys(miss.output for miss in compared.misses)))
 
 
-def _scored(goal, calls, native, candidate, truth, output, kinds):
+def _scored(goal: accuracy_goal.Goal, calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[Answer],
+            truth: label_reader.Labels | None, output: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
     signatures = [call.signature for call in calls]
     both = [score.score(goal, signatures, native, answers, truth, output, kinds) for answers in (native, candidate)]
     before, after = both[0].value, both[1].value
@@ -105,12 +120,12 @@ def _scored(goal, calls, native, candidate, truth, output, kinds):
     return {"goal": goal.text(before), "native": before, "candidate": after, "bound": goal.bound(before), "kept": bool(kept)}
 
 
-def parse_goals(text, where="--accuracy"):
+def parse_goals(text: str, where: str = "--accuracy") -> tuple[accuracy_goal.Goal, ...]:
     """The goals of "top1:max-degradation=0.01;snr_db:threshold=30". Args: where: the text stands, for messages. Raises: UsageError."""
     return tuple(accuracy_goal.parse(part, where=where) for part in filter(None, (part.strip() for part in text.split(";"))))
 
 
-def read_failure(error, name, model):
+def read_failure(error: Any, name: str, model: str) -> errors.TftrtError:
     """A TftrtError for a model that refuses a request: Refused for the candidate's. Args: error: client.ServingError."""
     said = errors.first_line(error.message)
     if gate.REFUSAL in error.message:

@@ -1,7 +1,6 @@
 """Results that are kept, and a run held against one of them. What is compared is the candidate's lead over the native model of the same
 run; see verdict.judge_change. Runs on unlike machines, or of unlike models and requests, are not compared at all."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -9,12 +8,17 @@ import os
 import pathlib
 import re
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import __version__, errors, whole_file
 from tftrt_tools.regression import verdict as verdicts
-from tftrt_tools.regression.result import PASS, PerRound
+from tftrt_tools.regression.comparison import PASS, Compared, PerRound
+from tftrt_tools.regression.models import Model
+from tftrt_tools.regression.rounds import Side
 from tftrt_tools.stack.fingerprint import Fingerprint
 
 LATEST, AUTO = "latest", "auto"
@@ -26,30 +30,16 @@ _KIND = ("through", "backend", "gate_closed", "signature", "shapes", "concurrenc
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
-    """source: of the baseline; created: when it was measured; candidate_digest: of what was measured then; judgements: of `_METRICS`."""
-
-    source: str
-    created: str
-    candidate_digest: str
-    judgements: tuple
-
-    def to_dict(self):
-        return {"source": self.source, "created": self.created, "candidate_digest": self.candidate_digest,
-                "judgements": [one.to_dict() for one in self.judgements]}
-
-
-@dataclasses.dataclass(frozen=True)
 class Baseline:
-    """An earlier result. source: where it was found; document: as result.Regression.to_dict wrote it."""
+    """An earlier result. source: where it was found; document: as comparison.Regression.to_dict wrote it."""
 
     source: str
-    document: dict
+    document: Mapping[str, Any]
 
-    def found(self, machine, models, workload):
+    def found(self, machine: Fingerprint, models: Mapping[Side, Model], workload: Mapping[str, Any]) -> "Baseline":
         """Itself, where a run differs from it in nothing but the candidate.
 
-        Args: machine: Fingerprint. models: {"native": models.Model, …}. workload: as in result.Regression.
+        Args: machine: Fingerprint. models: {"native": models.Model, …}. workload: as in comparison.Regression.
         Raises: UsageError with everything that differs.
         """
         then, native = self.document, models["native"]
@@ -69,21 +59,21 @@ class Baseline:
                                     ("" if native.digest else "; --native_dir and --candidate_dir tell which models a server has"))
         return self
 
-    def judge(self, figures, min_effect, looks, seed):
+    def judge(self, figures: PerRound, min_effect: float, looks: int, seed: int) -> Compared:
         """Compared, for the PerRound of this run."""
         then = PerRound.from_dict(self.document["rounds"])
         pairs = [(_gaps(one.native_p50, one.candidate_p50), _gaps(one.native_rate, one.candidate_rate)) for one in (then, figures)]
         alpha = verdicts.ALPHA / len(_METRICS)
-        judged = tuple(verdicts.judge_change(metric, before, after, min_effect, alpha, looks, seed)
+        judged = tuple(verdicts.judge_change(metric, before, after, min_effect=min_effect, alpha=alpha, looks=looks, seed=seed)
                        for metric, before, after in zip(_METRICS, *pairs, strict=True))
         return Compared(self.source, self.document["created"], self.document["candidate"]["digest"], judged)
 
 
-def _gaps(native, candidate):
+def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArray[np.float64]:
     return np.log(np.asarray(candidate)) - np.log(np.asarray(native))
 
 
-def read(path):
+def read(path: str | pathlib.Path) -> Baseline:
     """The Baseline in a file. Raises: UsageError where it is none."""
     try:
         document = json.loads(pathlib.Path(path).read_text())
@@ -106,7 +96,7 @@ def read(path):
     return Baseline(str(path), document)
 
 
-def directory(given=""):
+def directory(given: str = "") -> pathlib.Path:
     """Where results are kept: `given`, else $XDG_STATE_HOME/tftrt/regressions, or ~/.local/state/tftrt/regressions. Raises: TftrtError
     where there is no home."""
     if given:
@@ -119,17 +109,17 @@ def directory(given=""):
     return pathlib.Path(base) / "tftrt" / "regressions"
 
 
-def series_name(candidate):
+def series_name(candidate: str) -> str:
     """The name under which results of a candidate are kept, by its path or name on the server."""
     return _clean(pathlib.Path(candidate).absolute().name)
 
 
-def _clean(name):
+def _clean(name: str) -> str:
     """A name that is one folder's."""
     return _NAME.sub("-", name).strip("-.") or "model"
 
 
-def listing(folder):
+def listing(folder: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
     """[(number, path)] of the results in a folder, the oldest first."""
     if not folder.is_dir():
         return []
@@ -137,7 +127,7 @@ def listing(folder):
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
-def save(document, folder):
+def save(document: Mapping[str, Any], folder: pathlib.Path) -> pathlib.Path:
     """Put a result into `folder` under the next number, whole or not at all. Returns: its path. Raises: OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as aside:
@@ -154,7 +144,7 @@ def save(document, folder):
                 number += 1
 
 
-def asked_text(document):
+def asked_text(document: Mapping[str, Any]) -> str:
     """How a result's models were asked, for people."""
     work = document["workload"]
     closed = ", gate closed" if work.get("gate_closed") else ""
@@ -162,7 +152,7 @@ def asked_text(document):
     return f"{how}{closed}, {work['signature']} {'; '.join(work['shapes'])}, {work['concurrency']} at a time"
 
 
-def place(history_dir, machine, name, workload):
+def place(history_dir: pathlib.Path, machine: Fingerprint, name: str, workload: Mapping[str, Any]) -> pathlib.Path:
     """The folder of one series: a candidate, asked in one way, on one kind of machine."""
     kind = hashlib.sha256(json.dumps([workload.get(key) for key in _KIND]).encode()).hexdigest()[:8]
     return history_dir / machine.digest / f"{_clean(name)}@{kind}"
@@ -175,7 +165,7 @@ class Latest:
     history_dir: pathlib.Path
     name: str
 
-    def found(self, machine, models, workload):
+    def found(self, machine: Fingerprint, models: Mapping[Side, Model], workload: Mapping[str, Any]) -> Baseline:
         """The Baseline, as Baseline.found checks it. Raises: UsageError where there is none, with what there is instead."""
         for _, path in reversed(listing(place(self.history_dir, machine, self.name, workload))):
             kept = _readable(path)
@@ -183,7 +173,7 @@ class Latest:
                 return kept.found(machine, models, workload)
         raise self._refusal(machine)
 
-    def _refusal(self, machine):
+    def _refusal(self, machine: Fingerprint) -> errors.UsageError:
         mend = "measure one here with --save_baseline=auto"
         here = sorted(folder.name for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*") if listing(folder))
         if here:
@@ -197,7 +187,9 @@ class Latest:
         return errors.UsageError(f"there is no baseline of {self.name} in {self.history_dir}", "--save_baseline=auto keeps one there")
 
 
-def _readable(path):
+def _readable(path: pathlib.Path) -> Baseline | None:
     """The Baseline in a file, or None where it is another program's, or damaged."""
-    with contextlib.suppress(errors.UsageError):
+    try:
         return read(path)
+    except errors.UsageError:
+        return None

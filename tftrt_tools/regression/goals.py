@@ -12,33 +12,43 @@ undecided between: a value that lies near its bound is not decided by chance.
 import dataclasses
 import difflib
 import math
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import choices, errors, records
 from tftrt_tools.regression import answers
+from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.regression.models import Model
+from tftrt_tools.serving.smoke import engine_evidence
 
-KEPT, MISSED, UNDECIDED = "kept", "missed", "cannot tell"
+KEPT: choices.GoalVerdict = "kept"
+MISSED: choices.GoalVerdict = "missed"
+UNDECIDED: choices.GoalVerdict = "cannot tell"
 _MIB = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Goals:
-    """None, "" and False stand for "no such goal". speed_up_at_least: native's median request time over the candidate's. p50_ms_at_most,
-    p99_ms_at_most: milliseconds of the candidate's requests. throughput_at_least: the candidate's answers a second. accuracy: text as
-    tuning.goal reads, several divided by ";". build_seconds_at_most, engine_mib_at_most, gpu_mib_at_most: of building the candidate's
-    engines, of their files, and of GPU memory while they were built, as its passport says. no_engine_fallback: the engines ran, as `tftrt
-    smoke` finds out."""
+    """None, "" and False stand for "no such goal"."""
 
+    # The native model's median request time over the candidate's.
     speed_up_at_least: float | None = None
+    # Milliseconds of the candidate's requests.
     p50_ms_at_most: float | None = None
     p99_ms_at_most: float | None = None
+    # The candidate's answers a second.
     throughput_at_least: float | None = None
+    # Goals as accuracy.goal reads them, divided by ";".
     accuracy: str = ""
+    # As the candidate's passport says: seconds that its engines took to build, MiB of their files, MiB of GPU memory meanwhile.
     build_seconds_at_most: float | None = None
     engine_mib_at_most: float | None = None
     gpu_mib_at_most: float | None = None
+    # The engines ran, as `tftrt smoke` finds out.
     no_engine_fallback: bool = False
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: only the goals that are set."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "", False)}
 
 
@@ -50,43 +60,38 @@ _EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accura
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
-    """One goal judged. goal: in words; value: what was found, in words; verdict: KEPT, MISSED or UNDECIDED; reason: why undecided, or what
-    is wrong."""
+class Kept(records.Record):
+    """One goal judged."""
 
+    # One of NAMES.
     name: str
+    # The goal, and what was found, in words.
     goal: str
     value: str
-    verdict: str
+    verdict: choices.GoalVerdict
+    # Why nobody can tell, or what is wrong.
     reason: str = ""
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-    @classmethod
-    def from_dict(cls, data):
-        return cls(**data)
-
-
-def read(path, flags):
+def read(path: str, flags: Mapping[str, Any]) -> Goals:
     """Goals of a TOML file and of flags, which go before it.
 
     Args: path: of the file, or "" for none. flags: {name: value}, of those that were given.
     Returns: Goals. Raises: UsageError with what is wrong in the file.
     """
     found = _from_file(path) if path else {}
-    goals = Goals(**{**{name: _checked(name, value, path) for name, value in found.items()},
-                     **{name: _checked(name, value, "") for name, value in flags.items()}})
+    wanted: dict[str, Any] = {name: _checked(name, value, path) for name, value in found.items()}
+    goals = Goals(**wanted | {name: _checked(name, value, "") for name, value in flags.items()})
     answers.parse_goals(goals.accuracy, "--accuracy" if "accuracy" in flags or not path else f"{path}, accuracy")
     return goals
 
 
-def _from_file(path):
+def _from_file(path: str) -> dict[str, Any]:
     import tomli
 
     try:
         with open(path, "rb") as file:
-            table = tomli.load(file)
+            table: dict[str, Any] = tomli.load(file)
     except OSError as error:
         raise errors.UsageError(f"--goals={path}: {(error.strerror or str(error)).lower()}", _EXAMPLE) from None
     except UnicodeDecodeError:
@@ -107,7 +112,7 @@ def _from_file(path):
     return table
 
 
-def _checked(name, value, path):
+def _checked(name: str, value: object, path: str) -> str | bool | float:
     where = f"{path}: {name} = {value!r}" if path else f"--{name}={value}"
     if name == "accuracy":
         if not isinstance(value, str):
@@ -125,14 +130,15 @@ def _checked(name, value, path):
     return float(value)
 
 
-def judge(goals, verdict, candidate, accuracy=None, engines=None):
+def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: answers.Judged | None = None,
+          engines: engine_evidence.Verdict | None = None) -> tuple[Kept, ...]:
     """Judge all goals that are set.
 
     Args: goals: Goals. verdict: verdict.Verdict. candidate: models.Model. accuracy: answers.Judged or None. engines: smoke's
       evidence.Verdict or None.
     Returns: (Kept, …).
     """
-    found = []
+    found: list[Kept] = []
     if goals.speed_up_at_least is not None:
         found.append(_speed_up(goals.speed_up_at_least, verdict.of("p50")))
     for name, metric in (("p50_ms_at_most", "p50"), ("p99_ms_at_most", "p99"), ("throughput_at_least", "throughput")):
@@ -153,11 +159,11 @@ def judge(goals, verdict, candidate, accuracy=None, engines=None):
     return tuple(found)
 
 
-def _mib(size):
+def _mib(size: int | None) -> float | None:
     return None if size is None else size / _MIB
 
 
-def _speed_up(bound, one):
+def _speed_up(bound: float, one: verdicts.Judgement | None) -> Kept:
     goal = f"at least {bound:g} times as fast"
     if one is None or one.speed_up is None:
         return Kept("speed_up_at_least", goal, "not known", UNDECIDED, one.reason if one else "p50 was not measured")
@@ -165,31 +171,31 @@ def _speed_up(bound, one):
     return _by_interval("speed_up_at_least", goal, f"{value:.3f} ({low:.3f} to {high:.3f})", low >= bound, high < bound)
 
 
-def _measured(name, metric, bound, one):
+def _measured(name: str, metric: str, bound: float, one: verdicts.Judgement | None) -> Kept:
     at_most = name.endswith("at_most")
     scale, unit = (1e3, " ms") if at_most else (1.0, "/s")
     goal = f"{metric} {'at most' if at_most else 'at least'} {bound:g}{unit}"
-    if one is None or one.candidate_low is None:
+    if one is None or one.candidate is None or one.candidate_low is None or one.candidate_high is None:
         return Kept(name, goal, "not known", UNDECIDED, one.reason if one else f"{metric} was not measured")
     low, high = scale * one.candidate_low, scale * one.candidate_high
     shown = f"{scale * one.candidate:.4g}{unit} ({low:.4g} to {high:.4g})"
     return _by_interval(name, goal, shown, *((high <= bound, low > bound) if at_most else (low >= bound, high < bound)))
 
 
-def _by_interval(name, goal, shown, kept, missed):
+def _by_interval(name: str, goal: str, shown: str, kept: bool, missed: bool) -> Kept:
     if kept or missed:
         return Kept(name, goal, shown, KEPT if kept else MISSED)
     return Kept(name, goal, shown, UNDECIDED, "the bound lies inside the interval")
 
 
-def _of_passport(name, what, unit, bound, value):
+def _of_passport(name: str, what: str, unit: str, bound: float, value: float | None) -> Kept:
     goal = f"{what}: at most {bound:g} {unit}"
     if value is None:
         return Kept(name, goal, "not known", UNDECIDED, "the candidate's passport does not say; `tftrt build` writes it")
     return Kept(name, goal, f"{value:.4g} {unit}", KEPT if value <= bound else MISSED)
 
 
-def _no_fallback(engines):
+def _no_fallback(engines: engine_evidence.Verdict | None) -> Kept:
     goal = "no engine fell back to TensorFlow"
     if engines is None:
         return Kept("no_engine_fallback", goal, "not known", UNDECIDED, "nobody looked")

@@ -3,8 +3,10 @@
 import dataclasses
 import math
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.regression import baseline, steps
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.stack.fingerprint import Fingerprint
@@ -14,83 +16,95 @@ VALUES = {"speed_up": ("times as fast as native", "", 1.0, True), "p50": ("candi
           "p99": ("candidate's p99", "ms", 1e3, False), "throughput": ("candidate's throughput", "/s", 1.0, True)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One kept result. number: in its series. values: {name of VALUES: in its unit}, those that were measured."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry(records.Record):
+    """One kept result."""
 
+    # Its number in the series.
     number: int
+    # The file.
     path: str
+    # When it was measured, as ISO 8601.
     created: str
+    # sha256 of the models' files.
     candidate_digest: str
     native_digest: str
+    # Of the run, as comparison.Regression.outcome.
     outcome: str
-    values: dict
-
-    def to_dict(self):
-        return dataclasses.asdict(self)
+    # {name of VALUES: in its unit}, those that were measured.
+    values: Mapping[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """A change of level. number: of the first Entry on the new level; change: new over old level, less 1; worse: whether that is bad."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step(records.Record):
+    """A change of level."""
 
+    # Of the first Entry on the new level.
     number: int
     created: str
+    # The old and the new level, in the unit of the value shown.
     before: float
     after: float
+    # New over old level, less 1.
     change: float
+    # Whether the change is bad.
     worse: bool
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Series:
-    """One candidate, asked in one way, on one kind of machine. asked: how, in words. machine: Fingerprint. shown: name of VALUES. entries:
-    (Entry, …), the oldest first; levels: of the shown value, ((first place, last place, value), …); skipped: files that are no results."""
+    """One candidate, asked in one way, on one kind of machine."""
 
+    # Of the candidate.
     name: str
+    # How it was asked, in words.
     asked: str
     machine: Fingerprint
+    # Name of VALUES.
     shown: str
-    entries: tuple
-    levels: tuple
-    skipped: tuple = ()
+    # The oldest first.
+    entries: tuple[Entry, ...]
+    # Of the value shown: (place of the first entry, of the last, value).
+    levels: tuple[tuple[int, int, float], ...]
+    # Files that are no results.
+    skipped: tuple[str, ...] = ()
 
     @property
-    def points(self):
+    def points(self) -> list[tuple[Entry, float]]:
         """[(Entry, value)] of the entries that have the value shown."""
         return [(one, one.values[self.shown]) for one in self.entries if self.shown in one.values]
 
     @property
-    def steps(self):
+    def steps(self) -> tuple[Step, ...]:
         """(Step, …)."""
         more_is_better = VALUES[self.shown][3]
         points, found = self.points, []
         for (_, _, before), (first, _, after) in zip(self.levels, self.levels[1:], strict=False):
             change = after / before - 1
-            found.append(Step(points[first][0].number, points[first][0].created, before, after, change, (change < 0) == more_is_better))
+            entry = points[first][0]
+            found.append(Step(number=entry.number, created=entry.created, before=before, after=after, change=change,
+                              worse=(change < 0) == more_is_better))
         return tuple(found)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: the steps are written, and not the levels that they are made of."""
         return {"name": self.name, "asked": self.asked, "machine": self.machine.to_dict(), "shown": self.shown,
                 "entries": [one.to_dict() for one in self.entries], "steps": [one.to_dict() for one in self.steps],
                 "skipped": list(self.skipped)}
 
 
 @dataclasses.dataclass(frozen=True)
-class History:
-    """directory: where it was read. series: (Series, …)."""
+class History(records.Record):
+    """directory: where it was read."""
+
+    document = "history"
 
     directory: str
-    series: tuple
-
-    def to_dict(self):
-        return {"kind": "history", "directory": self.directory, "series": [one.to_dict() for one in self.series]}
+    series: tuple[Series, ...]
 
 
-def read(directory, name="", shown="speed_up", min_effect=verdicts.MIN_EFFECT, digest=""):
+def read(directory: pathlib.Path, name: str = "", shown: str = "speed_up", min_effect: float = verdicts.MIN_EFFECT,
+         digest: str = "") -> History:
     """Read a history.
 
     Args: directory: Path. name: of a series, "" for all. shown: of VALUES. min_effect: the smallest step, as a share. digest: of a
@@ -108,7 +122,7 @@ def read(directory, name="", shown="speed_up", min_effect=verdicts.MIN_EFFECT, d
     return History(str(directory), tuple(one for one in found if one))
 
 
-def _series(folder, shown, min_effect):
+def _series(folder: pathlib.Path, shown: str, min_effect: float) -> Series | None:
     entries, skipped, machine, asked = [], [], None, ""
     for number, path in baseline.listing(folder):
         try:
@@ -129,10 +143,11 @@ def _series(folder, shown, min_effect):
     logs = [math.log(one.values[shown]) for one in entries if shown in one.values]
     levels = steps.levels(logs, smallest=math.log1p(min_effect))
     spans = tuple((one.first, one.last, math.exp(one.value)) for one in levels)
-    return Series(folder.name.partition("@")[0], asked, machine, shown, tuple(entries), spans, tuple(skipped))
+    return Series(name=folder.name.partition("@")[0], asked=asked, machine=machine, shown=shown, entries=tuple(entries), levels=spans,
+                  skipped=tuple(skipped))
 
 
-def _entry(number, path, document):
+def _entry(number: int, path: pathlib.Path, document: Mapping[str, Any]) -> Entry:
     judged = {one["metric"]: one for one in (document["verdict"] or {}).get("judgements", ())}
     values = {name: VALUES[name][2] * judged[name]["candidate"] for name in ("p50", "p99", "throughput")
               if judged.get(name, {}).get("candidate") is not None}
@@ -140,5 +155,5 @@ def _entry(number, path, document):
         values["speed_up"] = 1 / judged["p50"]["ratio"]
     if not all(math.isfinite(value) and value > 0 for value in values.values()):
         raise ValueError(f"{path} has values that no measurement gives")
-    return Entry(number, str(pathlib.Path(path)), document["created"], document["candidate"]["digest"], document["native"]["digest"],
-                 document["outcome"], values)
+    return Entry(number=number, path=str(path), created=document["created"], candidate_digest=document["candidate"]["digest"],
+                 native_digest=document["native"]["digest"], outcome=document["outcome"], values=values)

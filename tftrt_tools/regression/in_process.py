@@ -4,78 +4,107 @@ One process and not two, for the reasons that `pair` gives for one server. The a
 their own before it, since watching the engines costs time.
 """
 
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
 import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
-from tftrt_tools.bench import in_process_model, subject
 from tftrt_tools.execution import coverage, run
-from tftrt_tools.load import in_process
+from tftrt_tools.load import function_load
+from tftrt_tools.models import names as name_matching
 from tftrt_tools.regression import answers, models, rounds
-from tftrt_tools.serving.smoke import evidence, gate
-from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, YES, Evidence
+from tftrt_tools.serving.smoke import engine_evidence, gate
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, YES, Evidence
+
+if TYPE_CHECKING:
+    from tftrt_tools.regression.regress import Options
 
 THROUGH = "in process"
 _LOAD_SECONDS = 1800.0
 
 
 class InProcess:
-    """Args: options: regress.Options. opened: the SavedModels behind its native and its candidate. folder: for what the processes exchange.
-    gpus: whether this machine has any."""
+    """Args: options: regress.Options. opened: models.model.Model of its native and of its candidate. matched: names.Matched of the two.
+    folder: for what the processes exchange. gpus: whether this machine has any."""
 
     through = THROUGH
 
-    def __init__(self, options, opened, folder, gpus):
+    def __init__(self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool) -> None:
         self._options, self._folder = options, pathlib.Path(folder)
         self._opened = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
+        self._matched = matched
+        self._names: dict[rounds.Side, Any] = {rounds.NATIVE: {}, rounds.CANDIDATE: matched.names}
+        self.notes = matched.notes
         self.gpus, self.gate_closed = gpus, options.goals.no_engine_fallback
         self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
-        self.models = {}
-        self._ran = self._verdict = None
+        self.models: dict[rounds.Side, models.Model] = {}
+        self._ran: Any = None
+        self._verdict: engine_evidence.Verdict | None = None
 
-    def sides(self):
+    def sides(self) -> dict[rounds.Side, Any]:
         """As OnServer.sides."""
-        paths = {rounds.NATIVE: self._options.native, rounds.CANDIDATE: self._options.candidate}
-        found = {name: subject.of_files(path).signatures for name, path in self._opened.items()}
-        self.models |= {name: models.read(path, name) for name, path in paths.items()}
-        return found
+        self.models |= {name: models.of(model, name) for name, model in self._opened.items()}
+        native, candidate = self._opened[rounds.NATIVE].signatures, self._matched.second.signatures
+        return {rounds.NATIVE: {name: (self._inputs(name), one.outputs) for name, one in native.items()},
+                rounds.CANDIDATE: {name: (one.inputs, one.outputs) for name, one in candidate.items()}}
 
-    def answers(self, _signature, calls):
+    def _inputs(self, signature: str) -> tuple[Any, ...]:
+        """InputSpecs of the native model's inputs, with the shapes that the candidate takes too. Raises: UsageError where it takes none."""
+        found = []
+        there = self._matched.second.inputs.get(signature, ())
+        for one in self._opened[rounds.NATIVE].inputs[signature]:
+            other = next((other for other in there if other.name == one.name), one)
+            if not name_matching.fits(one, other):
+                raise errors.UsageError(f"input {one.name!r} of {signature!r} is {other.text()} in the candidate, native {one.text()}",
+                                        "compare a model with what was made of it")
+            found.append(name_matching.narrowed(one, other))
+        return tuple(found)
+
+    def answers(self, _signature: str, calls: Sequence[run.Call]) -> list[Sequence[answers.Answer]]:
         """As OnServer.answers."""
         ran = [self._run(name, calls) for name in self.models]
         return [[one.answer(number) for number in range(len(calls))] for one in ran]
 
-    def engines(self, signature, calls):
+    def engines(self, signature: str, calls: Sequence[run.Call]) -> engine_evidence.Verdict:
         """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict. Args: calls: the first of those
         that were answered, or all."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
         if ran.mode != "gpu":
             one = Evidence("model", "it has no engine op", NO, CERTAIN) if ran.mode == "cpu" else \
                 Evidence("GPU", "there is none here: engine ops were replaced by their native segments", NO, CERTAIN)
-            return evidence.judge([one], {signature: None})
+            verdict: engine_evidence.Verdict = engine_evidence.judge([one], {signature: None})
+            return verdict
         found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace)]
-        self._verdict = evidence.judge(found, {call.text(): None for call in calls})
-        return self._verdict
+        judged: engine_evidence.Verdict = engine_evidence.judge(found, {call.text(): None for call in calls})
+        self._verdict = judged
+        return judged
 
-    def asking(self, signature, calls):
+    def asking(self, signature: str, calls: Sequence[run.Call]) -> contextlib.AbstractContextManager[rounds.Asker]:
         """As OnServer.asking."""
         saved = run.save_calls(calls, self._folder / "timed")
-        request = {"models": list(self._opened.values()), "signature": signature, "calls": [path for _, path in saved]}
+        request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved, self._names[name]), "answers": ""}
+                              for name, model in self._opened.items()]}
         # Where an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
-        work = in_process.job_of(f"{__name__}:make", request, self._options.concurrency)
+        work = function_load.assignment_of(f"{__name__}:make", request, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
                                  self._options.concurrency)
 
-    def problem(self):
+    def problem(self) -> None:
         """None: there is no server that could have ended."""
         return None
 
-    def _run(self, name, calls):
+    def _run(self, name: rounds.Side, calls: Sequence[run.Call]) -> Any:
         folder = self._folder / name
         watched = name == rounds.CANDIDATE and self._options.goals.no_engine_fallback
         try:
             done = run.run(self._opened[name], run.save_calls(calls, folder / "in"), folder / "out", f"the {name} model", trace=watched,
-                           log_file=self._options.log_file)
+                           log_file=self._options.log_file, names=self._names[name])
         except errors.CallFailed as error:
             if name != rounds.CANDIDATE:
                 raise
@@ -85,22 +114,25 @@ class InProcess:
         return done
 
 
-def make(request):
-    """For load.in_process, in the worker: both models, the native one's calls first.
+def make(request: Mapping[str, Any]) -> tuple[Callable[[int], Any], int]:
+    """For load.function_load, in the worker: both models, the native one's calls first.
 
-    Args: request: {"models": [directory, directory], "signature": name, "calls": [path of an .npz]}.
+    Args: request: {"models": two requests of models.model.Kind.timed, each with "make": its "module:function"}.
     Returns: (function of a call's index, number of calls of both).
     """
-    sides = [in_process_model.make({**request, "model": path, "answers": ""}) for path in request["models"]]
-    count = len(request["calls"])
+    sides = []
+    for one in request["models"]:
+        module, _, function = one["make"].partition(":")
+        sides.append(getattr(importlib.import_module(module), function)(one))
+    count = sides[0][1]
 
-    def infer(index):
+    def infer(index: int) -> Any:
         sides[index // count][0](index % count)
 
     return infer, len(sides) * count
 
 
-def _of_trace(call, trace):
+def _of_trace(call: run.Call, trace: Any) -> list[Evidence]:
     missed = coverage.misses(call, trace)
     if missed:
         return [Evidence("trace", one, NO, CERTAIN, call.text()) for one in missed]

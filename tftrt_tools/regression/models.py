@@ -1,59 +1,78 @@
 """What is known of a model beside its answers: digest, engines, what its conversion took. Read from its passport, without TensorFlow."""
 
 import dataclasses
+import os
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
-from tftrt_tools.savedmodel import files, passport
+from tftrt_tools import records
+from tftrt_tools.models import table
+from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """path: directory, "" where only a name is known; name: as served; version: that answered. digest: of its files, "". precision: the
-    lowest of its engines, "" without; engine_ops: how many. build_seconds, engine_bytes, gpu_memory_bytes: of its engines, None where the
-    passport does not say."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model(records.Record):
+    """One of the two models. Figures of its engines are None where the passport does not say."""
 
+    # Its directory, "" where only a name is known.
     path: str
+    # As served.
     name: str
+    # The version that answered.
     version: int | None = None
+    # sha256 of its files, or "".
     digest: str = ""
+    # The lowest of its engines, "" without engines.
     precision: str = ""
+    # How many engine ops it has.
     engine_ops: int | None = None
+    # Seconds that its engines took to build.
     build_seconds: float | None = None
+    # Bytes of its engines' files.
     engine_bytes: int | None = None
+    # Bytes of GPU memory while they were built, at most.
     gpu_memory_bytes: int | None = None
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(**data)
-
     @property
-    def title(self):
+    def title(self) -> str:
         """For people."""
         return self.path or (f"{self.name}, version {self.version}" if self.version is not None else self.name)
 
 
-def read(path, name, version=None):
+def read(path: str | os.PathLike[str], name: str, version: int | None = None) -> Model:
     """The Model in a directory, or of a name alone where `path` is "". Raises: TftrtError for a damaged passport."""
     if not path:
-        return Model("", name, version)
-    manifest = passport.read(path, passport.MANIFEST) or {}
+        return Model(path="", name=name, version=version)
+    named = os.fspath(path)
+    kind = table.kind(named)
+    return _read(named, kind.digest(named), kind.document(named, passport.MANIFEST) or {}, name, version)
+
+
+def of(model: Any, name: str) -> Model:
+    """The Model of a models.model.Model."""
+    return _read(model.source.path, model.digest(), model.document(passport.MANIFEST) or {}, name)
+
+
+def _read(path: str, digest: str, manifest: Mapping[str, Any], name: str, version: int | None = None) -> Model:
     engines = [engine for one in manifest.get("signatures", ()) for engine in one.get("engines", ())]
     built = [engine for one in manifest.get("signatures", ()) for engine in one.get("built", ())]
     precision = lowest_precision({engine.get("precision") for engine in engines})
     seconds = [one["build_seconds"] for one in manifest.get("signatures", ()) if one.get("build_seconds") is not None]
     peaks = [one["peak_memory_bytes"] for one in built if one.get("peak_memory_bytes") is not None]
-    return Model(str(pathlib.Path(path).absolute()), name, version, files.digest(path),
-                 precision, len(engines) if manifest else None,
-                 sum(seconds) if seconds else None, sum(one["bytes"] for one in built) if built else None, max(peaks) if peaks else None)
+    return Model(path=str(pathlib.Path(path).absolute()), name=name, version=version, digest=digest, precision=precision,
+                 engine_ops=len(engines) if manifest else None, build_seconds=sum(seconds) if seconds else None,
+                 engine_bytes=sum(one["bytes"] for one in built) if built else None, gpu_memory_bytes=max(peaks) if peaks else None)
 
 
-def arithmetic(candidate, gpus):
-    """Whose bounds of `tftrt verify` the candidate's answers are held against, and why. Args: candidate: Model; gpus: whether the server
-    has one, None where that is not known. Returns: (key of thresholds.DEFAULTS, reason)."""
+def arithmetic(native: Model, candidate: Model, gpus: bool | None) -> tuple[str, str]:
+    """Whose bounds of `tftrt verify` the candidate's answers are held against, and why. Args: native, candidate: Models; gpus: whether the
+    server has one, None where that is not known. Returns: (key of thresholds.DEFAULTS, reason)."""
+    for model in (candidate, native) if not candidate.precision or gpus is False else ():
+        known = table.kind(model.path).arithmetic if model.path else None
+        if known:
+            return known.key, known.reason
     if gpus is False:
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if not candidate.path:

@@ -1,11 +1,23 @@
 """Both models on a server: what they are, what they answer, whether the candidate's engines ran, and the load on them."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress
 from tftrt_tools.bench import subject
-from tftrt_tools.load import generator, payload
-from tftrt_tools.regression import answers, models, rounds
+from tftrt_tools.load import load_plan, payload
+from tftrt_tools.regression import answers, models, pair, rounds
 from tftrt_tools.savedmodel import shapes
+
+if TYPE_CHECKING:
+    import contextlib
+
+    from tftrt_tools.execution.run import Call
+    from tftrt_tools.regression.regress import Options
+    from tftrt_tools.serving.smoke import engine_evidence
 
 THROUGH = "server"
 
@@ -14,17 +26,18 @@ class OnServer:
     """Args: options: regress.Options. server: pair.Server. client: client.Client of it. gpus: whether this machine has any."""
 
     through = THROUGH
+    notes = ()
 
-    def __init__(self, options, server, client, gpus):
+    def __init__(self, options: Options, server: pair.Server, client: clients.Client, gpus: bool) -> None:
         self._options, self._server, self._client = options, server, client
         # Of a server that ran before nobody says what it computes with.
         self.gpus = None if options.server else gpus
         # Of a server that ran before nobody says whether it is.
         self.gate_closed = options.goals.no_engine_fallback if not options.server else None
         self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
-        self.models = {}
+        self.models: dict[rounds.Side, models.Model] = {}
 
-    def sides(self):
+    def sides(self) -> dict[rounds.Side, Any]:
         """{name of rounds: {signature: (inputs, outputs)}}; fills `models`, {name: models.Model}. Raises: UsageError, TftrtError."""
         options, found = self._options, {}
         served = {rounds.NATIVE: self._server.native, rounds.CANDIDATE: self._server.candidate}
@@ -33,7 +46,8 @@ class OnServer:
         for (name, model), path, which in zip(served.items(), paths, versions, strict=True):
             told = subject.of_server(self._client, _Asked(model, *which))
             if options.server and path:
-                subject.check_files({f"{name}_dir": path}, model, told.signatures)
+                with subject.on_disk({f"{name}_dir": path}) as named:
+                    subject.check_files(named, model, told.signatures)
             progress.say(f"reading the {name} model")
             self.models[name] = models.read(path, model, told.version)
             found[name] = told.signatures
@@ -43,9 +57,9 @@ class OnServer:
                                     "`tftrt versions` shows which version a label is on")
         return found
 
-    def answers(self, signature, calls):
+    def answers(self, signature: str, calls: Sequence[Call]) -> list[Sequence[answers.Answer]]:
         """[[{output: ndarray} of a call] of a model], the native one first. Raises: TftrtError where a model refuses one."""
-        found = []
+        found: list[Sequence[answers.Answer]] = []
         for name, one in self.models.items():
             try:
                 found.append(answers.asked(self._client, one.name, signature, calls, one.version))
@@ -53,7 +67,7 @@ class OnServer:
                 raise answers.read_failure(error, name, one.title) from None
         return found
 
-    def engines(self, signature, calls):
+    def engines(self, signature: str, calls: Sequence[Call]) -> engine_evidence.Verdict:
         """Whether the candidate's engines ran at the shapes of `calls`, as `tftrt smoke` finds out: evidence.Verdict."""
         from tftrt_tools.serving.smoke import smoke
 
@@ -63,20 +77,20 @@ class OnServer:
         own = options.data if options.data and ":" not in options.data else ""
         sent = {"data": own, "batch_size": options.batch_size or 1} if own else {"shapes": shapes.flag_text(signature, timed)}
         asked = smoke.Options(
-            candidate.version, model_dir=candidate.path if options.server else "", **sent, ranges=options.ranges, seed=options.seed,
-            signature_keys=(signature,), native_model_name=native.name,
+            model_version=candidate.version, model_dir=candidate.path if options.server else "", **sent, ranges=options.ranges,
+            seed=options.seed, signature_keys=(signature,), native_model_name=native.name,
             native_model_version=native.version, tls=options.tls, log_file=options.log_file or "",
             server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
         return smoke.smoke(self._server.address, candidate.name, asked).engines
 
-    def asking(self, signature, calls):
+    def asking(self, signature: str, calls: Sequence[Call]) -> contextlib.AbstractContextManager[rounds.Asker]:
         """A context manager with the rounds.Asker of the timed calls."""
         payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(one.name, call.inputs, signature, one.version)
                                                                  for call in calls)) for name, one in self.models.items()}
-        target = generator.Target(self._client.address, generator.Tls.of(self._options.tls), self._options.timeout)
+        target = load_plan.Target(address=self._client.address, tls=load_plan.Tls.of(self._options.tls), timeout_s=self._options.timeout)
         return rounds.asking(target, payloads, self._options.concurrency, self.problem)
 
-    def problem(self):
+    def problem(self) -> errors.TftrtError | None:
         """Why the server ended, as a TftrtError, or None."""
         return self._server.problem()
 
@@ -84,5 +98,5 @@ class OnServer:
 class _Asked:
     """What subject.of_server wants to know."""
 
-    def __init__(self, model_name, version, label):
+    def __init__(self, model_name: str, version: int | None, label: str) -> None:
         self.model_name, self.model_version, self.version_label = model_name, version, label

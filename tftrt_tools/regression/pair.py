@@ -9,13 +9,15 @@ make the other wait: only one is asked at a time. Both names have equally many l
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import socket
+from collections.abc import Callable, Iterator, Mapping
 
-from tftrt_tools import environment, progress, scratch
+from tftrt_tools import environment, errors, progress, scratch
 from tftrt_tools.savedmodel import files
-from tftrt_tools.serving import flags as server_flags
-from tftrt_tools.serving.launch import choose, ending, preflight, process, readiness, serve
+from tftrt_tools.serving import server_flags as server_flags
+from tftrt_tools.serving.launch import choose, ending, readiness, serve, start_preflight, watched_process
 
 NATIVE, CANDIDATE = "model-native", "model-tested"
 _GRACE_SECONDS = 10.0
@@ -23,23 +25,27 @@ _CONFIG = 'model_config_list {{\n{models}}}\n'
 _MODEL = '  config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }}\n'
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server that has both. address: HOST:PORT; native, candidate: names of the models; backend, reason: what serves and why, "" for one
-    that ran before; pid: of the process started here, or 0; problem: function that says why it ended, as a TftrtError, or None while it
-    runs."""
+    """A server that has both."""
 
+    # HOST:PORT.
     address: str
+    # Names of the models there.
     native: str
     candidate: str
+    # What serves, and why that; "" for a server that ran before.
     backend: str = ""
     reason: str = ""
+    # Of the process started here, or 0.
     pid: int = 0
-    problem: object = lambda: None
+    # Says why the server ended, or None while it runs.
+    problem: Callable[[], errors.TftrtError | None] = lambda: None
 
 
 @contextlib.contextmanager
-def served(native, candidate, backend="local", image="", log_file=None, env=None):
+def served(native: str | os.PathLike[str], candidate: str | os.PathLike[str], backend: str = "local", image: str = "",
+           log_file: str | None = None, env: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Serve two SavedModel directories.
 
     Args: native, candidate: directories, which may be the same. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where
@@ -59,23 +65,25 @@ def served(native, candidate, backend="local", image="", log_file=None, env=None
         with environment.variables(env or {}):
             command = chosen.command(plan)
             watch = readiness.Watch(command.ready_probe)
-            child = process.Child(command, watch.note, log_file)
+            child = watched_process.Child(command, watch.note, log_file)
         try:
             progress.say("starting the server")
-            ready = process.until(watch.ask, child)
+            ready = watched_process.until(watch.ask, child)
 
-            def problem():
-                return None if child.code() is None else ending.read(child.code(), child.tail, preflight.with_engines(plan.models))
+            def problem() -> errors.TftrtError | None:
+                code = child.code()
+                return None if code is None else ending.read(code, child.tail, start_preflight.with_engines(plan.models))
 
             if not ready:
-                raise problem()
-            yield Server(ready.grpc, NATIVE, CANDIDATE, chosen.name, reason, child.pid, problem)
+                raise problem() or errors.TftrtError("the server did not start", "look into its log (--log_file)")
+            yield Server(address=ready.grpc, native=NATIVE, candidate=CANDIDATE, backend=chosen.name, reason=reason, pid=child.pid,
+                         problem=problem)
         finally:
             watch.close()
             child.end(_GRACE_SECONDS)
 
 
-def _config(base, models):
+def _config(base: pathlib.Path, models: Mapping[str, str | os.PathLike[str]]) -> str:
     """Base paths with one version each, that lead to the models. Returns: path of the configuration."""
     text = ""
     for name, model in models.items():
@@ -87,7 +95,7 @@ def _config(base, models):
     return str(path)
 
 
-def _free_port():
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]

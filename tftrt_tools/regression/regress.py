@@ -4,19 +4,25 @@ import contextlib
 import dataclasses
 import hashlib
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
-from tftrt_tools.bench import workload
+from tftrt_tools.bench import subject, workload
+from tftrt_tools.execution.run import Call
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.regression import answers, in_process, models, on_server, pair, result, rounds
+from tftrt_tools.models import names, opening
+from tftrt_tools.regression import answers, comparison, in_process, models, on_server, pair, rounds
 from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.regression.baseline import Baseline, Latest
 from tftrt_tools.savedmodel import passport, shapes
-from tftrt_tools.serving.smoke import gate
+from tftrt_tools.serving.smoke import engine_evidence, gate
 from tftrt_tools.sources.opened import check as check_model
 from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint
@@ -27,40 +33,42 @@ INTERRUPTED = "interrupted"
 _BOTH = rounds.NATIVE, rounds.CANDIDATE
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """native, candidate: paths or source.Sources, or names of models on `server`. server: HOST:PORT or "". native_version, native_label,
-    candidate_version, candidate_label: which of their versions on `server`, None and "" for the one that answers. tls: client.Tls of
-    `server`, or None. in_process: without a server. backend, image, log_file: of the server that is started. native_dir, candidate_dir:
-    files of the models on `server`, "" where they are not known. signature_name, shapes, data, ranges, seed, batch_size, distinct: what is
-    sent, as in `tftrt bench`. thresholds, labels, label_column, classes, accuracy_output, output_kind: texts of the flags. reading,
-    data_rows: how files of the data are read, and how many rows. allow_constant_outputs: accept answers that show nothing. compare:
-    whether the answers are judged. rounds,
-    max_rounds: at the first look, and at the last; requests: of each model in a round, 0 to choose. concurrency: requests under way.
-    metrics, must_decide: of verdict.METRICS. goals: goals.Goals. baseline: baseline.Baseline or None. timeout: seconds for one request.
-    max_seconds: no look is begun after so long."""
+    """What is compared, what is sent, how long, and what has to hold."""
 
-    native: object
-    candidate: object
+    # Paths or source.Sources, or names of models on `server`.
+    native: Any
+    candidate: Any
+    # HOST:PORT of a server that runs, "" to start one.
     server: str = ""
+    # Which of their versions on `server`; None and "" for the one that answers.
     native_version: int | None = None
     native_label: str = ""
     candidate_version: int | None = None
     candidate_label: str = ""
-    tls: object = None
+    # client.Tls of `server`, or None.
+    tls: Any = None
+    # Without a server.
     in_process: bool = False
+    # Of the server that is started: its kind, Docker's image, the file of its log.
     backend: str = "local"
     image: str = ""
     log_file: str | None = None
+    # Files of the models on `server`, "" where they are not known.
     native_dir: str = ""
     candidate_dir: str = ""
+    # What is sent, as in `tftrt bench`: the signature, texts of the flags, the seed of what is drawn.
     signature_name: str = ""
     shapes: str = ""
     data: str = ""
     ranges: str = ""
     seed: int = 0
+    # Rows of a request; None for what the shapes say.
     batch_size: int | None = None
+    # How many different requests are timed.
     distinct: int = 16
+    # How the answers are judged: texts of the flags.
     thresholds: str = ""
     allow_constant_outputs: bool = False
     output_kind: tuple[str, ...] = ()
@@ -68,54 +76,70 @@ class Options:
     accuracy_output: str = ""
     label_column: str = ""
     classes: str = ""
+    # How files of the data are read, and how many rows, 0 for all.
     reading: DataOptions = DataOptions()
     data_rows: int = 0
+    # Whether the answers are judged.
     compare: bool = True
+    # Rounds at the first look, and at the last.
     rounds: int = 30
     max_rounds: int = 90
+    # Requests to each model in a round, 0 to choose.
     requests: int = 0
+    # Requests under way at a time.
     concurrency: int = 1
-    metrics: tuple = verdicts.DEFAULT_METRICS
-    must_decide: tuple = ("p50",)
+    # Of verdict.METRICS; and those whose "cannot tell" is the run's.
+    metrics: tuple[str, ...] = verdicts.DEFAULT_METRICS
+    must_decide: tuple[str, ...] = ("p50",)
+    # Share by which a ratio must be off to count.
     min_effect: float = verdicts.MIN_EFFECT
     goals: goal_rules.Goals = goal_rules.Goals()
+    # A slower candidate is no failure.
     allow_worse: bool = False
-    baseline: object = None
+    # What this run is held against.
+    baseline: Baseline | Latest | None = None
+    # Seconds for one request.
     timeout: float = 60.0
+    # Seconds after which no round is begun.
     max_seconds: float = 600.0
+    # NATIVE=CANDIDATE each, of inputs and outputs that have another name there, in process.
+    rename: tuple[str, ...] = ()
 
     @property
-    def looks(self):
+    def looks(self) -> int:
         """How often the data is judged, at most; the last stretch of rounds may be a short one."""
         return -(-self.max_rounds // self.rounds)
 
 
-def regress(options):
+def regress(options: Options) -> comparison.Regression:
     """Compare two models.
 
     Args: options: Options.
-    Returns: result.Regression; also where it was interrupted after the first round, with `ended`.
+    Returns: comparison.Regression; also where it was interrupted after the first round, with `ended`.
     Raises: UsageError; TftrtError where nothing could be measured.
     """
     check(options)
     for model in () if options.server else (options.native, options.candidate):
-        check_model(model)
+        (opening.check if options.in_process else check_model)(model)
     machine = fingerprint.fingerprint()
     with _both(options, bool(machine.gpus)) as both:
         return _Run(options, both, machine).whole()
 
 
 @contextlib.contextmanager
-def _both(options, gpus):
+def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_process.InProcess]:
     """Yields: on_server.OnServer or in_process.InProcess."""
     with contextlib.ExitStack() as stack:
+        if options.in_process:
+            both = stack.enter_context(opening.opened(options.native, options.candidate))
+            asked = (options.signature_name,) if options.signature_name else ()
+            matched = names.match(both[0], both[1], asked, names.parse(options.rename))
+            yield in_process.InProcess(options, both, matched, stack.enter_context(scratch.folder("regress")), gpus)
+            return
         if not options.server:
             native, candidate = (stack.enter_context(opened(model)) for model in (options.native, options.candidate))
-        if options.in_process:
-            yield in_process.InProcess(options, (native, candidate), stack.enter_context(scratch.folder("regress")), gpus)
-            return
         if options.server:
-            server = pair.Server(options.server, options.native, options.candidate)
+            server = pair.Server(address=options.server, native=options.native, candidate=options.candidate)
         else:
             env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
             server = stack.enter_context(
@@ -124,11 +148,13 @@ def _both(options, gpus):
         yield on_server.OnServer(options, server, client, gpus)
 
 
-def _check_where(options):
+def _check_where(options: Options) -> None:
     """Of what is asked, and through what."""
     if options.in_process and (options.server or options.backend != "local"):
         flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
+    if options.rename and not options.in_process:
+        raise errors.UsageError("--rename has no effect without --in_process", "leave it out")
     there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
         {"--tls": options.tls}
     beside = {"--image": options.image, "--log_file": options.log_file} if options.server else there
@@ -147,7 +173,7 @@ def _check_where(options):
         raise errors.UsageError(f"--server and --backend={options.backend} exclude each other", "a server that runs needs no backend")
 
 
-def check(options):
+def check(options: Options) -> None:
     """Refuse what can never work. Raises: UsageError."""
     unknown = [one for one in (*options.metrics, *options.must_decide) if one not in verdicts.METRICS]
     if unknown or not options.metrics:
@@ -174,22 +200,26 @@ def check(options):
 
 
 class _Run:
-    def __init__(self, options, both, machine):
+    def __init__(self, options: Options, both: on_server.OnServer | in_process.InProcess, machine: fingerprint.Fingerprint) -> None:
         self._options, self._both, self._machine = options, both, machine
-        self._begun, self._notes = time.monotonic(), []
+        self._begun = time.monotonic()
+        self._notes: list[str] = []
         self._measured = rounds.Measured()
-        self._engines = self._judged = self._baseline = None
+        self._engines: engine_evidence.Verdict | None = None
+        self._judged: answers.Judged | None = None
+        self._baseline: Baseline | None = None
         self._per_block = 0
 
-    def whole(self):
+    def whole(self) -> comparison.Regression:
         options = self._options
         sides = self._both.sides()
         self._models = self._both.models
+        self._notes += self._both.notes
         self._signature, calls, own = self._calls(*(sides[name] for name in _BOTH))
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both.gpus, options.goals.no_engine_fallback)
         timed = calls[:options.distinct]
         self._workload = self._described(calls, timed)
-        self._baseline = options.baseline and options.baseline.found(self._machine, self._models, self._workload)
+        self._baseline = options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
         try:
             if options.compare:
                 self._judged = self._compared(calls, own)
@@ -213,7 +243,7 @@ class _Run:
             return self._result(problem.cause)
         return self._result()
 
-    def _calls(self, native, candidate):
+    def _calls(self, native: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[str, Sequence[Call], bool]:
         options = self._options
         signature = workload.choose_signature(list(native), options.signature_name)
         if signature not in candidate:
@@ -224,12 +254,21 @@ class _Run:
                 raise errors.UsageError(f"signature {signature!r} has other {kind}s in the candidate: {_text(theirs)}, "
                                         f"native {_text(mine)}",
                                         "compare a model with what was made of it")
-        wanted = _Sent(options, _ALL if options.data else options.distinct)
-        load, = workload.workloads(signature, native[signature][0], [options.batch_size] if options.batch_size else [], wanted)
+        asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
+                             ranges=options.ranges, seed=options.seed)
+        sizes = [options.batch_size] if options.batch_size else []
+        load, = workload.workloads(self._takes(signature, native), sizes, asked, _ALL if options.data else options.distinct)
         self._truth = _truth(options, load.files)
         return signature, load.calls, bool(options.data)
 
-    def _described(self, calls, timed):
+    def _takes(self, signature: str, native: Any) -> Any:
+        """What the signature takes. Files are read for the names of its twins only where --data or --shapes could use them."""
+        options = self._options
+        paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
+        same = subject.same(paths) if all(paths) and (options.data or options.shapes) else []
+        return subject.takes(signature, native, same, self._models[rounds.CANDIDATE].path)
+
+    def _described(self, calls: Sequence[Call], timed: Sequence[Call]) -> dict[str, Any]:
         """What was sent, so that another run can be held against it."""
         options, digest = self._options, hashlib.sha256()
         for call in timed:
@@ -242,13 +281,14 @@ class _Run:
                 "values": options.data or f"drawn from seed {options.seed}", "timed": len(timed), "compared": len(calls),
                 "concurrency": options.concurrency, "digest": digest.hexdigest()[:16]}
 
-    def _compared(self, calls, own):
+    def _compared(self, calls: Sequence[Call], own: bool) -> answers.Judged:
         options = self._options
-        kind = models.arithmetic(self._models[rounds.CANDIDATE], self._both.gpus)
-        return answers.judge(calls, *self._both.answers(self._signature, calls), kind, own, judgement.Rules.of(options),
+        kind = models.arithmetic(self._models[rounds.NATIVE], self._models[rounds.CANDIDATE], self._both.gpus)
+        native, candidate = self._both.answers(self._signature, calls)
+        return answers.judge(calls, native, candidate, kind, own, judgement.Rules.of(options),
                              answers.parse_goals(options.goals.accuracy), self._truth, options.accuracy_output)
 
-    def _measure(self, timed):
+    def _measure(self, timed: Sequence[Call]) -> None:
         options = self._options
         with self._both.asking(self._signature, timed) as asker:
             latency = max(asker.warm_up().values())
@@ -270,7 +310,7 @@ class _Run:
                 if not self._result().rounds_help:
                     return
 
-    def _check_requests(self):
+    def _check_requests(self) -> None:
         """Refuse a run that will not have the requests for a metric that decides it; note it for another. Raises: UsageError."""
         options, each = self._options, self._per_block * rounds.BLOCKS
         for metric in options.metrics:
@@ -281,26 +321,27 @@ class _Run:
                     raise errors.UsageError(cause, f"--requests={-(-wanted // options.max_rounds)}, or more --max_rounds")
                 self._notes.append(cause)
 
-    def _result(self, ended=""):
+    def _result(self, ended: str = "") -> comparison.Regression:
         options, measured = self._options, self._measured
         whole = measured.usable
         native, candidate = measured.native[:whole], measured.candidate[:whole]
         seconds = [[one.seconds for one in side] for side in (native, candidate)]
         rates = [np.array([one.rate for one in side]) for side in (native, candidate)]
-        found = verdicts.judge(*seconds, options.metrics, options.min_effect, looks=options.looks, seed=options.seed,
-                               native_rates=rates[0], candidate_rates=rates[1]) if whole else None
+        found = verdicts.judge(
+            seconds[0], seconds[1], options.metrics, min_effect=options.min_effect, looks=options.looks, seed=options.seed,
+            native_rates=rates[0], candidate_rates=rates[1]) if whole else None
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
-        figures = result.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
+        figures = comparison.PerRound(*medians, *(tuple(map(float, one)) for one in rates))
         compared = self._baseline.judge(figures, options.min_effect, options.looks, options.seed) if self._baseline and whole else None
         kept = goal_rules.judge(options.goals, found, self._models[rounds.CANDIDATE], self._judged, self._engines) if found else ()
-        return result.Regression(
-            passport.stamp(), self._models[rounds.NATIVE], self._models[rounds.CANDIDATE],
-            self._both.where, self._workload,
-            self._settings(), self._machine, found, figures, self._per_block * rounds.BLOCKS,
-            {name: measured.failed(name) for name in _BOTH}, dict(measured.errors), self._judged, self._engines, kept,
-            options.must_decide, compared, options.allow_worse, ended, time.monotonic() - self._begun, (*self._notes, *measured.limits))
+        return comparison.Regression(
+            stamp=passport.stamp(), native=self._models[rounds.NATIVE], candidate=self._models[rounds.CANDIDATE], server=self._both.where,
+            workload=self._workload, settings=self._settings(), fingerprint=self._machine, verdict=found, rounds=figures,
+            requests=self._per_block * rounds.BLOCKS, failed={name: measured.failed(name) for name in _BOTH}, errors=dict(measured.errors),
+            answers=self._judged, engines=self._engines, kept=kept, must_decide=options.must_decide, compared=compared,
+            allow_worse=options.allow_worse, ended=ended, seconds=time.monotonic() - self._begun, notes=(*self._notes, *measured.limits))
 
-    def _settings(self):
+    def _settings(self) -> dict[str, Any]:
         options = self._options
         return {"rounds": options.rounds, "max_rounds": options.max_rounds, "looks": options.looks, "requests_per_block": self._per_block,
                 "concurrency": options.concurrency, "metrics": list(options.metrics), "must_decide": list(options.must_decide),
@@ -308,7 +349,7 @@ class _Run:
                 "goals": options.goals.to_dict()}
 
 
-def _about_engines(candidate, gpus, watched):
+def _about_engines(candidate: models.Model, gpus: bool | None, watched: bool) -> list[str]:
     """What has to be said of what was measured, a line each."""
     if candidate.engine_ops is None and gpus is None:
         return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
@@ -319,22 +360,14 @@ def _about_engines(candidate, gpus, watched):
     return [] if watched else ["nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 
 
-def _truth(options, rows):
+def _truth(options: Options, rows: Any) -> labels.Labels | None:
     """The labels.Labels of --labels, or None. Args: rows: read.Rows of the data, or None."""
     if not options.labels:
         return None
     return labels.read(options.labels, rows, options.label_column, options.classes)
 
 
-class _Sent:
-    """What workload.workloads wants to know."""
-
-    def __init__(self, options, distinct):
-        self.shapes, self.data, self.ranges, self.seed, self.distinct = options.shapes, options.data, options.ranges, options.seed, distinct
-        self.reading, self.data_rows = options.reading, options.data_rows
-
-
-def _text(types):
+def _text(types: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {dtype}" for name, dtype in types.items())
 
 

@@ -10,13 +10,24 @@ only one model is asked at a time.
 import contextlib
 import dataclasses
 import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors, progress
-from tftrt_tools.load import generator, limits, workers
+from tftrt_tools.load import generator, limits, load_plan, workers
+from tftrt_tools.load.assignment import Assignment
+from tftrt_tools.load.payload import Payload
+from tftrt_tools.load.request_entries import Entries
 
-NATIVE, CANDIDATE = "native", "candidate"
+Side = Literal["native", "candidate"]
+NATIVE: Side = "native"
+CANDIDATE: Side = "candidate"
+Floats = npt.NDArray[np.float64]
+# Says why a server ended, or None while it runs.
+Problem = Callable[[], errors.TftrtError | None]
 _ORDER = (0, 1, 1, 0, 1, 0, 0, 1)
 BLOCKS = len(_ORDER) // 2
 _BLOCK_SECONDS = 0.1
@@ -31,7 +42,7 @@ class Block:
     """One stretch of requests to one model. seconds: float (answered,), in the order of sending; failed: requests that were not answered;
     active: seconds from the first send to the last answer."""
 
-    seconds: np.ndarray
+    seconds: Floats
     failed: int
     active: float
 
@@ -40,19 +51,19 @@ class Block:
 class Round:
     """blocks: (Block, …) of one model in one round."""
 
-    blocks: tuple
+    blocks: tuple[Block, ...]
 
     @property
-    def seconds(self):
+    def seconds(self) -> Floats:
         """float (answered,)."""
         return np.concatenate([one.seconds for one in self.blocks])
 
     @property
-    def failed(self):
+    def failed(self) -> int:
         return sum(one.failed for one in self.blocks)
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Requests answered a second while the model was asked."""
         return sum(len(one.seconds) for one in self.blocks) / sum(one.active for one in self.blocks)
 
@@ -62,33 +73,33 @@ class Measured:
     """What was measured so far. native, candidate: [Round], as many of both. errors: {model: [texts of the first failures]}. limits: lines
     that say where the load generator was the limit."""
 
-    native: list = dataclasses.field(default_factory=list)
-    candidate: list = dataclasses.field(default_factory=list)
-    errors: dict = dataclasses.field(default_factory=lambda: {NATIVE: [], CANDIDATE: []})
-    limits: list = dataclasses.field(default_factory=list)
+    native: list[Round] = dataclasses.field(default_factory=list)
+    candidate: list[Round] = dataclasses.field(default_factory=list)
+    errors: dict[Side, list[str]] = dataclasses.field(default_factory=lambda: {NATIVE: [], CANDIDATE: []})
+    limits: list[str] = dataclasses.field(default_factory=list)
 
-    def of(self, name):
+    def of(self, name: str) -> list[Round]:
         """[Round] of a model."""
         return self.native if name == NATIVE else self.candidate
 
-    def failed(self, name):
+    def failed(self, name: str) -> int:
         """Requests of a model that were not answered."""
         return sum(one.failed for one in self.of(name))
 
     @property
-    def usable(self):
+    def usable(self) -> int:
         """How many rounds, from the first, have an answer of both models."""
         whole = [len(one.seconds) > 0 and len(other.seconds) > 0 for one, other in zip(self.native, self.candidate, strict=True)]
         return whole.index(False) if False in whole else len(whole)
 
 
-def order(number):
+def order(number: int) -> list[Side]:
     """The models of the blocks of round `number`, counted from 0."""
     pair = (NATIVE, CANDIDATE) if number % 2 == 0 else (CANDIDATE, NATIVE)
     return [pair[place] for place in _ORDER]
 
 
-def requests_of_block(latency_seconds, concurrency):
+def requests_of_block(latency_seconds: float, concurrency: int) -> int:
     """How many requests a block has, so that it lasts about _BLOCK_SECONDS: short against the machine's drift, long against the pause
     between two blocks."""
     wanted = math.ceil(_BLOCK_SECONDS / max(latency_seconds, 1e-6))
@@ -99,7 +110,7 @@ def requests_of_block(latency_seconds, concurrency):
 class Share:
     """What is told to the load process of one model. team: workers.Team. first, count: which of the requests there are its own."""
 
-    team: object
+    team: workers.Team
     first: int
     count: int
 
@@ -111,16 +122,17 @@ class Asker:
       server ended, as a TftrtError, or None while it runs. served: whether the load processes do nothing but send.
     """
 
-    def __init__(self, shares, name, concurrency, problem=lambda: None, served=True):
+    def __init__(self, shares: Mapping[Side, Share], name: str, concurrency: int, problem: Problem = lambda: None,
+                 served: bool = True) -> None:
         self._shares, self._name, self._concurrency, self._problem, self._served = shares, name, concurrency, problem, served
-        self._failures = {name: [] for name in shares}
+        self._failures: dict[Side, list[str]] = {name: [] for name in shares}
         self._sent = dict.fromkeys(shares, 0)
-        self._windows = {name: [] for name in shares}
+        self._windows: dict[Side, list[tuple[int, int]]] = {name: [] for name in shares}
 
-    def warm_up(self):
+    def warm_up(self) -> dict[Side, float]:
         """Ask both models until each was asked for a while. Returns: {model: median seconds}. Raises: TftrtError where one answers
         nothing."""
-        found = {}
+        found: dict[Side, float] = {}
         for name in (NATIVE, CANDIDATE, NATIVE, CANDIDATE):
             progress.say(f"warming up {name}")
             seconds = [float(np.median(self.block(name, count * self._concurrency).seconds)) for count in (_LEAST, _WARM_UP_LEAST)]
@@ -131,11 +143,11 @@ class Asker:
         self._sent = dict.fromkeys(self._shares, 0)
         return found
 
-    def block(self, name, count):
+    def block(self, name: Side, count: int) -> Block:
         """Ask one model, and count the last `count` requests. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted; TftrtError
         where its process or the server ended, or nothing was answered."""
         share, lead = self._shares[name], LEAD * self._concurrency
-        team, before = share.team, len(share.team.rows)
+        team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
         self._sent[name] += count + lead
         team.tell([{"do": "closed", "slots": self._concurrency, "limit": count + lead, "start": 0, "due_at_start": False, "part": part}])
@@ -145,46 +157,45 @@ class Asker:
                 raise errors.TftrtError(f"the load on {self._name} ended: {team.problems[0]}", "run the command again")
             if problem := self._problem():
                 raise problem
-            if self._silent(team.rows[before:]):
+            if self._silent(Entries.joined(team.entries[before:])):
                 team.tell_all("stop")
-        rows = np.concatenate([np.zeros((0, 6), np.int64), *team.rows[before:]])
-        rows = rows[np.argsort(rows[:, 1], kind="stable")]
-        answered = rows[:, 3] == 0
-        self._note_failures(name, team, rows[~answered, 3])
-        if not answered.any():
-            raise errors.TftrtError(f"the {name} model answered none of {len(rows)} requests: {'; '.join(self.failures(name))}",
+        ended = Entries.joined(team.entries[before:]).by_sent()
+        self._note_failures(name, team, ended.code[~ended.ok])
+        if not ended.ok.any():
+            raise errors.TftrtError(f"the {name} model answered none of {len(ended)} requests: {'; '.join(self.failures(name))}",
                                     "mend the requests (--shapes, --data), the model or the server")
-        counted = slice(min(lead, len(rows) - 1), None)
-        rows, answered = rows[counted], answered[counted]
-        self._windows[name].append((rows[:, 1].min(), rows[:, 2].max()))
-        return Block((rows[answered, 2] - rows[answered, 1]) / 1e9, int((~answered).sum()), (rows[:, 2].max() - rows[:, 1].min()) / 1e9)
+        counted = ended[min(lead, len(ended) - 1):]
+        window = counted.sent_ns.min(), counted.done_ns.max()
+        self._windows[name].append(window)
+        return Block(counted[counted.ok].service_ns / 1e9, int((~counted.ok).sum()), (window[1] - window[0]) / 1e9)
 
-    def _silent(self, arrived):
+    def _silent(self, arrived: Entries) -> bool:
         """Whether requests were sent in vain so far: a dead server refuses each, and a hung one takes a deadline for each."""
-        codes = np.concatenate([one[:, 3] for one in arrived]) if arrived else np.zeros(0)
-        return len(codes) >= _LEAST * self._concurrency and bool(np.all(codes != 0))
+        return len(arrived) >= _LEAST * self._concurrency and not arrived.ok.any()
 
-    def _note_failures(self, name, team, codes):
+    def _note_failures(self, name: Side, team: workers.Team, codes: npt.NDArray[np.int64]) -> None:
         for code in dict.fromkeys(codes.tolist()):
             known, texts = team.messages.get(code, (str(code), ["no message"]))
             self._failures[name] += [one for text in texts if (one := f"{known}: {text}") not in self._failures[name]]
 
-    def limits(self, name, latencies):
+    def limits(self, name: Side, latencies: Floats) -> tuple[limits.Sign, ...]:
         """Whether the load generator itself was the limit while it asked a model, limits.Signs. Args: latencies: seconds, 1-D."""
-        team, windows = self._shares[name].team, np.array(self._windows[name])
-        if not self._served or not len(windows):
+        team, windows = self._shares[name].team, self._windows[name]
+        if not self._served or not windows:
             return ()
-        place = [np.searchsorted(windows[:, 0], now, "right") - 1 for _, now, _, _ in team.beats]
-        inside = [one for one, at in zip(team.beats, place, strict=True) if at >= 0 and one[1] <= windows[at, 1]]
-        lags = np.concatenate([one[3] for one in inside]) if inside else np.zeros(0)
-        seconds = float((windows[:, 1] - windows[:, 0]).sum()) / 1e9
+        begins, ends = np.array(windows).T
+        places = [np.searchsorted(begins, beat.now_ns, "right") - 1 for beat in team.beats]
+        inside = [beat for beat, place in zip(team.beats, places, strict=True) if place >= 0 and beat.now_ns <= ends[place]]
+        lags = np.concatenate([beat.lags_ns for beat in inside]) if inside else np.zeros(0)
+        seconds = float((ends - begins).sum()) / 1e9
         # A process sleeps between its blocks: what it used in all, it used in them.
-        used = (team.beats[-1][2] - team.beats[0][2]) / 1e9 if team.beats else 0.0
-        return limits.found(used, seconds, team.size, team.cores, 0, len(latencies), lags, 1e9 * np.asarray(latencies))
+        used = (team.beats[-1].cpu_ns - team.beats[0].cpu_ns) / 1e9 if team.beats else 0.0
+        return limits.found(cpu_s=used, seconds=seconds, workers=team.size, cores=team.cores, late=0, sent=len(latencies), lags_ns=lags,
+                            latency_ns=1e9 * np.asarray(latencies))
 
-    def round(self, number, count, measured):
+    def round(self, number: int, count: int, measured: Measured) -> None:
         """Add round `number`, with `count` requests in each block, to Measured."""
-        blocks = {NATIVE: [], CANDIDATE: []}
+        blocks: dict[Side, list[Block]] = {NATIVE: [], CANDIDATE: []}
         for name in order(number):
             blocks[name].append(self.block(name, count))
         measured.native.append(Round(tuple(blocks[NATIVE])))
@@ -192,40 +203,42 @@ class Asker:
         for name in blocks:
             measured.errors[name] = self.failures(name)
 
-    def judge_itself(self, measured):
+    def judge_itself(self, measured: Measured) -> None:
         """Note in Measured where the load generator was the limit."""
         said = {limits.RATE: "may have been the limit", limits.TIMES: "may have made the tail"}
         measured.limits = [f"with the {name} model the load generator {said[sign.of]}: {sign.text}" for name in self._shares
                            for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
 
-    def failures(self, name):
+    def failures(self, name: Side) -> list[str]:
         """The first failures of a model, as text."""
         return self._failures[name][:3]
 
 
 @contextlib.contextmanager
-def asking(target, payloads, concurrency=1, problem=lambda: None):
+def asking(target: load_plan.Target, payloads: Mapping[Side, Payload], concurrency: int = 1,
+           problem: Problem = lambda: None) -> Iterator[Asker]:
     """Start a load process for each model of a server.
 
-    Args: target: generator.Target. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as for Asker.
+    Args: target: load_plan.Target. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as for Asker.
     Yields: Asker. Raises: TftrtError where there is no connection.
     """
-    plan = generator.Plan("closed", concurrency, check_every=0)
+    plan = load_plan.Plan(concurrency=concurrency, check_every=0)
     with contextlib.ExitStack() as stack:
-        shares = {}
+        shares: dict[Side, Share] = {}
         for name, one in payloads.items():
-            shares[name] = Share(stack.enter_context(workers.started(generator.jobs(target, one, plan))), 0, len(one.requests))
-        for one in shares.values():
-            one.team.connected(target.address, target.connect_s)
+            shares[name] = Share(stack.enter_context(workers.started(generator.assignments(target, one, plan))), 0, len(one.requests))
+        for share in shares.values():
+            share.team.connected(target.address, target.connect_s)
         yield Asker(shares, target.address, concurrency, problem)
 
 
 @contextlib.contextmanager
-def asking_one(job, firsts, count, load_seconds, env=None, concurrency=1):
+def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, load_seconds: float, env: Mapping[str, str] | None = None,
+               concurrency: int = 1) -> Iterator[Asker]:
     """Start one process that has both models.
 
-    Args: job: job.Job. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. load_seconds: for the models to
-      be loaded. env: variables to set in it.
+    Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. load_seconds: for
+      the models to be loaded. env: variables to set in it.
     Yields: Asker. Raises: TftrtError where a model cannot be loaded.
     """
     with workers.started([job], env) as team:

@@ -14,9 +14,12 @@ Biometrics 63, 2007, show that plain BIC finds too many).
 
 import dataclasses
 import math
+from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
 PENALTY = 3.0
 # A level is of so many measurements at least: fewer are outliers until more follow.
 LEAST = 3
@@ -33,7 +36,7 @@ class Level:
     value: float
 
 
-def levels(values, least=LEAST, penalty=PENALTY, smallest=0.0):
+def levels(values: npt.ArrayLike, least: int = LEAST, penalty: float = PENALTY, smallest: float = 0.0) -> tuple[Level, ...]:
     """The levels of a series.
 
     Args: values: finite floats, in order. least: measurements of a level. smallest: a step must be larger than this, in the unit of the
@@ -51,7 +54,7 @@ def levels(values, least=LEAST, penalty=PENALTY, smallest=0.0):
     return tuple(_joined(found, values, smallest))
 
 
-def noise(values):
+def noise(values: npt.ArrayLike) -> float:
     """Mean absolute deviation of the noise, from the median of the differences of neighbours, which steps do not touch."""
     values = np.asarray(values, float)
     if len(values) < 2:
@@ -59,12 +62,15 @@ def noise(values):
     return float(np.median(np.abs(np.diff(values)))) * _TO_SCALE
 
 
-def _costs(values):
+def _costs(values: Floats) -> Floats:
     """cost[i, j]: sum of |y - median| over i … j. O(n^2 log n) time; histories are of hundreds."""
     count = len(values)
     cost = np.zeros((count, count))
     for first in range(count):
-        low, high, low_sum, high_sum = [], [], 0.0, 0.0  # heaps around the running median
+        # Heaps around the running median.
+        low: list[float] = []
+        high: list[float] = []
+        low_sum = high_sum = 0.0
         for last in range(first, count):
             low_sum, high_sum = _push(low, high, low_sum, high_sum, values[last])
             middle = -low[0]
@@ -72,7 +78,7 @@ def _costs(values):
     return cost
 
 
-def _push(low, high, low_sum, high_sum, value):
+def _push(low: list[float], high: list[float], low_sum: float, high_sum: float, value: float) -> tuple[float, float]:
     """Add to two heaps: `low` has the smaller half, negated, and at most one more than `high`. Returns: their new sums."""
     import heapq
 
@@ -93,7 +99,7 @@ def _push(low, high, low_sum, high_sum, value):
     return low_sum, high_sum
 
 
-def _ends(cost, gamma, least):
+def _ends(cost: Floats, gamma: float, least: int) -> list[tuple[int, int]]:
     """[(first, last)] of the best levels."""
     count = len(cost)
     best, before = np.full(count, np.inf), np.zeros(count, int)
@@ -111,14 +117,14 @@ def _ends(cost, gamma, least):
     return found[::-1]
 
 
-def _joined(found, values, smallest):
+def _joined(found: Iterable[Level], values: Floats, smallest: float) -> list[Level]:
     """The levels without steps that are too small to count, the smallest step taken away first."""
-    found = list(found)
-    while len(found) > 1:
-        steps = [abs(after.value - one.value) for one, after in zip(found, found[1:], strict=False)]
+    left = list(found)
+    while len(left) > 1:
+        steps = [abs(after.value - one.value) for one, after in zip(left, left[1:], strict=False)]
         least = int(np.argmin(steps))
         if steps[least] > smallest:
             break
-        first, last = found[least].first, found[least + 1].last
-        found[least:least + 2] = [Level(first, last, float(np.median(values[first:last + 1])))]
-    return found
+        first, last = left[least].first, left[least + 1].last
+        left[least:least + 2] = [Level(first, last, float(np.median(values[first:last + 1])))]
+    return left

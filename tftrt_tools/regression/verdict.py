@@ -1,8 +1,8 @@
 """Is the candidate better or worse than the native model, the same, or can nobody tell?
 
 The rule, for each metric, on the ratio candidate / native:
-  worse, better   three things hold together: the bootstrap interval of the ratio leaves out 1, the U test of the rounds is significant, and
-                  the ratio is off by the minimum effect or more
+  worse, better   three things hold together: the bootstrap interval of the ratio leaves out 1, Wilcoxon's signed-rank test of the rounds is
+                  significant, and the ratio is off by the minimum effect or more
   same            a difference of the minimum effect is ruled out on both sides, which is more than "nothing was found": two one-sided tests
                   at SAME_ALPHA, which is an interval at twice that level inside the minimum effect (Schuirmann, Journal of Pharmacokinetics
                   and Biopharmaceutics 15, 1987)
@@ -13,12 +13,18 @@ itself is called better or worse in at most that share of runs.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from tftrt_tools.regression import statistics
+from tftrt_tools import choices, records
+from tftrt_tools.statistics import averages, dependence, rank_test, resampling
 
-BETTER, WORSE, SAME, UNSURE = "better", "worse", "same", "cannot tell"
+BETTER: choices.Verdict = "better"
+WORSE: choices.Verdict = "worse"
+SAME: choices.Verdict = "same"
+UNSURE: choices.Verdict = "cannot tell"
 # Half of the 1 % that is promised: recorded rounds scatter more wildly than any theory has them (benchmarks/verdict_power.py).
 ALPHA = 0.005
 # Share of runs of models that do differ by the minimum effect which may be called the same.
@@ -33,104 +39,97 @@ THROUGHPUT = "throughput"
 METRICS = (*_NAMES, THROUGHPUT)
 DEFAULT_METRICS = ("p50", "p99", THROUGHPUT)
 
+Floats = npt.NDArray[np.float64]
+# The latencies of a model: one 1-D array of seconds for each round.
+Rounds = Sequence[npt.ArrayLike]
+
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What one model's rounds gave. latencies: a 1-D float array of seconds for each round; rates: answered requests a second of each
-    round, float (rounds,), or None where it was not measured."""
+    """What one model's rounds gave."""
 
-    latencies: tuple
-    rates: np.ndarray | None = None
+    # One 1-D array of seconds for each round.
+    latencies: tuple[Floats, ...]
+    # Answered requests a second of each round, float (rounds,); None where it was not measured.
+    rates: Floats | None = None
 
-    def first(self, rounds):
+    def first(self, rounds: int) -> "Series":
         """The Series of the first rounds."""
         return Series(self.latencies[:rounds], None if self.rates is None else self.rates[:rounds])
 
 
-@dataclasses.dataclass(frozen=True)
-class Judgement:
-    """One metric judged.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judgement(records.Record):
+    """One metric judged. Figures that could not be computed are None."""
 
-    native, candidate: values over all rounds, seconds or requests a second; None where the requests are too few for one. ratio, low, high:
-    candidate / native with its interval, None where nothing could be computed. same_low, same_high: the narrower interval that "same" is
-    judged by. native_low … candidate_high: interval of each value by itself. u, p: of the aligned U test; raw_p: of scipy's Mann-Whitney U
-    on the rounds as they are, which takes drift for noise: to look at, nothing is decided by it. effective_rounds: how many independent
-    ones they are worth. direction: "faster", "slower", "higher", "lower" or "" where none is shown. verdict: BETTER, WORSE, SAME or UNSURE.
-    reason: in words.
-    """
-
+    # One of METRICS.
     metric: str
+    # Values over all rounds, seconds or requests a second; None where the requests are too few for one.
     native: float | None
     candidate: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    same_low: float | None
-    same_high: float | None
-    native_low: float | None
-    native_high: float | None
-    candidate_low: float | None
-    candidate_high: float | None
-    u: float | None
-    p: float | None
-    raw_p: float | None
+    # candidate / native, and its interval.
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    # The narrower interval of the ratio by which "same" is judged.
+    same_low: float | None = None
+    same_high: float | None = None
+    # The interval of each value by itself, in its unit.
+    native_low: float | None = None
+    native_high: float | None = None
+    candidate_low: float | None = None
+    candidate_high: float | None = None
+    # Of the rank test that decides: Wilcoxon's smaller sum of signed ranks, or U where two runs are compared; and its two-sided p.
+    statistic: float | None = None
+    p: float | None = None
+    # Mann-Whitney's p of the rounds as they are, which takes drift for noise. Nothing is decided by it.
+    raw_p: float | None = None
+    # Rounds of each model, and how many independent ones they are worth.
     rounds: int
     effective_rounds: float
+    # Level of this metric's test: share of runs of a model against itself.
     alpha: float
-    direction: str
-    verdict: str
-    reason: str
+    direction: choices.Direction = ""
+    verdict: choices.Verdict = UNSURE
+    # Of the verdict, in words.
+    reason: str = ""
 
     @property
-    def higher_is_better(self):
+    def higher_is_better(self) -> bool:
         return self.metric == THROUGHPUT
 
     @property
-    def hang_together(self):
-        """Whether the rounds are worth much less than as many independent ones."""
-        return 2 * self.effective_rounds < self.rounds
+    def hang_together(self) -> bool:
+        """Whether the rounds are worth much less than as many independent ones. Of few rounds even independent ones count as half."""
+        return 3 * self.effective_rounds < self.rounds
 
     @property
-    def speed_up(self):
+    def speed_up(self) -> tuple[float, float, float] | None:
         """(value, low, high): how many times as fast the candidate is; None where no ratio is known."""
-        if self.ratio is None:
+        if self.ratio is None or self.low is None or self.high is None:
             return None
         if self.higher_is_better:
             return self.ratio, self.low, self.high
         return 1 / self.ratio, 1 / self.high, 1 / self.low
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(**data)
-
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
-    """judgements: (Judgement, …) in the order asked for. min_effect, alpha: as given; looks: how often the data is looked at, at most."""
+class Verdict(records.Record):
+    """judgements: in the order asked for. min_effect, alpha: as given; looks: how often the data is looked at, at most."""
 
-    judgements: tuple
+    judgements: tuple[Judgement, ...]
     min_effect: float
     alpha: float
     looks: int
 
-    def of(self, metric):
+    def of(self, metric: str) -> Judgement | None:
         """The Judgement of a metric, or None."""
         return next((one for one in self.judgements if one.metric == metric), None)
 
-    def to_dict(self):
-        return {"judgements": [one.to_dict() for one in self.judgements], "min_effect": self.min_effect, "alpha": self.alpha,
-                "looks": self.looks}
 
-    @classmethod
-    def from_dict(cls, data):
-        return cls(tuple(map(Judgement.from_dict, data["judgements"])), data["min_effect"], data["alpha"], data["looks"])
-
-
-def judge(native_rounds, candidate_rounds, metrics=("p50",), min_effect=MIN_EFFECT, alpha=ALPHA, looks=1, seed=0,
-          native_rates=None, candidate_rates=None):
+def judge(native_rounds: Rounds, candidate_rounds: Rounds, metrics: Sequence[str] = ("p50",), *, min_effect: float = MIN_EFFECT,
+          alpha: float = ALPHA, looks: int = 1, seed: int = 0, native_rates: npt.ArrayLike | None = None,
+          candidate_rates: npt.ArrayLike | None = None) -> Verdict:
     """Judge two models by their rounds.
 
     Args:
@@ -149,17 +148,18 @@ def judge(native_rounds, candidate_rounds, metrics=("p50",), min_effect=MIN_EFFE
                    looks)
 
 
-def rounds_needed(metrics, looks, alpha=ALPHA):
+def rounds_needed(metrics: Sequence[str], looks: int, alpha: float = ALPHA) -> int:
     """The fewest independent rounds that can show anything at that level."""
     return 1 + math.ceil(math.log2(len(metrics) * looks / alpha))
 
 
-def requests_needed(metric):
+def requests_needed(metric: str) -> int:
     """The fewest requests to each model, over all rounds, that a metric of METRICS is judged by."""
-    return TAIL_SAMPLES.get(_NAMES.get(metric), 0)
+    return TAIL_SAMPLES.get(_NAMES.get(metric, 0.0), 0)
 
 
-def judge_change(metric, before, after, min_effect=MIN_EFFECT, alpha=ALPHA, looks=1, seed=0):
+def judge_change(metric: str, before: npt.ArrayLike, after: npt.ArrayLike, *, min_effect: float = MIN_EFFECT, alpha: float = ALPHA,
+                 looks: int = 1, seed: int = 0) -> Judgement:
     """Judge whether the candidate's lead over the native model has changed since another run.
 
     Each run has its native model beside the candidate, so a machine that is slower today is slower for both, and what is compared is
@@ -173,21 +173,25 @@ def judge_change(metric, before, after, min_effect=MIN_EFFECT, alpha=ALPHA, look
 
     level, same_level = alpha / looks, 2 * SAME_ALPHA / looks
     gaps = [np.asarray(one, float) for one in (before, after)]
-    whole = [float(np.exp(statistics.trimmed_mean(one))) for one in gaps]
-    rounds, stretch = min(map(len, gaps)), max(map(statistics.inflation, gaps))
-    blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
+    native, candidate = (math.exp(averages.trimmed_mean(one)) for one in gaps)
+    rounds = min(map(len, gaps))
+    blank = Judgement(metric=metric, native=native, candidate=candidate, rounds=rounds, alpha=level,
+                      effective_rounds=min(map(dependence.worth, gaps)))
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
     tested = stats.mannwhitneyu(*gaps, alternative="two-sided")
-    resampled = [statistics.resampled_means(one, statistics.draws(len(one), seed + place)) for place, one in enumerate(gaps)]
-    ratio, changes = whole[1] / whole[0], np.exp(resampled[1] - resampled[0])
-    bounds = [bound for one in (level, same_level) for bound in statistics.interval(changes, ratio, one, rounds, stretch)]
-    known = dataclasses.replace(blank, ratio=ratio, low=bounds[0], high=bounds[1], same_low=bounds[2], same_high=bounds[3],
-                                u=float(len(gaps[0]) * len(gaps[1]) - tested.statistic), p=float(tested.pvalue), raw_p=float(tested.pvalue))
-    return dataclasses.replace(known, **_decided(known, min_effect, level))
+    resampled = [resampling.resampled_means(one, resampling.draws(len(one), seed + place)) for place, one in enumerate(gaps)]
+    ratio, changes = candidate / native, np.exp(resampled[1] - resampled[0])
+    (low, high), (same_low, same_high) = (
+        resampling.interval(changes, ratio, one, rounds, max(dependence.lengthening(values, one) for values in gaps))
+        for one in (level, same_level))
+    known = dataclasses.replace(blank, ratio=ratio, low=low, high=high, same_low=same_low, same_high=same_high,
+                                statistic=float(len(gaps[0]) * len(gaps[1]) - tested.statistic), p=float(tested.pvalue),
+                                raw_p=float(tested.pvalue))
+    return _decided(known, min_effect, level)
 
 
-def _check(native, candidate, metrics):
+def _check(native: Series, candidate: Series, metrics: Sequence[str]) -> None:
     unknown = [one for one in metrics if one not in METRICS]
     if unknown or not metrics:
         raise ValueError(f"no metric {unknown[0] if unknown else ''!r}; known: {', '.join(METRICS)}")
@@ -199,91 +203,109 @@ def _check(native, candidate, metrics):
         raise ValueError("throughput needs the rates of both models")
 
 
-def _judge(metric, native, candidate, min_effect, levels, seed):
+def _judge(metric: str, native: Series, candidate: Series, min_effect: float, levels: tuple[float, float], seed: int) -> Judgement:
     level, same_level = levels
-    share = _NAMES.get(metric)
-    values = [series.rates if share is None else np.array([statistics.nearest_rank(one, share) for one in series.latencies])
-              for series in (native, candidate)]
-    whole = [_whole(metric, series, one) for series, one in zip((native, candidate), values, strict=True)]
-    rounds = len(values[0])
-    gaps = np.log(values[1]) - np.log(values[0])
-    stretch = statistics.inflation(gaps)
-    blank = Judgement(metric, *whole, *([None] * 12), rounds, max(1.0, rounds / stretch), level, "", UNSURE, "")
+    both, share = (native, candidate), _NAMES.get(metric)
+    values = [_of_each_round(series, share) for series in both]
+    whole = [_whole(metric, series, one) for series, one in zip(both, values, strict=True)]
+    rounds, gaps = len(values[0]), np.log(values[1]) - np.log(values[0])
+    blank = Judgement(metric=metric, native=whole[0], candidate=whole[1], rounds=rounds, alpha=level,
+                      effective_rounds=dependence.worth(gaps))
     if tail := _too_few_requests(metric, native, candidate):
         return dataclasses.replace(blank, native=None, candidate=None, reason=tail)
     if rounds < LEAST_ROUNDS:
         return dataclasses.replace(blank, reason=f"{rounds} rounds are too few")
-    drawn = statistics.draws(rounds, seed)
-    each = [_resampled(share, series, one, drawn) for series, one in zip((native, candidate), values, strict=True)]
+    drawn = resampling.draws(rounds, seed)
+    each = [_resampled(share, series, one, drawn) for series, one in zip(both, values, strict=True)]
     if _is_typical(share):
         # A ratio inside each round first, so that drift of the machine cancels.
-        ratio, ratios = float(np.exp(statistics.trimmed_mean(gaps))), np.exp(statistics.resampled_means(gaps, drawn))
+        ratio, ratios = math.exp(averages.trimmed_mean(gaps)), np.exp(resampling.resampled_means(gaps, drawn))
     else:
         ratio, ratios = whole[1] / whole[0], each[1] / each[0]
-    own = [statistics.interval(one, value, level, rounds, statistics.inflation(np.log(of_rounds)))
-           for one, value, of_rounds in zip(each, whole, values, strict=True)]
-    same = statistics.interval(ratios, ratio, same_level, rounds, stretch)
-    low, high = statistics.interval(ratios, ratio, level, rounds, stretch)
-    u, p = statistics.aligned_u_test(gaps)
+
+    def interval(estimates: Floats, value: float, logs: Floats, at: float) -> tuple[float, float]:
+        return resampling.interval(estimates, value, at, rounds, dependence.lengthening(logs, at))
+
+    low, high = interval(ratios, ratio, gaps, level)
+    same_low, same_high = interval(ratios, ratio, gaps, same_level)
+    own = [interval(one, value, np.log(of_rounds), level) for one, value, of_rounds in zip(each, whole, values, strict=True)]
+    tested = rank_test.signed_rank(gaps)
     known = dataclasses.replace(
-        blank, ratio=ratio, low=low, high=high, same_low=same[0], same_high=same[1], native_low=own[0][0], native_high=own[0][1],
-        candidate_low=own[1][0], candidate_high=own[1][1], u=u, p=p, raw_p=_raw_p(values))
-    return dataclasses.replace(known, **_decided(known, min_effect, level))
+        blank, ratio=ratio, low=low, high=high, same_low=same_low, same_high=same_high, native_low=own[0][0], native_high=own[0][1],
+        candidate_low=own[1][0], candidate_high=own[1][1], statistic=tested.statistic, p=tested.p, raw_p=_raw_p(values))
+    return _decided(known, min_effect, level)
 
 
-def _is_typical(share):
+def _of_each_round(series: Series, share: float | None) -> Floats:
+    """A metric's value in each round, float (rounds,): the rate, or the percentile of this share."""
+    if share is None:
+        assert series.rates is not None
+        return series.rates
+    return np.array([averages.nearest_rank(one, share) for one in series.latencies])
+
+
+def _is_typical(share: float | None) -> bool:
     """Whether a metric is of the typical round; a tail is of all requests, because a round alone has too few for one."""
     return share is None or share == 0.5
 
 
-def _whole(metric, series, values):
+def _whole(metric: str, series: Series, values: Floats) -> float:
     """The value of a metric over all rounds."""
     if metric == THROUGHPUT or metric == "p50":
-        return float(np.exp(statistics.trimmed_mean(np.log(values))))
-    return statistics.nearest_rank(np.concatenate(series.latencies), _NAMES[metric])
+        return math.exp(averages.trimmed_mean(np.log(values)))
+    return averages.nearest_rank(np.concatenate(series.latencies), _NAMES[metric])
 
 
-def _too_few_requests(metric, native, candidate):
+def _too_few_requests(metric: str, native: Series, candidate: Series) -> str:
     wanted = requests_needed(metric)
     least = min(sum(map(len, series.latencies)) for series in (native, candidate))
     return f"{metric} needs {wanted} requests, and there are {least}" if least < wanted else ""
 
 
-def _resampled(share, series, values, drawn):
+def _resampled(share: float | None, series: Series, values: Floats, drawn: resampling.Draws) -> Floats:
     """One model's value in each bootstrap sample of whole rounds."""
-    if _is_typical(share):
-        return np.exp(statistics.resampled_means(np.log(values), drawn))
-    return statistics.resampled_quantiles(series.latencies, share, drawn)
+    if share is None or _is_typical(share):
+        return np.exp(resampling.resampled_means(np.log(values), drawn))
+    return resampling.resampled_quantiles(series.latencies, share, drawn)
 
 
-def _raw_p(values):
+def _raw_p(values: Sequence[Floats]) -> float:
     from scipy import stats
 
     return float(stats.mannwhitneyu(values[0], values[1], alternative="two-sided").pvalue)
 
 
-def _decided(one, min_effect, level):
-    """{"direction", "verdict", "reason"} of a Judgement with numbers."""
+def _decided(one: Judgement, min_effect: float, level: float) -> Judgement:
+    """A Judgement that has its numbers, with direction, verdict and reason."""
+    ratio, low, high, same_low, same_high, p = _numbers(one)
     edge = 1 + min_effect
-    found = one.low > 1 or one.high < 1
-    significant = one.p <= level
-    words = ("higher", "lower") if one.higher_is_better else ("slower", "faster")
-    direction = words[one.ratio < 1] if found and significant else ""
-    if 1 / edge <= one.same_low and one.same_high <= edge:
-        return {"direction": direction, "verdict": SAME, "reason": f"a difference of {min_effect:.0%} is ruled out"}
-    if found and significant and not 1 / edge < one.ratio < edge:
-        worse = (one.ratio < 1) == one.higher_is_better
-        return {"direction": direction, "verdict": WORSE if worse else BETTER,
-                "reason": f"the interval leaves out 1, p = {one.p:.2g}, and the ratio is off by {min_effect:.0%} or more"}
-    return {"direction": direction, "verdict": UNSURE, "reason": _why(one, min_effect, level, found, significant)}
+    found = (low > 1 or high < 1) and p <= level
+    words: tuple[choices.Direction, choices.Direction] = ("higher", "lower") if one.higher_is_better else ("slower", "faster")
+    direction = words[ratio < 1] if found else ""
+    if 1 / edge <= same_low and same_high <= edge:
+        return dataclasses.replace(one, direction=direction, verdict=SAME, reason=f"a difference of {min_effect:.0%} is ruled out")
+    if found and not 1 / edge < ratio < edge:
+        worse = (ratio < 1) == one.higher_is_better
+        return dataclasses.replace(
+            one, direction=direction, verdict=WORSE if worse else BETTER,
+            reason=f"the interval leaves out 1, p = {p:.2g}, and the ratio is off by {min_effect:.0%} or more")
+    return dataclasses.replace(one, direction=direction, verdict=UNSURE, reason=_why(one, min_effect, level, found))
 
 
-def _why(one, min_effect, level, found, significant):
-    if statistics.smallest_p(one.rounds) > level:
+def _numbers(one: Judgement) -> tuple[float, float, float, float, float, float]:
+    """(ratio, low, high, same_low, same_high, p), all known."""
+    assert one.ratio is not None and one.low is not None and one.high is not None
+    assert one.same_low is not None and one.same_high is not None and one.p is not None
+    return one.ratio, one.low, one.high, one.same_low, one.same_high, one.p
+
+
+def _why(one: Judgement, min_effect: float, level: float, found: bool) -> str:
+    if rank_test.smallest_p(one.rounds) > level:
         return f"{one.rounds} rounds are too few: they cannot show anything at the level of {level:.2g}"
-    if found and significant:
+    if found:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
     worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.hang_together else ""
+    _, low, high, *_ = _numbers(one)
     # Half the interval's width, on the scale of ratios: what a difference needs at least to be outside of it.
-    least = math.sqrt(one.high / one.low) - 1
+    least = math.sqrt(high / low) - 1
     return f"too noisy: the interval is wider than the {min_effect:.0%} that count, and no difference below {least:.1%} would show{worth}"

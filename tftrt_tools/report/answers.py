@@ -1,14 +1,10 @@
-"""The table of compared answers, for pages and terminals: which columns it has, and what stands in them."""
+"""The table of compared answers, for pages and terminals: its columns, and the text of their cells."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tftrt_tools.accuracy import kinds, metrics
-
-# Columns that stand there whether or not something is bounded by them; the shorter choice is for tables with more beside them.
-ALWAYS = ("max_abs", "max_rel", "rmse", "cosine", "snr_db", "top1", "mismatches")
-FEWER = ("max_abs", "cosine", "snr_db", "top1", "mismatches")
-_OF_DETECTORS = ("matched", "matched_iou", "matched_score", "map", "map50")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,25 +17,32 @@ class Part:
 
 
 def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mapping[str, float]],
-          always: Iterable[str] = ALWAYS, tight: bool = False) -> tuple[Part, ...]:
+          always: Iterable[str] | None = None, tight: bool = False) -> tuple[Part, ...]:
     """Single outputs, then detectors where there are any.
 
-    Args: bounds: {output: {metric: bound}}; always: metrics that have a column beside those that are bounded; tight: leave columns out in
+    Args: bounds: {output: {metric: bound}}; always: metrics that have a column beside those that are bounded,
+      None for those of the registry; tight: leave columns out in
       which nothing would stand, as is done beside detectors.
     """
     found, tight = [], tight or any(one.kind == kinds.DETECTIONS for one in comparisons)
-    for of_detectors, shown in ((False, always), (True, _OF_DETECTORS)):
+    for of_detectors, shown in ((False, metrics.shown() if always is None else always), (True, metrics.shown())):
         mine = tuple(one for one in comparisons if (one.kind == kinds.DETECTIONS) == of_detectors)
-        wanted = {*shown, *(metric for one in mine for metric in bounds.get(one.name, ()))}
-        columns = (metric for metric in metrics.METRICS.values() if metric.name in wanted)
-        columns = tuple(metric for metric in columns if not tight or any(one.shown(metric.name) for one in mine))
+        fitting = [metric for metric in shown if (kinds.DETECTIONS in metrics.METRICS[metric].kinds) == of_detectors]
+        wanted = {*fitting, *(metric for one in mine for metric in bounds.get(one.name, ()))}
+        columns = tuple(metric for metric in metrics.METRICS.values()
+                        if metric.name in wanted and (not tight or any(one.shown(metric.name) for one in mine)))
         if mine:
             found.append(Part(of_detectors, columns, mine))
     return tuple(found)
 
 
+def fewer() -> tuple[str, ...]:
+    """What `parts` takes as `always` for tables with more beside them."""
+    return metrics.shown(short=True)
+
+
 def kind(comparison: metrics.Comparison) -> str:
-    """The type of an output, with what it holds where that is more than numbers: "float32, ids"."""
+    """The type of an output, and its kind where that is not plain numbers: "float32, ids"."""
     plain = comparison.kind in (kinds.VALUES, kinds.EXACT, kinds.DETECTIONS)
     return comparison.dtype if plain else f"{comparison.dtype}, {comparison.kind}"
 
@@ -55,7 +58,7 @@ def verdict(comparison: metrics.Comparison, missed: Iterable[str], yes: str = "y
     return (no if comparison.name in missed else yes) + (f" ({beside})" if beside else "")
 
 
-def against_labels(accuracy: Mapping[str, object]) -> list[tuple[str, str, str]]:
+def against_labels(accuracy: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(metric, original's, converted's) for people, the one that says most first, of a verification's accuracy."""
     both = accuracy.get("metrics") or {"top1": {name: accuracy[name] for name in ("original", "converted")}}
     first = accuracy.get("metric", "top1")
@@ -63,7 +66,7 @@ def against_labels(accuracy: Mapping[str, object]) -> list[tuple[str, str, str]]
     return [(name, *(metrics.METRICS[name].show(values[which]) for which in ("original", "converted"))) for name, values in both.items()]
 
 
-def changed_classes(accuracy: Mapping[str, object], most: int = 12) -> list[Mapping[str, object]]:
+def changed_classes(accuracy: Mapping[str, Any], most: int = 12) -> list[Mapping[str, Any]]:
     """The classes that lost or gained most, of a verification's accuracy."""
     found = [one for one in accuracy.get("per_class", ()) if one["original"] != one["converted"]]
     return sorted(found, key=lambda one: -abs(one["converted"] - one["original"]))[:most]

@@ -1,15 +1,23 @@
 """The report of `tftrt bench`: one HTML file that needs nothing else."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tftrt_tools import whole_file
 from tftrt_tools.report import bench_plots, html
 
+if TYPE_CHECKING:
+    from tftrt_tools.bench.goal import Goal
+    from tftrt_tools.bench.measurements import Bench, Row
 
-def write_page(done, goal, path):
-    """Write the report of a result.Bench, whole or not at all. Args: goal: goal.Goal or None. Raises: OSError."""
+
+def write_page(done: Bench, goal: Goal | None, path: str) -> None:
+    """Write the report of a measurements.Bench, whole or not at all. Args: goal: goal.Goal or None. Raises: OSError."""
     whole_file.write_text(path, page(done, goal))
 
 
-def page(done, goal):
+def page(done: Bench, goal: Goal | None) -> str:
     """The page as text."""
     marks = [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
     measured = [row for row in done.rows if not row.probe]
@@ -21,15 +29,15 @@ def page(done, goal):
         percentiles=list(done.rows[0].response.percentiles) if done.rows else [], batches=_batches(done))
 
 
-def _around(done):
+def _around(done: Bench) -> list[Row]:
     """Of each search: the probe at its answer, that at the lowest rate that failed, and the slowest."""
     kept = []
     for one in done.searched:
         probes = [row for row in done.rows if row.probe and row.target == one.target and row.point.batch_size == one.batch_size]
         wanted = {one.rate, one.above, min((row.point.rate for row in probes if row.point.rate), default=None)}
-        kept += sorted((row for row in probes if row.point.rate and row.point.rate in wanted), key=lambda row: row.point.rate)
+        kept += sorted((row for row in probes if row.point.rate and row.point.rate in wanted), key=lambda row: row.point.rate or 0.0)
     return kept
 
 
-def _batches(done):
+def _batches(done: Bench) -> bool:
     return any(row.server and row.server.processed_rows is not None for row in done.rows)

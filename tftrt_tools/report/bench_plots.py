@@ -1,22 +1,35 @@
 """The plots of `tftrt bench`. Colours and manners are those of `plots`."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.report import plots
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+    from tftrt_tools.bench.measurements import Row
 
 ORANGE, SKY, PURPLE, YELLOW = "#E69F00", "#56B4E9", "#CC79A7", "#F0E442"
 _LINES = (plots.BLUE, plots.RED, plots.GREEN, PURPLE, ORANGE, SKY, plots.GREY, "black")
 _STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 _MOST_LINES = 12
+# (target, scenario, batch size) of rows that one line joins.
+_Key = tuple[str, str, "int | None"]
 _MARKS = {"server": "o", "in process": "D"}
 
 
-def cdf(rows, goal_ms=()):
+def cdf(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float]] = ()) -> str:
     """Share of the requests that were answered within a time; the shares are spread as a logarithm of what is left, so that p99.9 can be
     read. A line ends where too few requests say more.
 
-    Args: rows: result.Rows. goal_ms: [(percentile, milliseconds)] of the goal. Returns: SVG text, "" without answers.
+    Args: rows: measurements.Rows. goal_ms: [(percentile, milliseconds)] of the goal. Returns: SVG text, "" without answers.
     """
     shown = [row for row in rows if len(row.response.cdf) > 1][:_MOST_LINES]
     if not shown:
@@ -48,12 +61,12 @@ def cdf(rows, goal_ms=()):
     return plots.svg(figure)
 
 
-def throughput_latency(rows, goal_ms=()):
+def throughput_latency(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float]] = ()) -> str:
     """Answers a second against response times: p50 and p99 of each point, joined along a sweep. Needs two points or more.
 
-    Args: rows: result.Rows. goal_ms: [(percentile, milliseconds)]. Returns: SVG text or "".
+    Args: rows: measurements.Rows. goal_ms: [(percentile, milliseconds)]. Returns: SVG text or "".
     """
-    families = {}
+    families: dict[_Key, list[Row]] = {}
     for row in rows:
         key = (row.target, row.point.scenario, row.point.batch_size)
         families.setdefault(key, []).append(row)
@@ -65,8 +78,8 @@ def throughput_latency(rows, goal_ms=()):
         color = _LINES[number % len(_LINES)]
         for name, style, filled in (("p50", "-", True), ("p99", (0, (4, 2)), False)):
             # Along the sweep, so that a server that falls back under too much load is drawn falling back.
-            points = [(row.throughput, row.response.percentiles[name], row) for row in sorted(family, key=_load)
-                      if row.response.percentiles.get(name) is not None and row.throughput]
+            points = [(row.throughput, value, row) for row in sorted(family, key=_load)
+                      if (value := row.response.percentiles.get(name)) is not None and row.throughput]
             if not points:
                 continue
             drawn = True
@@ -92,7 +105,7 @@ def throughput_latency(rows, goal_ms=()):
     return plots.svg(figure)
 
 
-def over_time(row):
+def over_time(row: Row) -> str:
     """One row's answers a second and response times over time. Returns: SVG text, "" where there is less than three intervals."""
     series = row.series
     if len(series.answered) < 3:
@@ -120,29 +133,29 @@ def over_time(row):
     return plots.svg(figure)
 
 
-def _load(row):
+def _load(row: Row) -> float:
     return row.point.rate or row.point.concurrency or 0
 
 
-def _label(row, rows):
+def _label(row: Row, rows: Iterable[Row]) -> str:
     text = row.point.text()
     return f"{row.target}: {text}" if len({one.target for one in rows}) > 1 else text
 
 
-def _family(key, families):
+def _family(key: _Key, families: Collection[_Key]) -> str:
     target, scenario, batch = key
     parts = [target] if len({one[0] for one in families}) > 1 else []
     parts.append(scenario)
     return ", ".join(parts + ([f"batch {batch}"] if batch is not None else []))
 
 
-def _annotate(axes, points):
+def _annotate(axes: Axes, points: Iterable[tuple[float, float, Row]]) -> None:
     for x, y, row in points:
         text = f"{row.point.rate:g}/s" if row.point.rate is not None else str(row.point.concurrency or "")
         axes.annotate(text, (x, y), xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7, color="#555555")
 
 
-def _plain_ticks(axis):
+def _plain_ticks(axis: Axis) -> None:
     """1, 2, 5, 10 instead of powers."""
     from matplotlib import ticker
 
@@ -151,7 +164,7 @@ def _plain_ticks(axis):
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _nothing():
+def _nothing() -> Any:
     from matplotlib import ticker
 
     return ticker.NullLocator()

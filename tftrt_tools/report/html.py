@@ -1,13 +1,25 @@
 """Reports: HTML files that need nothing else."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from tftrt_tools import whole_file
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import kernels
 from tftrt_tools.report import answers, plots
 from tftrt_tools.savedmodel import passport
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def write_verification(done, manifest, path, timing=None):
+    from jinja2 import Template
+
+    from tftrt_tools.accuracy.verify import Verification
+    from tftrt_tools.tuning.tried import Tuning
+
+
+def write_verification(done: Verification, manifest: Mapping[str, Any] | None, path: str, timing: Mapping[str, Any] | None = None) -> None:
     """Write the report of a verify.Verification.
 
     Args:
@@ -24,7 +36,7 @@ def write_verification(done, manifest, path, timing=None):
     whole_file.write_text(path, page)
 
 
-def write_tuning(done, path):
+def write_tuning(done: Tuning, path: str) -> None:
     """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
     from tftrt_tools.tuning import space
 
@@ -32,18 +44,18 @@ def write_tuning(done, path):
     whole_file.write_text(path, page)
 
 
-def tuning_plot(done):
+def tuning_plot(done: Tuning) -> str:
     """Latency against accuracy of a Tuning's trials. Returns: SVG text, "" where no trial gave a model."""
     from tftrt_tools.tuning import space
 
-    usable = [one for one in done.trials if not one.measured.failure]
-    points = [{"number": one.number, "ms": one.latency(done.objective).ms, "accuracy": one.measured.accuracy,
-               "text": space.text(one.settings, one.high), "kept": one.kept, "winner": one == done.winner} for one in usable]
+    usable = [(one, latency) for one in done.trials if not one.measured.failure and (latency := one.latency(done.objective))]
+    points = [{"number": one.number, "ms": latency.ms, "accuracy": one.measured.accuracy,
+               "text": space.text(one.settings, one.high), "kept": one.kept, "winner": one == done.winner} for one, latency in usable]
     return plots.pareto(points, done.goal.bound(done.original), done.goal.metric, done.goal.higher,
                         f"median milliseconds of a call, {done.objective}, {done.gpu}")
 
 
-def template(name):
+def template(name: str) -> Template:
     """A page of this package's templates. Args: name: of its file."""
     import jinja2
 

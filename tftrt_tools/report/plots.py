@@ -1,13 +1,24 @@
 """Plots as SVG text, to be put into pages. Colours from the Okabe-Ito palette, which the colour-blind can tell apart."""
 
+from __future__ import annotations
+
 import io
 import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tftrt_tools.accuracy.metrics import Comparison
 
 BLUE, GREEN, GREY, RED = "#0072B2", "#009E73", "#999999", "#D55E00"
 _SNR_CEILING_DB = 160.0
 
 
-def new_figure(width, height):
+def new_figure(width: float, height: float) -> Figure:
     """A matplotlib Figure in this package's style. Args: width, height: in inches."""
     import matplotlib
 
@@ -18,25 +29,25 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def svg(figure):
+def svg(figure: Figure) -> str:
     """A figure as SVG text, the same for the same figure."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def bare(axes):
+def bare(axes: Axes) -> None:
     """Take the upper and right border away."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
-def _beside(axes, x, y, text):
+def _beside(axes: Axes, x: float, y: float, text: str) -> None:
     """A label right of the end of a bar."""
     axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
 
 
-def signal_to_noise(comparisons, bounds):
+def signal_to_noise(comparisons: Iterable[Comparison], bounds: Mapping[str, Mapping[str, float]]) -> str:
     """SNR in dB of each output that is judged by it, with its bound. Equal answers have no noise and are drawn at the right edge.
 
     Args: comparisons: metrics.Comparisons. bounds: {output: {metric: bound}}.
@@ -65,7 +76,7 @@ def signal_to_noise(comparisons, bounds):
     return svg(figure)
 
 
-def where_ops_run(signatures):
+def where_ops_run(signatures: Iterable[Mapping[str, Any]]) -> str:
     """Computing ops of each signature, in TensorRT and in TensorFlow. Args: signatures: manifest entries. Returns: SVG text or ""."""
     shown = [one for one in signatures if one["engines"] or one["native_ops"]]
     if not shown:
@@ -86,14 +97,14 @@ def where_ops_run(signatures):
     return svg(figure)
 
 
-def ops_of(signature):
+def ops_of(signature: Mapping[str, Any]) -> tuple[int, int]:
     """(ops in engines, ops in all) of a manifest's signature entry."""
-    from tftrt_tools.conversion.result import SignatureResult
+    from tftrt_tools.conversion.signature_result import SignatureResult
 
     return SignatureResult.from_dict(signature).compute_ops
 
 
-def latency(rows):
+def latency(rows: Sequence[Mapping[str, Any]]) -> str:
     """Latency of two models side by side. Args: rows: [{"batch", "native_ms", "converted_ms"}]. Returns: SVG text."""
     figure = new_figure(8, 0.9 + 0.6 * len(rows))
     axes = figure.subplots()
@@ -111,7 +122,7 @@ def latency(rows):
     return svg(figure)
 
 
-def pareto(points, goal, metric, higher, latency_label):
+def pareto(points: Iterable[Mapping[str, Any]], goal: float, metric: str, higher: bool, latency_label: str) -> str:
     """Trials of a search: latency against accuracy, with the goal and the winner; a list beside it says what each number is.
 
     Args:
@@ -150,18 +161,18 @@ def pareto(points, goal, metric, higher, latency_label):
     return svg(figure)
 
 
-def _mark(one):
+def _mark(one: Mapping[str, Any]) -> tuple[str, str]:
     """(marker, colour) of a point."""
     return ("*", GREEN) if one["winner"] else ("o", BLUE) if one["kept"] else ("o", RED)
 
 
-def _frame(values):
+def _frame(values: Sequence[float]) -> tuple[float, float]:
     """(low, high) with room around: a point on the edge could not be read."""
     margin = 0.1 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
     return min(values) - margin, max(values) + margin
 
 
-def _list_beside(axes, points):
+def _list_beside(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
     axes.set_axis_off()
     axes.set_ylim(len(points), -0.5)
     for row, one in enumerate(points):
@@ -170,14 +181,14 @@ def _list_beside(axes, points):
         axes.text(0.1, row, one["text"], va="center", fontsize=8, fontweight=weight)
 
 
-def _label_offsets(places):
+def _label_offsets(places: Iterable[tuple[float, float]]) -> list[tuple[int, int]]:
     """Where the labels go, in points from their marks, so that they cover neither marks nor labels. Args: places: 0 to 1 in both axes."""
     width, height = 400, 250
     steps = [(0, 11), (0, -11), (13, 0), (-13, 0), (11, 11), (-11, 11), (11, -11), (-11, -11), (0, 21), (0, -21), (13, 21), (-13, -21)]
     marks = [(x * width, y * height) for x, y in places]
     taken, offsets = list(marks), []
     for mark in marks:
-        def room(step, mark=mark):
+        def room(step: tuple[int, int], mark: tuple[float, float] = mark) -> float:
             return min((max(abs(mark[0] + step[0] - x) / 12, abs(mark[1] + step[1] - y) / 9) for x, y in taken), default=9)
 
         chosen = next((step for step in steps if room(step) >= 1), max(steps, key=room))

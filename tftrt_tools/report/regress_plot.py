@@ -1,15 +1,23 @@
 """Plots of `tftrt regress` and `tftrt history`. Colours and manners are those of `plots`."""
 
-import io
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tftrt_tools.regression.history import VALUES
-from tftrt_tools.report import plots
+from tftrt_tools.report import pictures, plots
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tftrt_tools.regression.comparison import Regression
+    from tftrt_tools.regression.history import History, Series
 
 
-def rounds(done):
-    """Each round of a result.Regression: the medians of both models, and below their ratio with its interval. Returns: SVG text."""
+def rounds(done: Regression) -> str:
+    """Each round of a comparison.Regression: the medians of both models, and below their ratio with its interval. Returns: SVG text."""
     native, candidate = (1e3 * np.asarray(values) for values in (done.rounds.native_p50, done.rounds.candidate_p50))
     places = np.arange(1, len(native) + 1)
     figure = plots.new_figure(9, 5)
@@ -34,21 +42,17 @@ def rounds(done):
     return plots.svg(figure)
 
 
-def history(found, kind="svg"):
+def history(found: History, kind: str = "svg") -> bytes:
     """A chart for each series of a history.History: its values, their levels, and the steps. Args: kind: "svg" or "png". Returns: bytes."""
     shown = [one for one in found.series if one.points]
     figure = plots.new_figure(9, max(1, len(shown)) * 2.8)
     charts = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
     for axes, series in zip(charts, shown, strict=False):
         _chart(axes, series)
-    if kind == "svg":
-        return plots.svg(figure).encode()
-    data = io.BytesIO()
-    figure.savefig(data, format=kind, dpi=150)
-    return data.getvalue()
+    return pictures.content(figure, kind)
 
 
-def _chart(axes, series):
+def _chart(axes: Axes, series: Series) -> None:
     title, unit, _, _ = VALUES[series.shown]
     values = [value for _, value in series.points]
     axes.plot(range(len(values)), values, linestyle="none", marker="o", markersize=4, color=plots.BLUE)

@@ -1,16 +1,25 @@
 """The plot of `tftrt sensitivity`. Colours and manners are those of `plots`."""
 
-import io
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.accuracy import harm
-from tftrt_tools.report import plots
+from tftrt_tools.report import pictures, plots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from tftrt_tools.accuracy.harm import Node, SignatureHarm
 
 _CEILING_DB, _FLOOR_DB = 160.0, -20.0
 # Room for a bar's label right of the longest bar, as a share of the axis.
 _LABEL_SHARE = 0.2
 
 
-def bars(signatures, precision, kind="svg", most=30):
+def bars(signatures: Sequence[SignatureHarm], precision: str, kind: str = "svg", most: int = 30) -> bytes:
     """Horizontal bars of the SNR in dB that is left when each node is rounded alone, the worst on top.
 
     The longer the bar, the more harm: it reaches from a little above the best SNR shown down to its own. What `convert` is advised to
@@ -25,14 +34,10 @@ def bars(signatures, precision, kind="svg", most=30):
     for axes, one in zip(charts, signatures, strict=True):
         _chart(axes, one, precision, one.nodes[:most])
     figure.legend(handles=_legend(), loc="outside upper right", ncol=3, frameon=False)
-    if kind == "svg":
-        return plots.svg(figure).encode()
-    data = io.BytesIO()
-    figure.savefig(data, format=kind, dpi=150)
-    return data.getvalue()
+    return pictures.content(figure, kind)
 
 
-def _legend():
+def _legend() -> list[Any]:
     from matplotlib import lines, patches
 
     return [patches.Patch(color=plots.BLUE, label="rounded alone"),
@@ -40,7 +45,7 @@ def _legend():
             lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded")]
 
 
-def _chart(axes, signature, precision, nodes):
+def _chart(axes: Axes, signature: SignatureHarm, precision: str, nodes: Sequence[Node]) -> None:
     levels, total = [_clipped(node.worst.snr_db) for node in nodes], _clipped(harm.worst(signature.total).snr_db)
     best, least = max(*levels, total) + 3.0, min(*levels, total)
     kept = set(signature.suggested_nodes)
@@ -59,16 +64,16 @@ def _chart(axes, signature, precision, nodes):
     plots.bare(axes)
 
 
-def _label(node):
+def _label(node: Node) -> str:
     level = "NaN or Inf" if node.worst.nonfinite else "no noise" if not node.worst.noise else f"{node.worst.snr_db:.1f} dB"
     return f"{level}, {node.share:.0%}"
 
 
-def _clipped(snr_db):
+def _clipped(snr_db: float) -> float:
     return max(min(snr_db, _CEILING_DB), _FLOOR_DB)
 
 
-def _short(names):
+def _short(names: Sequence[str]) -> list[str]:
     """Node names without the scopes that all of them are in."""
     scopes = [name.split("/")[:-1] for name in names]
     shared = 0

@@ -1,33 +1,42 @@
-"""Calls that XLA compiles (`tf.function(jit_compile=True)`), into which TF-TRT does not look: which there are, and a graph in which some of
-them are calls like any other, so that TensorFlow puts the function's nodes in their place. Works on protos alone.
+"""Calls that XLA compiles (`tf.function(jit_compile=True)`). TF-TRT does not look into them. Here they are listed, and opened: made
+calls like any other, which TensorFlow replaces by the function's nodes. Works on protos alone.
 """
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools.savedmodel import graph, inline
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2, node_def_pb2
+
 _MARK, _NEVER_INLINED = "_XlaMustCompile", "_noinline"
 
 
-def calls(graph_def):
-    """Names of the calls that XLA compiles and that run without it as well, as they are once the calls around them are replaced by nodes:
-    "OUTER/INNER". A function with ops that only XLA knows is not among them.
+def calls(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
+    """Names of the calls that XLA compiles and that run without XLA too; a function with XLA's own ops does not.
+
+    A name is the one that the call has after the calls around it were replaced by nodes: "OUTER/INNER".
     """
     functions = graph.library(graph_def)
     return tuple(path for path, _, node in _paths("", graph_def.node, functions)
                  if _is_compiled(node, functions) and not _for_xla_alone(node, functions))
 
 
-def holding(graph_def, ops):
+def holding(graph_def: graph_pb2.GraphDef, ops: Collection[str]) -> set[str]:
     """{names of calls in which there is one of `ops`, however deep}."""
     functions = graph.library(graph_def)
     return {path for path, _, node in _paths("", graph_def.node, functions) if _holds(node, functions, ops)}
 
 
-def opened(graph_def, names):
+def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.GraphDef:
     """A copy in which calls are not XLA's any more.
 
-    Args: graph_def: left as it is. names: of `calls`. A function's node that is reached as one of them and as another call too stays XLA's.
+    Args: graph_def: left as it is. names: of `calls`. A node of a function that another call reaches too stays XLA's.
     """
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
@@ -45,12 +54,13 @@ def opened(graph_def, names):
     return result
 
 
-def inside(call, name):
+def inside(call: str, name: str) -> bool:
     """Whether a node is one of those that were put in the place of a call."""
     return name.startswith(f"{call}/")
 
 
-def _paths(scope, nodes, functions, holder=""):
+def _paths(scope: str, nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef],
+           holder: str = "") -> Iterator[tuple[str, str, node_def_pb2.NodeDef]]:
     """(path, the function that holds the node, node) of all calls, outer ones first."""
     for node in nodes:
         if node.op in inline.CALLS and node.attr["f"].func.name in functions:
@@ -59,18 +69,18 @@ def _paths(scope, nodes, functions, holder=""):
             yield from _paths(f"{scope}{node.name}/", functions[called].node_def, functions, called)
 
 
-def _is_compiled(node, functions):
+def _is_compiled(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> bool:
     holders = (node.attr, functions[node.attr["f"].func.name].attr)
     return any(_MARK in one and one[_MARK].b for one in holders)
 
 
-def _for_xla_alone(node, functions):
+def _for_xla_alone(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> bool:
     return any(op.startswith("Xla") for op in _inner_ops(node, functions))
 
 
-def _holds(node, functions, ops):
+def _holds(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], ops: Collection[str]) -> bool:
     return not _inner_ops(node, functions).isdisjoint(ops)
 
 
-def _inner_ops(node, functions):
+def _inner_ops(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> set[str]:
     return {inner.op for name in inline.reached([node], functions) for inner in functions[name].node_def}

@@ -1,13 +1,22 @@
-"""Conditionals that a constant decides, taken out of a frozen graph: what is left is the branch that runs. Nothing is run.
+"""Takes conditionals that a constant decides out of a frozen graph, so that the branch that runs is left. Nothing is run.
 
 Frozen, a conditional is Switch and Merge nodes, around which TF-TRT forms segments, one for each stretch between them.
 """
 
-import numpy as np
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools.savedmodel import folding
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.framework import node_def_pb2
 
 # What a condition is computed with.
 _CONDITION = frozenset({"Identity", "LogicalNot", "LogicalAnd", "LogicalOr", "Cast", "Equal", "NotEqual", "Greater", "GreaterEqual", "Less",
@@ -16,7 +25,7 @@ _CONDITION = frozenset({"Identity", "LogicalNot", "LogicalAnd", "LogicalOr", "Ca
 _CONTROL = frozenset({"Switch", "Merge", "If", "StatelessIf"})
 
 
-def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, np.ndarray]) -> None:
+def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -> None:
     """Let what reads a placeholder read a constant, in place, and take out the conditionals that this decides.
 
     Args: graph_def: frozen. values: {placeholder: array}; the placeholders stay, and nothing reads them.
@@ -39,7 +48,7 @@ def decide(graph_def: graph_pb2.GraphDef) -> None:
         pass
 
 
-def _decided(graph_def):
+def _decided(graph_def: graph_pb2.GraphDef) -> bool:
     """One round of `decide`. Returns: whether it took anything out."""
     nodes = {node.name: node for node in graph_def.node}
     taken = {}
@@ -73,7 +82,8 @@ def _decided(graph_def):
 
 def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
     """Whether conditionals, and nothing else, read a placeholder."""
-    waiting, seen, found = [placeholder], set(), False
+    waiting, found = [placeholder], False
+    seen: set[str] = set()
     while waiting:
         name = waiting.pop()
         for node in graph_def.node:
@@ -89,9 +99,10 @@ def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
     return found
 
 
-def _dead(graph_def, nodes, never):
+def _dead(graph_def: graph_pb2.GraphDef, nodes: Mapping[str, node_def_pb2.NodeDef], never: AbstractSet[str]) -> set[str]:
     """{names of the nodes that never run}."""
-    dead, before = set(), -1
+    dead: set[str] = set()
+    before = -1
     while before != len(dead):
         before = len(dead)
         for node in graph_def.node:
@@ -100,7 +111,8 @@ def _dead(graph_def, nodes, never):
     return dead
 
 
-def _never_runs(node, nodes, dead, never):
+def _never_runs(node: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef], dead: AbstractSet[str],
+                never: AbstractSet[str]) -> bool:
     data = [_is_dead(source, dead, never) for source in node.input if not source.startswith("^")]
     waits = any(source[1:] in dead for source in node.input if source.startswith("^"))
     if node.op != "Merge":
@@ -109,11 +121,11 @@ def _never_runs(node, nodes, dead, never):
     return all(data) or any(one and nodes[folding.name_of(source)].op == "Enter" for one, source in zip(data, node.input, strict=False))
 
 
-def _is_dead(source, dead, never):
+def _is_dead(source: str, dead: AbstractSet[str], never: AbstractSet[str]) -> bool:
     return folding.name_of(source) in dead or (source if ":" in source else f"{source}:0") in never
 
 
-def _merge(node, dead, never, graph_def):
+def _merge(node: node_def_pb2.NodeDef, dead: AbstractSet[str], never: AbstractSet[str], graph_def: graph_pb2.GraphDef) -> None:
     """A Merge of which one input is left passes that on."""
     data = [source for source in node.input if not source.startswith("^")]
     left = [source for source in data if not _is_dead(source, dead, never)]
@@ -134,7 +146,7 @@ def _merge(node, dead, never, graph_def):
             reader.input[:] = [constant.name if source == f"{node.name}:1" else source for source in reader.input]
 
 
-def _pass_on(node, source):
+def _pass_on(node: node_def_pb2.NodeDef, source: str) -> None:
     dtype = node.attr["T"].type
     controls = [one for one in node.input if one.startswith("^")]
     node.op, node.input[:] = "Identity", [source, *controls]
@@ -142,7 +154,7 @@ def _pass_on(node, source):
     node.attr["T"].type = dtype
 
 
-def _free(name, taken):
+def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""Where in a GraphDef loops and conditionals are, that TensorFlow lowered to Switch, Merge, Enter and Exit. Works on protos alone."""
+"""Finds loops and conditionals in a GraphDef, which TensorFlow lowered to Switch, Merge, Enter and Exit. Works on protos alone."""
 
 import collections
 

@@ -1,13 +1,21 @@
-"""What a MetaGraph declares beside its graph, and TensorFlow's save drops: kept from the source, and written into what was saved.
+"""Keeps what a MetaGraph declares besides its graph, and writes it into the saved model, where TensorFlow's save drops it.
 
 TensorFlow saves every model with the tag "serve", every signature with the method "predict", shapes that it inferred anew (of lookups and
 loops it knows less than the export did), no default values and no collections. No TensorFlow here.
 """
 
+from __future__ import annotations
+
+import os
 import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tftrt_tools.savedmodel import protos, signatures
 from tftrt_tools.savedmodel.protos import meta_graph_pb2
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import tensor_pb2
 
 _WITH_DEFAULT = "PlaceholderWithDefault"
 # Collections of TensorFlow's own: they name nodes and variables of the graph that they came with.
@@ -20,7 +28,7 @@ _OWN_COLLECTIONS = frozenset({
     "trainable_variables", "update_ops", "variables", "weights", "while_context"})
 
 
-def of(meta_graph):
+def of(meta_graph: meta_graph_pb2.MetaGraphDef) -> meta_graph_pb2.MetaGraphDef:
     """A MetaGraphDef with what `meta_graph` declares. Of its graph it holds the inputs' default values alone, of its objects nothing."""
     declared = meta_graph_pb2.MetaGraphDef()
     declared.meta_info_def.CopyFrom(meta_graph.meta_info_def)
@@ -34,13 +42,13 @@ def of(meta_graph):
     return declared
 
 
-def collections(meta_graph) -> list[str]:
+def collections(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """Names of the collections that hold values of the user's, and no names of nodes: those mean nothing in another graph."""
     return sorted(name for name, one in meta_graph.collection_def.items()
                   if name not in _OWN_COLLECTIONS and one.WhichOneof("kind") not in (None, "node_list"))
 
 
-def defaults(meta_graph, signature: str) -> dict:
+def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[str, tensor_pb2.TensorProto]:
     """The values of those inputs of a signature that need not be fed. Returns: {input: TensorProto}."""
     nodes = {node.name: node for node in meta_graph.graph_def.node if node.op in (_WITH_DEFAULT, "Const")}
     found = {}
@@ -51,7 +59,8 @@ def defaults(meta_graph, signature: str) -> dict:
     return found
 
 
-def restore(path, declared, renamed=None):
+def restore(path: str | os.PathLike[str], declared: meta_graph_pb2.MetaGraphDef,
+            renamed: Mapping[str, Mapping[str, str]] | None = None) -> meta_graph_pb2.MetaGraphDef:
     """Write into the SavedModel `path` what it lacks of `declared`, a MetaGraphDef of `of`.
 
     Args: renamed: {signature: {name with which an input was saved: its name}} of those that TensorFlow had to save otherwise.
@@ -79,7 +88,7 @@ def restore(path, declared, renamed=None):
     return meta
 
 
-def _rename(meta, signature, names):
+def _rename(meta: meta_graph_pb2.MetaGraphDef, signature: str, names: Mapping[str, str]) -> None:
     """Give the inputs of a signature their names, in its SignatureDef and in the object that tf.saved_model.load makes a function of."""
     inputs = meta.signature_def[signature].inputs
     infos = {name: meta_graph_pb2.TensorInfo.FromString(inputs[saved].SerializeToString()) for saved, name in names.items()}
@@ -93,7 +102,7 @@ def _rename(meta, signature, names):
     keywords[:] = [names[saved] for saved in keywords]
 
 
-def _restore_signature(signature, declared):
+def _restore_signature(signature: meta_graph_pb2.SignatureDef, declared: meta_graph_pb2.SignatureDef) -> None:
     signature.method_name = declared.method_name
     for name, info in declared.inputs.items():
         if info.WhichOneof("encoding") == "coo_sparse":
@@ -107,7 +116,7 @@ def _restore_signature(signature, declared):
         signature.defaults[name].CopyFrom(declared.defaults[name])
 
 
-def _join(signature, name, declared):
+def _join(signature: meta_graph_pb2.SignatureDef, name: str, declared: meta_graph_pb2.TensorInfo) -> None:
     """Make one sparse input of the three that TensorFlow made of it."""
     parts = {part: f"{name}_{part}" for part in ("values", "indices", "dense_shape")}
     if not all(part in signature.inputs for part in parts.values()):
@@ -120,7 +129,7 @@ def _join(signature, name, declared):
     signature.inputs[name].CopyFrom(info)
 
 
-def _give_default(meta, signature, name, value):
+def _give_default(meta: meta_graph_pb2.MetaGraphDef, signature: str, name: str, value: tensor_pb2.TensorProto) -> None:
     """Make an input one that need not be fed."""
     tensor = meta.signature_def[signature].inputs[name].name if name in meta.signature_def[signature].inputs else ""
     for node in meta.graph_def.node:

@@ -1,16 +1,23 @@
 """A SavedModel without the engines that it carries: it loads where those engines would end the process."""
 
+from __future__ import annotations
+
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
 from tftrt_tools.savedmodel import protos
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+    from tensorflow.core.protobuf import saved_model_pb2, saved_object_graph_pb2
 
 # The attribute of the root object that makes a SavedModel carry engines; TF-TRT's own name.
 RESOURCES = "trt_engine_resources"
 _CREATE, _INITIALIZE = "CreateTRTResourceHandle", "InitializeTRTResource"
 
 
-def write(proto, model, folder):
+def write(proto: saved_model_pb2.SavedModel, model: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
     """Write a copy of SavedModel `model` with its engine resources turned into plain objects; variables and assets are linked.
 
     Args: proto: its SavedModel proto (protos.read), which is changed. model: its directory. folder: to make.
@@ -26,7 +33,7 @@ def write(proto, model, folder):
             os.symlink(model / child, folder / child)
 
 
-def _detach(objects):
+def _detach(objects: saved_object_graph_pb2.SavedObjectGraph) -> None:
     """Their creator has a GPU kernel only, and loading would call it."""
     nodes = objects.nodes
     if not nodes:
@@ -41,7 +48,7 @@ def _detach(objects):
                 resource.user_object.version.producer = resource.user_object.version.min_consumer = 1
 
 
-def _leave_out(graph_def):
+def _leave_out(graph_def: graph_pb2.GraphDef) -> None:
     """The session loader knows no objects: it runs an initializer, a function that makes the resource and reads the engines into it."""
     for function in graph_def.library.function:
         if any(node.op == _INITIALIZE for node in function.node_def):
@@ -53,7 +60,7 @@ def _leave_out(graph_def):
             _empty(node)
 
 
-def _empty(node):
+def _empty(node: node_def_pb2.NodeDef) -> None:
     """Make `node` do nothing."""
     kept = [name for name in node.input if name.startswith("^")]
     name = node.name

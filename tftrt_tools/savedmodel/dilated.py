@@ -9,9 +9,13 @@ where x is zero outside: the convolution with dilation b and paddings (p - c, q 
 computed from the shape; their difference is shown to be the same for every size before anything is written.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +23,9 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tftrt_tools.savedmodel import folding, inferred
 from tftrt_tools.savedmodel.preparation import Dilated
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Ops that treat every place alike, so that they may come before or after the rearrangement; the first operand is the data.
 _ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
@@ -77,16 +84,20 @@ def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozense
     return tuple(dict.fromkeys(moved))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Site:
-    """after: BatchToSpaceND; chain: nodes from the convolution to it, without both; before: SpaceToBatchND; entry: the node that reads
-    it; rank: of the data around, 3 or 4."""
+    """The nodes of a convolution with dilations."""
 
+    # The BatchToSpaceND at its end.
     after: node_def_pb2.NodeDef
+    # Nodes between the convolution and `after`, without both.
     chain: tuple[node_def_pb2.NodeDef, ...]
     convolution: node_def_pb2.NodeDef
+    # The node that reads `before`.
     entry: node_def_pb2.NodeDef
+    # The SpaceToBatchND at its beginning.
     before: node_def_pb2.NodeDef
+    # Of the data around, 3 or 4.
     rank: int
 
 
@@ -97,31 +108,32 @@ class _Plan:
     blocks: tuple[int, int]
     pads: tuple[tuple[int, int], tuple[int, int]]
     padding: str
-    filters: np.ndarray | None
+    filters: npt.NDArray[Any] | None
 
 
 class _View:
-    """A graph by names, with who reads what and the shapes."""
+    """A graph's nodes by name, how many inputs read each, and the shapes that TensorFlow infers."""
 
-    def __init__(self, graph_def, results):
-        self.graph_def, self.nodes, self.readers = graph_def, {node.name: node for node in graph_def.node}, dict.fromkeys(results, 2)
+    def __init__(self, graph_def: graph_pb2.GraphDef, results: Iterable[str]):
+        self.graph_def, self.nodes = graph_def, {node.name: node for node in graph_def.node}
+        self.readers = dict.fromkeys(results, 2)
         for node in graph_def.node:
             for source in node.input:
                 if not source.startswith("^"):
                     self.readers[folding.name_of(source)] = self.readers.get(folding.name_of(source), 0) + 1
         self._shapes = inferred.shapes(graph_def)
 
-    def source(self, node, index=0):
+    def source(self, node: node_def_pb2.NodeDef, index: int = 0) -> node_def_pb2.NodeDef:
         return self.nodes[folding.name_of(node.input[index])]
 
-    def input_shape(self, node, index):
+    def input_shape(self, node: node_def_pb2.NodeDef, index: int) -> Any:
         return self._shapes.get_operation_by_name(node.name).inputs[index].shape
 
-    def constant(self, node, index):
+    def constant(self, node: node_def_pb2.NodeDef, index: int) -> npt.NDArray[Any] | None:
         return folding.value(node.input[index], self.nodes, _CONSTANTS)
 
 
-def _site(after, view):
+def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
     """The _Site that ends with a BatchToSpaceND, or None."""
     chain, node, squeezed = [], view.source(after), False
     while node.op not in ("Conv2D", "DepthwiseConv2dNative"):
@@ -141,14 +153,15 @@ def _site(after, view):
         before = view.source(entry)
     if before.op != "SpaceToBatchND":
         return None
-    return _Site(after, tuple(reversed(chain)), node, entry if squeezed else node, before, 3 if squeezed else 4)
+    return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
+                 rank=3 if squeezed else 4)
 
 
-def _is_squeeze(node):
+def _is_squeeze(node: node_def_pb2.NodeDef) -> bool:
     return node.op == "Squeeze" and list(node.attr["squeeze_dims"].list.i) in ([1], [-3])
 
 
-def _is_alike(node, view):
+def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
     if node.op in _ALIKE:
         return True
     if node.op == "FusedBatchNormV3":
@@ -159,23 +172,24 @@ def _is_alike(node, view):
     return data.rank is not None and other.rank is not None and other.rank <= data.rank and all(size == 1 for size in other[:-1])
 
 
-def _is_plain(node):
+def _is_plain(node: node_def_pb2.NodeDef) -> bool:
     """A convolution with steps of one, in NHWC, that pads nothing."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
     return ones and node.attr["data_format"].s in (b"", b"NHWC") and node.attr["padding"].s == b"VALID"
 
 
-def _plan(site, view):
-    blocks = [view.constant(one, 1) for one in (site.before, site.after)]
+def _plan(site: _Site, view: _View) -> _Plan | None:
+    blocks, others = (view.constant(one, 1) for one in (site.before, site.after))
     kernel = view.input_shape(site.convolution, 1)
-    if any(one is None for one in blocks) or not np.array_equal(*blocks) or kernel.rank is None or None in kernel[:2].as_list():
+    if blocks is None or others is None or not np.array_equal(blocks, others) or kernel.rank is None or None in kernel[:2].as_list():
         return None
-    pads = _pads(site, blocks[0], view)
-    if pads is None or len(pads) > site.rank - 2 or (pads < 0).any():
+    differences = _pads(site, blocks, view)
+    if differences is None or len(differences) > site.rank - 2 or (differences < 0).any():
         return None
     # Blocks begin with the first dimension after the batch; one of three dimensions has no height.
-    missing = site.rank - 2 - len(pads)
-    sizes, pads = [*map(int, blocks[0]), *[1] * missing], [*map(tuple, pads.tolist()), *[(0, 0)] * missing]
+    missing = site.rank - 2 - len(differences)
+    sizes = [*map(int, blocks), *[1] * missing]
+    pads = [*((int(before), int(after)) for before, after in differences), *[(0, 0)] * missing]
     if site.rank == 3:
         sizes, pads = [1, *sizes], [(0, 0), *pads]
     widths = [(length - 1) * size for length, size in zip(kernel[:2].as_list(), sizes, strict=True)]
@@ -188,10 +202,10 @@ def _plan(site, view):
         filters = _spread(view.constant(site.convolution, 1), sizes)
         if filters is None:
             return None
-    return _Plan(tuple(sizes), tuple(pads), padding, filters)
+    return _Plan((sizes[0], sizes[1]), (pads[0], pads[1]), padding, filters)
 
 
-def _spread(filters, blocks):
+def _spread(filters: npt.NDArray[Any] | None, blocks: Sequence[int]) -> npt.NDArray[Any] | None:
     """A filter with zeros between its places, or None where that is too much or it is not known."""
     if filters is None:
         return None
@@ -203,7 +217,7 @@ def _spread(filters, blocks):
     return spread
 
 
-def _pads(site, blocks, view):
+def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any] | None:
     """(dimensions, 2) of paddings less crops, or None where they are not the same for every size."""
     sources = site.before.input[2], site.after.input[2]
     found = folding.behind(sources, view.nodes, _ARITHMETIC)
@@ -229,7 +243,8 @@ def _pads(site, blocks, view):
     return first
 
 
-def _sizes_to_try(shape, found, blocks, view):
+def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any],
+                  view: _View) -> list[tuple[int, ...]] | None:
     """Shapes that show what holds for all, or None.
 
     What _ARITHMETIC computes from a size n is a * n + f(n), where f repeats with the least common multiple of the moduli: what is equal for
@@ -246,7 +261,7 @@ def _sizes_to_try(shape, found, blocks, view):
     return list(itertools.product(*values)) if math.prod(map(len, values)) <= _MOST_SIZES else None
 
 
-def _write(site, plan, view):
+def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     """Put one convolution in the place of three nodes. Returns: Dilated."""
     convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
     site.entry.input[0] = site.before.input[0]
@@ -274,10 +289,11 @@ def _write(site, plan, view):
     for node in (site.entry, convolution, *site.chain):
         node.attr.pop("_output_shapes", None)
     added = plan.filters.nbytes - plan.filters[::plan.blocks[0], ::plan.blocks[1]].nbytes if plan.filters is not None else 0
-    return Dilated(convolution.name, convolution.op, plan.blocks, plan.padding, added)
+    return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
 
 
-def _padding(node, source, sizes, graph_def, nodes):
+def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
+             graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
     """Make a node the Pad of `source`, of rank four."""
     constant = graph_def.node.add(name=_free(f"{node.name}/paddings", nodes), op="Const")
     nodes[constant.name] = constant
@@ -290,7 +306,7 @@ def _padding(node, source, sizes, graph_def, nodes):
     node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum
 
 
-def _free(name, taken):
+def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "_"
     return name

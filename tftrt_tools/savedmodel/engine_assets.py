@@ -6,46 +6,46 @@ engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no P
 
 import dataclasses
 import functools
+import os
 import pathlib
 import re
 import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
+from tftrt_tools.savedmodel.engine_op import Shape
 
 PREFIX = "trt-serialized-engine."
 
 
-@dataclasses.dataclass(frozen=True)
-class EngineAsset:
-    """One engine in a model. engine: name of its engine op; input_shapes: one a input; bytes: of the serialized engine; tensorrt,
-    compute_capability: that it was built with and for, such as "8.5.3.1" and "9.0", None where its head is of a form not known here."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineAsset(records.Record):
+    """One engine in a model."""
 
+    # Name of its engine op.
     engine: str
-    input_shapes: tuple
+    # For which it was built, one shape an input.
+    input_shapes: tuple[Shape, ...]
+    # Of the serialized engine.
     bytes: int
+    # The version that built it, such as "8.5.3.1"; None where the engine's head is of a form not known here.
     tensorrt: str | None = None
+    # That it was built for, such as "9.0"; None as above.
     compute_capability: str | None = None
 
-    def to_dict(self):
-        return {"engine": self.engine, "input_shapes": [list(shape) for shape in self.input_shapes], "bytes": self.bytes,
-                "tensorrt": self.tensorrt, "compute_capability": self.compute_capability}
 
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["engine"], tuple(map(tuple, data["input_shapes"])), data["bytes"], data["tensorrt"], data["compute_capability"])
-
-
-def read(model):
+def read(model: str | os.PathLike[str]) -> list[EngineAsset]:
     """The EngineAssets of SavedModel directory `model`, in file order; [] where it carries none. Raises: TftrtError."""
-    found = []
+    found: list[EngineAsset] = []
     for path in sorted((pathlib.Path(model) / "assets").glob(PREFIX + "*")):
         found += read_file(path)
     return found
 
 
-def read_file(path):
+def read_file(path: str | os.PathLike[str]) -> list[EngineAsset]:
     """The EngineAssets of one asset file."""
     from tftrt_tools.savedmodel import graph
 
@@ -55,7 +55,9 @@ def read_file(path):
         instance = _message_class()()
         instance.ParseFromString(record)
         shapes = tuple(graph.shape_of(shape) for shape in instance.input_shapes)
-        found.append(EngineAsset(engine, shapes, len(instance.serialized_engine), *_origin(instance.serialized_engine)))
+        tensorrt, capability = _origin(instance.serialized_engine)
+        found.append(EngineAsset(engine=engine, input_shapes=shapes, bytes=len(instance.serialized_engine), tensorrt=tensorrt,
+                                 compute_capability=capability))
     return found
 
 
@@ -67,12 +69,13 @@ _HEAD = re.compile(rb"ptrt.{20}" + 4 * _PART + rb"\x12\x80\x01\x00.{4,5}" + 2 * 
 _NEWEST_CAPABILITY = 30  # a larger "major" is a number of something else
 
 
-def same_release(one, other):
+def same_release(one: str, other: str) -> bool:
     """Whether two versions of TensorRT read each other's engines, by what TensorRT promises: the first three numbers are equal."""
     return one.split(".")[:3] == other.split(".")[:3]
 
 
-def origin(asset, manifest):
+def origin(asset: EngineAsset,
+           manifest: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
     """(TensorRT, compute capability) that an EngineAsset was built with and for: by its head, else by the model's manifest, a dict or
     None; None where neither says."""
     gpu = (manifest or {}).get("gpu") or {}
@@ -81,7 +84,7 @@ def origin(asset, manifest):
     return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
 
 
-def _origin(engine):
+def _origin(engine: bytes) -> tuple[str | None, str | None]:
     """(version of TensorRT, compute capability) that a serialized engine names in its head, or (None, None)."""
     found = _HEAD.match(engine)
     if not found:
@@ -92,7 +95,7 @@ def _origin(engine):
     return ".".join(str(part[0]) for part in found.groups()[:4]), ".".join(map(str, capability))
 
 
-def _records(path):
+def _records(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Payloads of a TFRecord file: u64 length, u32 masked CRC of it, payload, u32 masked CRC of that."""
     with open(path, "rb") as file:
         while head := file.read(12):
@@ -104,7 +107,7 @@ def _records(path):
 
 
 @functools.cache
-def _message_class():
+def _message_class() -> Any:
     # Not above: it imports TensorFlow, and EngineAsset is wanted in processes without it.
     from tensorflow.core.framework import tensor_shape_pb2
 

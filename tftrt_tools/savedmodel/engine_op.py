@@ -1,63 +1,68 @@
 """What a TRTEngineOp is, as data. No TensorFlow here; `graph` reads these from protos."""
 
 import dataclasses
+from collections.abc import Iterable
+from typing import Literal
+
+from tftrt_tools import records
+from tftrt_tools.choices import Precision
 
 ENGINE_OP = "TRTEngineOp"
 # Ops that hold or pass on values: neither TensorRT nor TensorFlow spends time in them.
 PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "NoOp", "_Arg", "_Retval",
                          "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})
-_LOWEST_FIRST = ("INT8", "FP16", "FP32")
+_LOWEST_FIRST: tuple[Precision, ...] = ("INT8", "FP16", "FP32")
+
+# The shape of a tensor: None for unknown dimensions, and in place of the tuple where the rank is unknown.
+Shape = tuple[int | None, ...] | None
 
 
-def lowest_precision(precisions):
+def lowest_precision(precisions: Iterable[Precision]) -> Precision | Literal[""]:
     """The lowest of some engines' precisions, "" for none."""
-    return next((one for one in _LOWEST_FIRST if one in precisions), "")
+    given = set(precisions)
+    return next((one for one in _LOWEST_FIRST if one in given), "")
 
 
 @dataclasses.dataclass(frozen=True)
-class Tensor:
-    """A tensor at an engine's border. dtype: as NumPy names it; shape: None for an unknown rank or unknown dimensions."""
+class Tensor(records.Record):
+    """A tensor at an engine's border. dtype: as NumPy names it."""
 
     dtype: str
-    shape: tuple | None
-
-    def to_dict(self):
-        return {"dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["dtype"], None if data["shape"] is None else tuple(data["shape"]))
+    shape: Shape
 
 
-@dataclasses.dataclass(frozen=True)
-class EngineOp:
-    """One TRTEngineOp: what TensorRT was given. nodes: of its native segment, {} where that was removed; calibrated: has a table."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOp(records.Record):
+    """One TRTEngineOp: what TensorRT was given."""
 
+    # Under which TF-TRT caches its engines: the last part of the node's name.
     name: str
-    precision: str
-    inputs: tuple
-    outputs: tuple
-    ops: dict
+    precision: Precision
+    # In the order of the op's inputs and outputs.
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    # {op: how many} of the native segment's nodes; {} where the segment was removed.
+    ops: dict[str, int]
+    # Name of the function that runs where no engine does, "" where it was removed.
     native_segment: str
+    # Whether the batch size is TensorRT's implicit dimension, else engines have optimization profiles.
     implicit_batch: bool
+    # How profiles are made, one of choices.STRATEGIES; "" in implicit batch mode.
     profile_strategy: str
+    # GPU memory in bytes that an engine may use for scratch.
     workspace_size_bytes: int
+    # Engines kept in implicit batch mode.
     maximum_cached_engines: int
+    # Whether a request whose shape has no engine may build one.
     allow_build_at_runtime: bool
+    # Whether INT8 takes its ranges from a calibration.
     use_calibration: bool
+    # Whether it has a calibration table.
     calibrated: bool
+    # Whether the ranges are those of quantization nodes in the segment.
     explicit_precision: bool
 
     @property
-    def compute_ops(self):
+    def compute_ops(self) -> int:
         """Ops of the segment that compute something."""
         return sum(count for op, count in self.ops.items() if op not in PASSIVE_OPS)
-
-    def to_dict(self):
-        plain = dataclasses.asdict(self)
-        return plain | {"inputs": [one.to_dict() for one in self.inputs], "outputs": [one.to_dict() for one in self.outputs]}
-
-    @classmethod
-    def from_dict(cls, data):
-        tensors = {key: tuple(map(Tensor.from_dict, data[key])) for key in ("inputs", "outputs")}
-        return cls(**{**data, **tensors})

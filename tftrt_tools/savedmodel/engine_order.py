@@ -1,13 +1,21 @@
-"""Inputs and outputs of engine ops in an order of their own: TF-TRT's comes from the addresses of objects, and differs from run to run.
+"""Sorts the inputs and outputs of engine ops. TF-TRT orders them by addresses of objects, in each run otherwise.
 
-With it the segment's digest, the names TensorRTInputPH_i of a calibration table and the key of a cached engine would differ too.
+Unsorted, the segment's digest, the names TensorRTInputPH_i of a calibration table and the key of a cached engine would differ too.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.savedmodel.graph import library
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
-def sort_borders(graph_def):
+
+def sort_borders(graph_def: graph_pb2.GraphDef) -> None:
     """Sort inputs by the first node of the segment that takes them, outputs by the node that computes them, in place.
 
     Engine ops inside functions and those without a segment are left as they are.
@@ -23,9 +31,9 @@ def sort_borders(graph_def):
         node.input[:] = [_renumbered(source, ports) for source in node.input]
 
 
-def _sort_inputs(node, segment):
+def _sort_inputs(node: node_def_pb2.NodeDef, segment: function_pb2.FunctionDef) -> None:
     arguments = [arg.name for arg in segment.signature.input_arg]
-    takers = {}
+    takers: dict[str, list[tuple[str, int]]] = {}
     for inner in segment.node_def:
         for index, source in enumerate(inner.input):
             takers.setdefault(source.partition(":")[0], []).append((inner.name, index))
@@ -53,7 +61,7 @@ def _sort_inputs(node, segment):
         segment.ret[key] = _renamed(source, names)
 
 
-def _sort_outputs(node, segment):
+def _sort_outputs(node: node_def_pb2.NodeDef, segment: function_pb2.FunctionDef) -> dict[int, int]:
     """Returns: {old port: new port}."""
     results = [arg.name for arg in segment.signature.output_arg]
     sources = [segment.ret[name] for name in results]
@@ -70,7 +78,7 @@ def _sort_outputs(node, segment):
     return {old: new for new, old in enumerate(order)}
 
 
-def _permute(repeated, order):
+def _permute(repeated: Any, order: Sequence[int]) -> None:
     if len(repeated) != len(order):
         return
     values = list(repeated)
@@ -82,13 +90,13 @@ def _permute(repeated, order):
         place.CopyFrom(copies[index])
 
 
-def _copied(message):
+def _copied(message: Any) -> Any:
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
-def _permute_arguments(arguments, order):
+def _permute_arguments(arguments: Any, order: Sequence[int]) -> None:
     """Types and attributes move, names stay: they count the places."""
     names = [arg.name for arg in arguments]
     _permute(arguments, order)
@@ -96,13 +104,13 @@ def _permute_arguments(arguments, order):
         arg.name = name
 
 
-def _renamed(source, names):
+def _renamed(source: str, names: Mapping[str, str]) -> str:
     mark = "^" if source.startswith("^") else ""
     name, colon, port = source[len(mark):].partition(":")
     return mark + names.get(name, name) + colon + port
 
 
-def _renumbered(source, ports):
+def _renumbered(source: str, ports: Mapping[str, Mapping[int, int]]) -> str:
     if source.startswith("^"):
         return source
     name, _, port = source.partition(":")

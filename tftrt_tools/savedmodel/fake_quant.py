@@ -25,7 +25,7 @@ def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> t
     folded = {name: value for name, value in values.items() if value is not None}
     for name, value in folded.items():
         node = nodes[name]
-        # Nothing that constants decide waits for anything.
+        # A constant needs no control inputs.
         node.op, node.input[:] = "Const", []
         node.attr.clear()
         node.attr["dtype"].type = tf.float32.as_datatype_enum
@@ -34,8 +34,8 @@ def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> t
 
 
 def leave_out(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Let all that are left pass their input on, in place: the answers change by their rounding to 8 bits, and by what they cut off.
-    Returns: their names."""
+    """Let the nodes that are left pass their input on, in place. The answers change: nothing is rounded to 8 bits or cut off any
+    more. Returns: their names."""
     found = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
     for node in found:
         controls = [one for one in node.input if one.startswith("^")]

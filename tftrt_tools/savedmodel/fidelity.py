@@ -4,17 +4,26 @@ What TensorFlow cannot save is not compared: collections that name nodes (variab
 aliases of functions, and the class and settings of a Keras model.
 """
 
+from __future__ import annotations
+
 import filecmp
+import os
 import pathlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import declarations, detach, engine_assets, files, graph, shapes, signatures
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
 
 # Names of the root's children that are no part of the user's model: signatures are compared as such, engines come and go.
 _NOT_COMPARED = frozenset({"signatures", detach.RESOURCES})
 
 
-def check(source, source_meta, output, output_meta) -> None:
+def check(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphDef, output: str | os.PathLike[str],
+          output_meta: meta_graph_pb2.MetaGraphDef) -> None:
     """Raise TftrtError where a model that was just saved lost something. Args: as of `differences`."""
     lost = differences(source, source_meta, output, output_meta)
     if lost:
@@ -23,7 +32,8 @@ def check(source, source_meta, output, output_meta) -> None:
                                 "nothing was written; please report this with the output of `tftrt inspect`")
 
 
-def differences(source, source_meta, output, output_meta, folders=("assets", files.EXTRAS)) -> tuple[str, ...]:
+def differences(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphDef, output: str | os.PathLike[str],
+                output_meta: meta_graph_pb2.MetaGraphDef, folders: Sequence[str] = ("assets", files.EXTRAS)) -> tuple[str, ...]:
     """What a converted model has not, or has otherwise than its source.
 
     Args: source, output: SavedModel directories. source_meta, output_meta: their MetaGraphDefs. folders: those whose files are compared.
@@ -33,7 +43,7 @@ def differences(source, source_meta, output, output_meta, folders=("assets", fil
             *_files(pathlib.Path(source), pathlib.Path(output), folders))
 
 
-def _signatures(before, after):
+def _signatures(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
     """Of each signature: its method, its inputs and outputs with their default values."""
     known, made = signatures.definitions(before), signatures.definitions(after)
     for name in known.keys() - made.keys():
@@ -48,7 +58,7 @@ def _signatures(before, after):
                 yield f"input {tensor!r} of signature {name!r} has another default value, or none"
 
 
-def _signature(name, before, after):
+def _signature(name: str, before: meta_graph_pb2.SignatureDef, after: meta_graph_pb2.SignatureDef) -> Iterator[str]:
     if after.method_name != before.method_name:
         yield f"the method of signature {name!r} is {after.method_name}, it was {before.method_name}"
     for kind in ("input", "output"):
@@ -63,12 +73,12 @@ def _signature(name, before, after):
                 yield f"{kind} {tensor!r} of signature {name!r} is {now}, it was {was}"
 
 
-def _text(info):
+def _text(info: meta_graph_pb2.TensorInfo) -> str:
     kind = {"coo_sparse": "sparse ", "composite_tensor": "composite "}.get(info.WhichOneof("encoding"), "")
     return f"{kind}{graph.dtype_name(info.dtype)}[{shapes.text(graph.shape_of(info.tensor_shape))}]"
 
 
-def _declared(before, after):
+def _declared(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
     was, now = list(before.meta_info_def.tags), list(after.meta_info_def.tags)
     if was != now:
         yield f"its tags are {','.join(now) or 'none'}, they were {','.join(was) or 'none'}"
@@ -83,7 +93,7 @@ def _declared(before, after):
             yield f"its asset file {name!r} is declared no more"
 
 
-def _objects(before, after):
+def _objects(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
     """Variables, functions, tables and other objects that a caller of tf.saved_model.load reaches from the root by name."""
     known, made = before.object_graph_def.nodes, after.object_graph_def.nodes
     if not known or not made:
@@ -108,7 +118,7 @@ def _objects(before, after):
                 yield f"{name.lstrip('.')} ({_object(known[child.node_id])}) is gone"
 
 
-def _object(node):
+def _object(node: Any) -> str:
     kind = node.WhichOneof("kind")
     if kind == "variable":
         one = node.variable
@@ -116,10 +126,10 @@ def _object(node):
     return {"user_object": "an object", "bare_concrete_function": "a function", None: "an object"}.get(kind, f"a {kind}")
 
 
-def _files(before, after, folders):
+def _files(before: pathlib.Path, after: pathlib.Path, folders: Sequence[str]) -> Iterator[str]:
     for path in sorted(path for folder in folders for path in (before / folder).rglob("*") if path.is_file()):
         name = path.relative_to(before)
-        if path.name.startswith(engine_assets.PREFIX) or files.PASSPORT in name.parents:
+        if path.name.startswith(engine_assets.PREFIX) or pathlib.Path(files.PASSPORT) in name.parents:
             continue
         if not (after / name).is_file():
             yield f"its file {name} is gone"

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import os
 import pathlib
 
 from tftrt_tools import errors
@@ -11,13 +12,13 @@ PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 _CHUNK_BYTES = 1 << 20
 
 
-def is_saved_model(path):
+def is_saved_model(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is a directory with a saved_model.pb (or .pbtxt)."""
     path = pathlib.Path(path)
     return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
 
 
-def check(path):
+def check(path: str | os.PathLike[str]) -> pathlib.Path:
     """Raise UsageError where `path` cannot be a complete SavedModel. Returns: `path` as a pathlib.Path."""
     path = pathlib.Path(path)
     if not path.exists():
@@ -30,14 +31,14 @@ def check(path):
     return path
 
 
-def _nearby(path):
+def _nearby(path: pathlib.Path) -> str:
     inside = sorted(child.name for child in path.iterdir() if child.is_dir() and is_saved_model(child))
     if inside:
         return f"did you mean {path / inside[-1]}?"
     return "give the directory that holds saved_model.pb"
 
 
-def _check_variables(path):
+def _check_variables(path: pathlib.Path) -> None:
     """A checkpoint index without its data file, or with a data shard missing, fails late and obscurely in TensorFlow."""
     folder = path / "variables"
     if not folder.is_dir():
@@ -52,7 +53,7 @@ def _check_variables(path):
         raise errors.TftrtError(f"variables are missing: {folder} holds no variables.index", "copy the whole SavedModel again")
 
 
-def listing(path):
+def listing(path: str | os.PathLike[str]) -> list[str]:
     """Relative POSIX paths of the model's files, sorted. Extras (the passport, warm-up requests) do not change its answers and are left
     out."""
     path = pathlib.Path(path)
@@ -60,7 +61,7 @@ def listing(path):
     return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
 
 
-def checkpoint_parts(prefix):
+def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
     """The files of a checkpoint (.index, .meta, .data-…), sorted; [] where `prefix` is none. Returns: [pathlib.Path]."""
     prefix = pathlib.Path(prefix)
     if not prefix.name or not prefix.with_name(prefix.name + ".index").is_file():
@@ -68,7 +69,7 @@ def checkpoint_parts(prefix):
     return sorted(file for end in (".index", ".meta", ".data-*-of-*") for file in prefix.parent.glob(glob.escape(prefix.name) + end))
 
 
-def digest(path):
+def digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 over the names, sizes and bytes of a SavedModel's files, of one file, or of a checkpoint's. Returns: "sha256:<hex>"."""
     path = pathlib.Path(path)
     whole = hashlib.sha256()
@@ -80,7 +81,7 @@ def digest(path):
     return "sha256:" + whole.hexdigest()
 
 
-def _named(path):
+def _named(path: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     """(name in the digest, file) of all that belongs to `path`."""
     if path.is_dir():
         return [(name, path / name) for name in listing(path)]

@@ -1,7 +1,17 @@
 """What does not fit together in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from tftrt_tools.savedmodel import engine_assets, passport, shapes
 from tftrt_tools.savedmodel.inspection import Finding, bytes_text
+
+if TYPE_CHECKING:
+    from tftrt_tools.savedmodel.engine_assets import EngineAsset
+    from tftrt_tools.savedmodel.engine_op import EngineOp
+    from tftrt_tools.savedmodel.inspection import Inspection
 
 AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
@@ -11,7 +21,7 @@ _COMPARED = {"precision": "precision", "implicit_batch": "implicit batch", "use_
              "ops": "ops"}
 
 
-def find(seen, tensorrt=None, capabilities=()):
+def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Args: seen: Inspection. tensorrt: version on this machine, None where there is none. capabilities: compute capabilities of its
     GPUs, such as "9.0". Returns: (Finding, …), the gravest first."""
     checks = (_of_files, _of_loading, _of_engines, _of_manifest, _of_built, _of_verification)
@@ -19,7 +29,7 @@ def find(seen, tensorrt=None, capabilities=()):
     return (*seen.findings, *found, *_of_machine(seen, tensorrt, capabilities))
 
 
-def _of_files(seen):
+def _of_files(seen: Inspection) -> Iterator[Finding]:
     """Engine files that are broken, or that belong to nothing."""
     engines = {one.name: one for one in seen.engines}
     for file in seen.engine_files:
@@ -37,18 +47,18 @@ def _of_files(seen):
                 yield Finding(file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD)
 
 
-def _fits(asset, engine):
+def _fits(asset: EngineAsset, engine: EngineOp) -> bool:
     if len(asset.input_shapes) != len(engine.inputs):
         return False
     pairs = zip(asset.input_shapes, engine.inputs, strict=True)
     return all(one.shape is None or shape is None or _shape_fits(shape, one.shape) for shape, one in pairs)
 
 
-def _shape_fits(shape, wanted):
+def _shape_fits(shape: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
     return len(shape) == len(wanted) and all(None in (want, got) or want == got for got, want in zip(shape, wanted, strict=True))
 
 
-def _of_loading(seen):
+def _of_loading(seen: Inspection) -> Iterator[Finding]:
     """Engine files that the graph reads, against those that are there."""
     files = {file.engine for file in seen.engine_files}
     for engine, kept in seen.loads.items():
@@ -63,11 +73,11 @@ def _of_loading(seen):
         yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", AGAIN)
 
 
-def _of_engines(seen):
+def _of_engines(seen: Inspection) -> Iterator[Finding]:
     """Engine ops that cannot work as they are."""
     for name in seen.ambiguous:
         yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
-    # What the build left out, --max_build_minutes say, and said so.
+    # The build left these without an engine (out of time, say), and the manifest says so.
     left = {one["name"] for signature in (seen.manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
     for engine in seen.engines:
         built = bool(seen.assets(engine.name))
@@ -83,7 +93,7 @@ def _of_engines(seen):
             yield Finding(engine.name, "no signature reaches it", AGAIN)
 
 
-def _of_manifest(seen):
+def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     """What the conversion wrote down, against the graph."""
     if seen.manifest is None:
         return
@@ -103,11 +113,11 @@ def _of_manifest(seen):
     yield from _of_signatures(seen)
 
 
-def _brief(value):
+def _brief(value: object) -> str:
     return str(value) if len(str(value)) < 40 else "something else"
 
 
-def _of_signatures(seen):
+def _of_signatures(seen: Inspection) -> Iterator[Finding]:
     listed = passport.signatures(seen.manifest).keys()
     there = {one.name for one in seen.signatures}
     for name in sorted(listed - there):
@@ -116,11 +126,12 @@ def _of_signatures(seen):
         yield Finding(f"signature {name}", "the graph has it, and the manifest does not list it", AGAIN)
 
 
-def _of_built(seen):
+def _of_built(seen: Inspection) -> Iterator[Finding]:
     """Engines that the conversion built, against those that are saved."""
     if seen.manifest is None:
         return
-    settings, sizes = seen.manifest.get("settings", {}), {}
+    settings = seen.manifest.get("settings", {})
+    sizes: dict[str, list[int]] = {}
     for signature in seen.manifest.get("signatures", ()):
         for one in signature.get("built", ()):
             sizes.setdefault(one["name"], []).append(one["bytes"])
@@ -135,11 +146,11 @@ def _of_built(seen):
             yield Finding(name, f"the manifest says {told} built and saved, the model holds {_engines(saved)}", _BUILD)
 
 
-def _engines(sizes):
+def _engines(sizes: Sequence[int]) -> str:
     return f"{len(sizes)} engine{'' if len(sizes) == 1 else 's'} ({bytes_text(sum(sizes))})" if sizes else "no engine"
 
 
-def _of_verification(seen):
+def _of_verification(seen: Inspection) -> Iterator[Finding]:
     if seen.verification is None:
         return
     if seen.verification.get("converted_digest") not in (None, seen.digest):
@@ -150,7 +161,7 @@ def _of_verification(seen):
                       "its verify.json lists all that failed; convert again, or verify again with other bounds")
 
 
-def _of_machine(seen, tensorrt, capabilities):
+def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[str]) -> tuple[Finding, ...]:
     """Saved engines against what would load them here: what each says in its head, else what the manifest says."""
     gpu = (seen.manifest or {}).get("gpu") or {}
     # Each kind once, TensorRT's first: it is the graver.

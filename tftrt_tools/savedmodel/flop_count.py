@@ -4,7 +4,10 @@ TensorFlow has statistics of its own (tf.compat.v1.profiler). They take no NCHW,
 and no transposed Conv3D (TF 2.14.1); where both count, they agree.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
@@ -12,6 +15,9 @@ from tensorflow.core.framework import graph_pb2
 from tftrt_tools.savedmodel import graph, inferred, inline
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.savedmodel.flops import Flops
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import node_def_pb2
 
 _CONVOLUTIONS = frozenset({"Conv2D", "Conv3D"})
 _DEPTHWISE = frozenset({"DepthwiseConv2dNative"})
@@ -38,7 +44,7 @@ def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: dict[str
                  (*unknown, *hidden), tuple(name for name in found if name in looping))
 
 
-def _inferred(graph_def, sizes):
+def _inferred(graph_def: graph_pb2.GraphDef, sizes: dict[str, tuple[int | None, ...] | None]) -> Any:
     try:
         return inferred.shapes(graph_def, sizes, first_round=True)
     except ValueError:
@@ -46,7 +52,7 @@ def _inferred(graph_def, sizes):
         return inferred.shapes(graph_def, first_round=True)
 
 
-def _hidden(graph_def):
+def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     """Names of the native nodes that call a function which holds such ops: XLA's, and loops that stayed functions."""
     functions = graph.library(graph_def)
     calls = [node for node in graph_def.node if node.op != ENGINE_OP]
@@ -54,9 +60,11 @@ def _hidden(graph_def):
                                                     for inner in functions[name].node_def))
 
 
-def _in_loops(graph_def):
+def _in_loops(graph_def: graph_pb2.GraphDef) -> set[str]:
     """{names of the nodes of loops}: what Enter leads to, up to Exit."""
-    readers, waiting, found = {}, [], set()
+    readers: dict[str, list[node_def_pb2.NodeDef]] = {}
+    waiting: list[node_def_pb2.NodeDef] = []
+    found: set[str] = set()
     for node in graph_def.node:
         for source in node.input:
             readers.setdefault(source.lstrip("^").split(":")[0], []).append(node)
@@ -69,7 +77,7 @@ def _in_loops(graph_def):
     return found
 
 
-def _flops(name, known):
+def _flops(name: str, known: Any) -> int | None:
     """Of one node, or None where a size is open or the pass made the node."""
     try:
         operation = known.get_operation_by_name(name)
@@ -78,15 +86,17 @@ def _flops(name, known):
     if operation.type not in OPS:
         return None
     result = operation.inputs[2] if operation.type in _TRANSPOSED else operation.outputs[0]
-    sizes = [result.shape.num_elements() if result.shape.is_fully_defined() else None, *_summed(operation)]
-    return None if None in sizes else 2 * math.prod(sizes)
+    sizes: list[int | None] = [result.shape.num_elements() if result.shape.is_fully_defined() else None, *_summed(operation)]
+    known_sizes = [size for size in sizes if size is not None]
+    return 2 * math.prod(known_sizes) if len(known_sizes) == len(sizes) else None
 
 
 def _summed(operation: tf.Operation) -> list[int | None]:
     """Sizes whose product is the number of multiplications for an element of the result; of a transposed convolution, of its input."""
-    kind, (first, second) = operation.type, [tensor.shape for tensor in operation.inputs[:2]] if len(operation.inputs) > 1 else (None, None)
+    kind = operation.type
     if kind == "Einsum":
         return _einsum(operation)
+    first, second = (tensor.shape for tensor in operation.inputs[:2])
     if first.rank is None or second.rank is None:
         return [None]
     if kind in _PRODUCTS:
@@ -95,12 +105,12 @@ def _summed(operation: tf.Operation) -> list[int | None]:
     return list(second[:-2] if kind in _DEPTHWISE else second[:-1])
 
 
-def _einsum(operation):
+def _einsum(operation: Any) -> list[int | None]:
     """Sizes of the labels that are summed over. One operand alone is not multiplied."""
     given, result = operation.get_attr("equation").decode().replace(" ", "").split("->")
     if len(operation.inputs) == 1:
         return [0]
-    found = {}
+    found: dict[str, int | None] = {}
     for labels, tensor in zip(given.split(","), operation.inputs, strict=True):
         if tensor.shape.rank is None:
             return [None]

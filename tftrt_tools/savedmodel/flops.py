@@ -1,20 +1,27 @@
 """How much of a signature's computation is in its engines, as data. No TensorFlow here; `flop_count` counts."""
 
 import dataclasses
+import typing
+from collections.abc import Sequence
+
+from tftrt_tools import records
 
 
 @dataclasses.dataclass(frozen=True)
-class Flops:
-    """Floating point operations of the convolutions and matrix products of one call: two for a multiplication with its addition. Unknown
-    batch sizes count as 1.
+class Flops(records.Record):
+    """Floating point operations of the convolutions and matrix products of one call: a multiplication with its addition counts as two.
+    Unknown batch sizes count as 1."""
 
-    inside: of those in engines; total: of all. unknown: names of nodes whose sizes are not known, which are in neither. loops: names of
-    nodes in loops, each counted for the first round."""
-
+    # Of the nodes in engines.
     inside: int = 0
+    # Of all nodes.
     total: int = 0
+    # Names of nodes whose sizes are not known; neither number counts them.
     unknown: tuple[str, ...] = ()
+    # Names of nodes in loops; each is counted for the first round alone.
     loops: tuple[str, ...] = ()
+
+    written_digits: typing.ClassVar = {"share": 4}
 
     @property
     def share(self) -> float | None:
@@ -33,24 +40,14 @@ class Flops:
             return f"FLOPs are not known: the sizes of {_nodes(self.unknown)} are open"
         return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round" if self.loops else ""
 
-    def to_dict(self) -> dict[str, object]:
-        share = self.share
-        return {"inside": self.inside, "total": self.total, "share": None if share is None else round(share, 4),
-                "unknown": list(self.unknown), "loops": list(self.loops)}
 
-    @classmethod
-    def from_dict(cls, data: dict[str, object] | None) -> "Flops | None":
-        """From `to_dict`; None from None, of an older manifest."""
-        return cls(data["inside"], data["total"], tuple(data["unknown"]), tuple(data["loops"])) if data else None
-
-
-def together(counts: list[Flops | None]) -> Flops | None:
+def together(counts: Sequence[Flops | None]) -> Flops | None:
     """The sum of several signatures' Flops, of those that were counted; None where none was."""
-    counts = [one for one in counts if one]
-    if not counts:
+    known = [one for one in counts if one]
+    if not known:
         return None
-    return Flops(sum(one.inside for one in counts), sum(one.total for one in counts), tuple(name for one in counts for name in one.unknown),
-                 tuple(name for one in counts for name in one.loops))
+    return Flops(sum(one.inside for one in known), sum(one.total for one in known), tuple(name for one in known for name in one.unknown),
+                 tuple(name for one in known for name in one.loops))
 
 
 def _nodes(names: tuple[str, ...]) -> str:

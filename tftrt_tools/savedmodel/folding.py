@@ -1,10 +1,15 @@
-"""Parts of a graph that few kinds of ops compute, taken out and run on their own."""
+"""Takes a part of a graph that consists of a few kinds of ops, and runs it on its own."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Ops that a filter of constants is computed with: Conv1D gives it an axis, a normalisation of weights divides it by its length. With
 # quantization nodes it stays as it is: they say what is rounded.
@@ -51,17 +56,19 @@ def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
     return result
 
 
-def value(source: str, nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> np.ndarray | None:
+def value(source: str, nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> npt.NDArray[Any] | None:
     """The array of a tensor that `ops` compute from constants alone, or None."""
     found = behind([source], nodes, ops - {"Shape"})
     if found is None:
         return None
     if len(found) == 1:
-        return tf.make_ndarray(nodes[name_of(source)].attr["value"].tensor)
+        array: npt.NDArray[Any] = tf.make_ndarray(nodes[name_of(source)].attr["value"].tensor)
+        return array
     with tf.device("/CPU:0"):
         function = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(part(found), return_elements=[_tensor(source)]), [])
-        return function()[0].numpy()
+        array = function()[0].numpy()
+        return array
 
 
-def _tensor(source):
+def _tensor(source: str) -> str:
     return source if ":" in source else f"{source}:0"

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
     # Flags are read before NumPy is loaded.
-    import numpy as np
+    import numpy.typing as npt
 
 _EXAMPLE = "write --freeze='INPUT:VALUE;SIGNATURE/OTHER:VALUE', as in --freeze=training:false"
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
@@ -33,14 +33,14 @@ def parse(flag: str) -> dict[str, str]:
     return found
 
 
-def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, np.ndarray]]:
+def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """The values of --freeze.
 
     Args: signatures: those that are converted, with their inputs.
     Returns: {signature: {input: array of rank 0}}, of signatures that have such an input.
     Raises: UsageError for an input that no signature has, is no single number or bool, or cannot hold the value.
     """
-    found = {}
+    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for name, text in parse(flag).items():
         holders = [(key, spec) for key, specs in signatures.items() for spec in specs if name in (spec.name, f"{key}/{spec.name}")]
         if not holders:
@@ -62,17 +62,17 @@ def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mappi
                                         "name the input without its signature")
 
 
-def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, np.ndarray]:
+def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, npt.NDArray[Any]]:
     """{input: array} of one signature; {} where --freeze names none of its inputs. Raises: UsageError as `values`."""
     mine = {name: text for name, text in parse(flag).items() if any(name in (spec.name, f"{signature}/{spec.name}") for spec in specs)}
     return values(";".join(f"{name}:{text}" for name, text in mine.items()), {signature: specs}).get(signature, {})
 
 
-def of_manifest(manifest: Mapping[str, object], specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, np.ndarray]]:
+def of_manifest(manifest: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """{signature: {input: array of rank 0}} that a conversion froze, by its manifest. Args: specs: of the original's signatures."""
     import numpy as np
 
-    found = {}
+    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for one in manifest.get("signatures", ()):
         types = {spec.name: spec.dtype for name in (one["name"], *one.get("twins", ())) for spec in specs.get(name, ())}
         frozen = (one.get("preparation") or {}).get("frozen") or ()
@@ -81,7 +81,7 @@ def of_manifest(manifest: Mapping[str, object], specs: Mapping[str, Sequence[Inp
     return found
 
 
-def _value(name, text, spec):
+def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:
     import numpy as np
 
     if spec.shape != () or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):

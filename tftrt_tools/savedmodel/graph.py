@@ -1,23 +1,36 @@
 """TRTEngineOps and functions in GraphDef protos: read, renamed, edited. Works on protos alone; nothing is run."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
-from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS, EngineOp, Tensor
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP as ENGINE_OP
+from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS as PASSIVE_OPS
+from tftrt_tools.savedmodel.engine_op import EngineOp, Tensor
 from tftrt_tools.savedmodel.protos import types_pb2
 from tftrt_tools.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    from tftrt_tools.savedmodel.engine_op import Shape
 
 # A SavedModel drops attributes that have their default value: what a missing one means (TF 2.14's op definition).
 _DEFAULTS = {"precision_mode": "FP32", "use_calibration": True, "max_cached_engines_count": 1, "use_explicit_precision": False,
              "static_engine": True, "calibration_data": "", "profile_strategy": "", "workspace_size_bytes": 0}
 
 
-def engine_name(node_name):
+def engine_name(node_name: str) -> str:
     """The name under which TF-TRT caches engines: the last part of the node's name."""
     return node_name.rsplit("/", 1)[-1]
 
 
-def engine_nodes(graph_def):
+def engine_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
     """Every TRTEngineOp NodeDef of a graph and its functions."""
     for node in graph_def.node:
         if node.op == ENGINE_OP:
@@ -28,16 +41,16 @@ def engine_nodes(graph_def):
                 yield node
 
 
-def engine_ops(graph_def):
+def engine_ops(graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     """The EngineOps of a graph, one for each name."""
     functions = library(graph_def)
-    found = {}
+    found: dict[str, EngineOp] = {}
     for node in engine_nodes(graph_def):
         found.setdefault(engine_name(node.name), _engine_op(node, functions))
     return list(found.values())
 
 
-def library(graph_def):
+def library(graph_def: graph_pb2.GraphDef) -> dict[str, function_pb2.FunctionDef]:
     """{name: FunctionDef} of a graph's functions."""
     return {function.signature.name: function for function in graph_def.library.function}
 
@@ -47,21 +60,21 @@ class Segment:
     """An engine op with its native segment. function: FunctionDef."""
 
     engine: EngineOp
-    function: object
+    function: Any
 
     @property
-    def shapes(self):
+    def shapes(self) -> list[Shape]:
         """The engine op's declared input shapes, as `shape_of` gives them."""
         return [tensor.shape for tensor in self.engine.inputs]
 
 
-def native_segments(graph_def):
+def native_segments(graph_def: graph_pb2.GraphDef) -> dict[str, Segment]:
     """{engine name: Segment} of a graph's engine ops, left out where a segment was removed."""
     functions = library(graph_def)
     return {engine.name: Segment(engine, functions[engine.native_segment]) for engine in engine_ops(graph_def) if engine.native_segment}
 
 
-def _engine_op(node, functions):
+def _engine_op(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> EngineOp:
     segment = node.attr["segment_func"].func.name if "segment_func" in node.attr else ""
     ops = collections.Counter(inner.op for inner in functions[segment].node_def) if segment in functions else {}
     return EngineOp(
@@ -74,7 +87,7 @@ def _engine_op(node, functions):
         calibrated=bool(_attr(node, "calibration_data")), explicit_precision=_attr(node, "use_explicit_precision"))
 
 
-def _attr(node, name, default=None):
+def _attr(node: node_def_pb2.NodeDef, name: str, default: bool | None = None) -> Any:
     kind = node.attr[name].WhichOneof("value") if name in node.attr else None
     if kind is None:
         return _DEFAULTS.get(name, default)
@@ -82,36 +95,36 @@ def _attr(node, name, default=None):
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
 
 
-def _tensors(node, types, shapes):
+def _tensors(node: node_def_pb2.NodeDef, types: str, shapes: str) -> tuple[Tensor, ...]:
     dtypes = [dtype_name(number) for number in node.attr[types].list.type]
     protos = list(node.attr[shapes].list.shape) if shapes in node.attr else []
     known = [shape_of(proto) for proto in protos] if len(protos) == len(dtypes) else [None] * len(dtypes)
     return tuple(map(Tensor, dtypes, known))
 
 
-def dtype_name(number):
+def dtype_name(number: int) -> str:
     """NumPy's name of a DataType number ("string" and "resource" included)."""
     name = types_pb2.DataType.Name(number).removeprefix("DT_").lower()
     return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
 
 
-def shape_of(proto):
+def shape_of(proto: tensor_shape_pb2.TensorShapeProto) -> Shape:
     """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
     return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
 
 
-def specs(tensors):
+def specs(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> tuple[InputSpec, ...]:
     """The InputSpecs of a SignatureDef's inputs or outputs ({name: TensorInfo}), by name."""
     return tuple(InputSpec(name, dtype_name(info.dtype), shape_of(info.tensor_shape)) for name, info in sorted(tensors.items()))
 
 
-def compute_counts(nodes):
+def compute_counts(nodes: Iterable[node_def_pb2.NodeDef]) -> dict[str, int]:
     """{op: count} of the nodes that compute something, engine ops left out."""
     counts = collections.Counter(node.op for node in nodes)
     return {op: count for op, count in sorted(counts.items()) if op not in PASSIVE_OPS and op != ENGINE_OP}
 
 
-def rename(graph_def, node_names, function_names):
+def rename(graph_def: graph_pb2.GraphDef, node_names: Mapping[str, str], function_names: Mapping[str, str]) -> None:
     """Rename nodes of the main graph and library functions, and every reference to them, in place.
 
     Args: node_names, function_names: {old: new}.
@@ -130,13 +143,13 @@ def rename(graph_def, node_names, function_names):
                 _rename_functions(value, function_names)
 
 
-def _renamed_input(source, names):
+def _renamed_input(source: str, names: Mapping[str, str]) -> str:
     mark = "^" if source.startswith("^") else ""
     name, colon, port = source[len(mark):].partition(":")
     return mark + names.get(name, name) + colon + port
 
 
-def _rename_functions(value, names):
+def _rename_functions(value: attr_value_pb2.AttrValue, names: Mapping[str, str]) -> None:
     kind = value.WhichOneof("value")
     if kind == "func":
         value.func.name = names.get(value.func.name, value.func.name)
@@ -147,13 +160,13 @@ def _rename_functions(value, names):
             function.name = names.get(function.name, function.name)
 
 
-def set_on_engines(graph_def, **attributes):
+def set_on_engines(graph_def: graph_pb2.GraphDef, **attributes: str | bool | int) -> None:
     """Set string, bool or int attributes on every engine op, in place."""
     for node in engine_nodes(graph_def):
         set_attributes(node, **attributes)
 
 
-def set_attributes(node, **attributes):
+def set_attributes(node: node_def_pb2.NodeDef, **attributes: str | bool | int) -> None:
     """Set string, bool or int attributes of a NodeDef, in place."""
     for name, value in attributes.items():
         if isinstance(value, bool):
@@ -164,13 +177,13 @@ def set_attributes(node, **attributes):
             node.attr[name].s = value.encode()
 
 
-def native(graph_def, keep=()):
+def native(graph_def: graph_pb2.GraphDef, keep: Collection[str] = ()) -> list[str]:
     """Turn each engine op into a call of its native segment, in place, so that the graph runs without TensorRT.
 
     Args: keep: names of engine ops that stay.
     Returns: names of the engine ops that were replaced. Raises: KeyError(name) for one whose segment was removed.
     """
-    def wanted(node):
+    def wanted(node: node_def_pb2.NodeDef) -> bool:
         return node.op == ENGINE_OP and engine_name(node.name) not in keep
 
     functions = library(graph_def)
@@ -183,9 +196,9 @@ def native(graph_def, keep=()):
     return replaced
 
 
-def _to_call(node, functions, looped):
-    """looped: a loop may be around it. TensorFlow puts the nodes of a function in the place of its call, and a constant among them, which
-    has no input that would tie it to the loop, stays outside of it: the function is to stay one."""
+def _to_call(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], looped: bool) -> str:
+    """looped: a loop may be around it. Then the call must not be inlined: a constant of the function has no input that ties it to the
+    loop, and would stand outside of it."""
     segment = node.attr["segment_func"].func.name
     if segment not in functions:
         raise KeyError(engine_name(node.name))
@@ -200,12 +213,12 @@ def _to_call(node, functions, looped):
     return engine_name(node.name)
 
 
-def _repoint(names, function):
+def _repoint(names: AbstractSet[str], function: function_pb2.FunctionDef) -> None:
     """Inside functions a reference names the output argument: TRTEngineOp's is out_tensor, PartitionedCall's is output."""
     if not names:
         return
 
-    def mended(source):
+    def mended(source: str) -> str:
         name, _, rest = source.partition(":")
         return f"{name}:output:{rest.split(':')[1]}" if name in names and rest.startswith("out_tensor:") else source
 

@@ -5,7 +5,12 @@ and no engine can be built. What has one channel a group is a depthwise convolut
 all channels whose filter is zero between the groups.
 """
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Container, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +18,15 @@ import tensorflow as tf
 from tftrt_tools.savedmodel import folding, inferred
 from tftrt_tools.savedmodel.preparation import Grouped
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+
 _CONVOLUTIONS = {"Conv2D": "NHWC", "Conv3D": "NDHWC"}
 _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding", "data_format", "dilations"})
 
 
-def rewrite(graph_def, most_bytes, kept=frozenset()):
+def rewrite(graph_def: graph_pb2.GraphDef, most_bytes: int, kept: AbstractSet[str] = frozenset()) -> tuple[Grouped, ...]:
     """Write the grouped convolutions of a graph otherwise, in place; functions are not looked into.
 
     Args: graph_def: frozen. most_bytes: that all filters together may become larger. kept: names of nodes to leave as
@@ -30,7 +39,7 @@ def rewrite(graph_def, most_bytes, kept=frozenset()):
     for node, groups in _grouped(graph_def):
         if node.name in kept:
             continue
-        one = Grouped(node.name, node.op, groups)
+        one = Grouped(name=node.name, type=node.op, groups=groups)
         before = folding.value(node.input[1], nodes, folding.FILTERS) if node.op == "Conv2D" else None
         if before is not None:
             written, values = _written(node, before, groups)
@@ -45,7 +54,7 @@ def rewrite(graph_def, most_bytes, kept=frozenset()):
     return tuple(found)
 
 
-def _grouped(graph_def):
+def _grouped(graph_def: graph_pb2.GraphDef) -> list[tuple[node_def_pb2.NodeDef, int]]:
     """[(node, groups)] of convolutions whose filter reads fewer channels than their input has."""
     nodes = [node for node in graph_def.node if node.op in _CONVOLUTIONS]
     if not nodes:
@@ -63,7 +72,7 @@ def _grouped(graph_def):
     return found
 
 
-def _written(node, filters, groups):
+def _written(node: node_def_pb2.NodeDef, filters: npt.NDArray[Any], groups: int) -> tuple[str, npt.NDArray[Any]]:
     """(type of the node, its filter). Args: filters: (height, width, channels of a group, results)."""
     height, width, read, results = filters.shape
     steps, gaps = (_by_axis(node, name) for name in ("strides", "dilations"))
@@ -78,17 +87,17 @@ def _written(node, filters, groups):
     return "Conv2D", dense
 
 
-def _layout(node):
+def _layout(node: node_def_pb2.NodeDef) -> str:
     return node.attr["data_format"].s.decode() if "data_format" in node.attr else _CONVOLUTIONS[node.op]
 
 
-def _by_axis(node, name):
+def _by_axis(node: node_def_pb2.NodeDef, name: str) -> list[int]:
     """[along the height, along the width] of an attribute with a number for each axis."""
     sizes = node.attr[name].list.i if name in node.attr else ()
     return [sizes[_layout(node).index(axis)] if sizes else 1 for axis in "HW"]
 
 
-def _write(graph_def, filters):
+def _write(graph_def: graph_pb2.GraphDef, filters: Mapping[str, tuple[str, npt.NDArray[Any]]]) -> None:
     nodes = {node.name: node for node in graph_def.node}
     for name, (written, values) in filters.items():
         node = nodes[name]
@@ -103,7 +112,7 @@ def _write(graph_def, filters):
                 del node.attr[attribute]
 
 
-def _free(name, taken):
+def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "_"
     return name

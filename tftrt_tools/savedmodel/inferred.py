@@ -1,17 +1,26 @@
 """A graph in which TensorFlow has inferred all shapes that it can. Nothing is run."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-# Constants of more elements are shapes of nothing.
+if TYPE_CHECKING:
+    from tensorflow.core.framework import node_def_pb2
+
+    from tftrt_tools.savedmodel.engine_op import Shape
+
+# A constant of more elements is no shape.
 _LARGEST_SHAPE = 64
 _LOOKUP = "LookupTableFindV2"
 
 
-def shapes(graph_def: graph_pb2.GraphDef, given: dict[str, tuple[int | None, ...] | None] | None = None,
+def shapes(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape] | None = None,
            first_round: bool = False) -> tf.Graph:
     """The graph with its shapes; large constants are placeholders there, and a lookup of scalars has the shape of its keys.
 
@@ -26,7 +35,7 @@ def shapes(graph_def: graph_pb2.GraphDef, given: dict[str, tuple[int | None, ...
     return _imported(graph_def, given or {}, entered, lookups=False)
 
 
-def _imported(graph_def, given, entered, lookups):
+def _imported(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str], lookups: bool) -> Any:
     slim = graph_pb2.GraphDef(versions=graph_def.versions, library=graph_def.library)
     for node in graph_def.node:
         if _is_large(node):
@@ -40,17 +49,18 @@ def _imported(graph_def, given, entered, lookups):
     return graph
 
 
-def _is_large(node):
+def _is_large(node: node_def_pb2.NodeDef) -> bool:
     return node.op == "Const" and np.prod([size.size for size in node.attr["value"].tensor.tensor_shape.dim]) > _LARGEST_SHAPE
 
 
-def _as_placeholder(constant, slim):
+def _as_placeholder(constant: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef) -> None:
     copy = slim.node.add(name=constant.name, op="Placeholder", input=constant.input)
     copy.attr["dtype"].CopyFrom(constant.attr["dtype"])
     copy.attr["shape"].shape.CopyFrom(constant.attr["value"].tensor.tensor_shape)
 
 
-def _stand_in(node, slim, given, entered, lookups):
+def _stand_in(node: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str],
+              lookups: bool) -> None:
     """Give a node its shape where TensorFlow cannot, in place."""
     if node.name in given:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(given[node.name]).as_proto())
@@ -69,14 +79,14 @@ def _stand_in(node, slim, given, entered, lookups):
         node.attr["shape_type"].type = types_pb2.DT_INT32
 
 
-def _sizes(node, index, dtype, slim):
+def _sizes(node: node_def_pb2.NodeDef, index: int, dtype: int, slim: graph_pb2.GraphDef) -> str:
     """Name of a new node with the shape of a node's input."""
     sizes = slim.node.add(name=f"{node.name}/sizes_", op="Shape", input=[node.input[index]])
     sizes.attr["T"].type = dtype
     return sizes.name
 
 
-def _elements(node, sizes, slim):
+def _elements(node: node_def_pb2.NodeDef, sizes: str, slim: graph_pb2.GraphDef) -> str:
     """Name of a new node with all sizes but the first."""
     bounds = [slim.node.add(name=f"{node.name}/{name}_", op="Const") for name in ("begin", "size")]
     for bound, value in zip(bounds, (1, -1), strict=True):

@@ -1,16 +1,25 @@
 """Native segments put in the place of their engine ops, and functions in that of their calls, so that a tensor inside can be fetched.
 Works on protos alone."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
 from tftrt_tools.savedmodel import control_flow, graph
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
+
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-def inline_segments(graph_def):
+def inline_segments(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, dict[str, dict[str, str]]]:
     """Replace each engine op of the main graph by the nodes of its native segment.
 
     The op's own node stays, as an IdentityN of the segment's results: whoever reads the engine's outputs needs no change. Engine ops
@@ -27,7 +36,8 @@ def inline_segments(graph_def):
     result = graph_pb2.GraphDef(versions=graph_def.versions)
     taken = {node.name for node in graph_def.node}
     looped = control_flow.in_loops(graph_def)
-    tensors, inlined = {}, set()
+    tensors: dict[str, dict[str, str]] = {}
+    inlined: set[str] = set()
     for node in graph_def.node:
         if node.op != ENGINE_OP:
             result.node.add().CopyFrom(node)
@@ -48,7 +58,7 @@ def inline_segments(graph_def):
     return result, tensors
 
 
-def inline_calls(graph_def):
+def inline_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """Replace calls of functions that hold engine ops by the functions' nodes, until no such call is left in the main graph.
 
     A converted signature is saved as a function; freezing it leaves it one where it has loops or lookup tables. Functions that nothing
@@ -72,9 +82,10 @@ def inline_calls(graph_def):
     return graph_def
 
 
-def reached(nodes, functions):
+def reached(nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef]) -> dict[str, bool]:
     """Names of the functions that `nodes` call, directly or through other functions."""
-    found, waiting = {}, [nodes]
+    found: dict[str, bool] = {}
+    waiting = [nodes]
     while waiting:
         for node in waiting.pop():
             called = [node.op, *(value.func.name for value in node.attr.values()),
@@ -86,13 +97,14 @@ def reached(nodes, functions):
     return found
 
 
-def _is_call(node, holders):
+def _is_call(node: node_def_pb2.NodeDef, holders: AbstractSet[str]) -> bool:
     return node.op in CALLS and node.attr["f"].func.name in holders
 
 
-def _holding_engines(functions):
+def _holding_engines(functions: Mapping[str, function_pb2.FunctionDef]) -> set[str]:
     """Names of the functions that hold an engine op, or call one that does."""
-    found, before = set(), None
+    found: set[str] = set()
+    before: set[str] | None = None
     while found != before:
         before = set(found)
         found |= {name for name, function in functions.items()
@@ -100,7 +112,7 @@ def _holding_engines(functions):
     return found
 
 
-def _prefix(name, taken):
+def _prefix(name: str, taken: set[str]) -> str:
     """A scope that no node of the graph is in."""
     while any(other.startswith(f"{name}/") for other in taken):
         name += "_"
@@ -108,13 +120,14 @@ def _prefix(name, taken):
     return f"{name}/"
 
 
-def _called_elsewhere(segment, graph_def):
+def _called_elsewhere(segment: str, graph_def: graph_pb2.GraphDef) -> bool:
     """Whether a library function holds an engine op with this segment: it stays a call."""
     return any(node.op == ENGINE_OP and node.attr["segment_func"].func.name == segment
                for function in graph_def.library.function for node in function.node_def)
 
 
-def _inline(call, functions, segment, prefix, types, result):
+def _inline(call: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], segment: function_pb2.FunctionDef, prefix: str,
+            types: attr_value_pb2.AttrValue, result: graph_pb2.GraphDef) -> dict[str, str]:
     """Add the segment's nodes to GraphDef `result`. Args: types: AttrValue of the results' types. Returns: {tensor of the segment: tensor
     of the graph}."""
     sources = [_with_port(source) for source in call.input if not source.startswith("^")]
@@ -145,7 +158,7 @@ def _inline(call, functions, segment, prefix, types, result):
     return tensors
 
 
-def _into_the_loop(call, prefix, result):
+def _into_the_loop(call: node_def_pb2.NodeDef, prefix: str, result: graph_pb2.GraphDef) -> None:
     """What has no input, a constant, belongs to no loop, and a node of a loop takes nothing from outside but by Enter."""
     source = next(source for source in call.input if not source.startswith("^"))
     for node in result.node:
@@ -153,15 +166,15 @@ def _into_the_loop(call, prefix, result):
             node.input.append("^" + source.split(":")[0])
 
 
-def _control(name, arguments, prefix):
+def _control(name: str, arguments: Mapping[str, str], prefix: str) -> str:
     return "^" + (arguments[name].split(":")[0] if name in arguments else prefix + name)
 
 
-def _with_port(source):
+def _with_port(source: str) -> str:
     return source if ":" in source else f"{source}:0"
 
 
-def _outputs(node, functions):
+def _outputs(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> Iterator[str]:
     """The node's outputs as a FunctionDef refers to them, "output argument:index", by port."""
     op = functions[node.op].signature if node.op in functions else tf_private.op_def(node.op)
     defaults = {attr.name: attr.default_value for attr in op.attr}

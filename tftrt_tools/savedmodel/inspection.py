@@ -1,7 +1,11 @@
 """What a converted SavedModel holds, read from its files alone. No TensorFlow here; `inspector` fills these in."""
 
 import dataclasses
+import typing
+from collections.abc import Collection
+from typing import Any
 
+from tftrt_tools import records
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.savedmodel.engine_op import EngineOp
@@ -11,110 +15,104 @@ from tftrt_tools.savedmodel.signatures import Once
 
 
 @dataclasses.dataclass(frozen=True)
-class EngineFile:
-    """An asset file of built engines. engine: the engine op it is named after; assets: the EngineAssets in it; bytes: of the file;
+class EngineFile(records.Record):
+    """An asset file of built engines. engine: the engine op it is named after; assets: the engines in it; bytes: of the file;
     problem: why it cannot be read, "" for a sound one."""
 
     engine: str
-    assets: tuple
+    assets: tuple[EngineAsset, ...]
     bytes: int
     problem: str = ""
 
-    def to_dict(self):
-        return {"engine": self.engine, "assets": [one.to_dict() for one in self.assets], "bytes": self.bytes, "problem": self.problem}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["engine"], tuple(map(EngineAsset.from_dict, data["assets"])), data["bytes"], data["problem"])
-
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class Node(records.Record):
     """A node that TensorFlow runs. function: the function that holds it, "" for the main graph."""
 
     name: str
     op: str
     function: str = ""
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-
-@dataclasses.dataclass(frozen=True)
-class SignatureGraph:
-    """A signature of a saved graph. engines: names of its engine ops; native: Nodes that compute something in TensorFlow, those of a
-    function that is called twice listed once; inside: computing ops in the engines' segments; same_as: the signature of the same function
-    that stands for it, or ""."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignatureGraph(records.Record):
+    """A signature of a saved graph."""
 
     name: str
-    inputs: tuple
-    outputs: tuple
-    engines: tuple
-    native: tuple
-    inside: int
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    # Names of its engine ops.
+    engines: tuple[str, ...]
+    # What computes something in TensorFlow; a node of a function that is called twice is listed once.
+    native: tuple[Node, ...]
+    # Computing ops in the engines' segments.
+    inside: int = records.field(key="ops_in_tensorrt")
+    # The signature of the same function that stands for it, or "".
     same_as: str = ""
 
+    written_too: typing.ClassVar = ("ops",)
+    written_digits: typing.ClassVar = {"coverage": 4}
+
     @property
-    def coverage(self):
+    def ops(self) -> int:
+        """All computing ops."""
+        return self.inside + len(self.native)
+
+    @property
+    def coverage(self) -> float:
         """Share of the computing ops that the engines hold, 0 to 1."""
-        total = self.inside + len(self.native)
-        return self.inside / total if total else 0.0
-
-    def to_dict(self):
-        return {"name": self.name, "inputs": [one.to_dict() for one in self.inputs], "outputs": [one.to_dict() for one in self.outputs],
-                "engines": list(self.engines), "ops_in_tensorrt": self.inside, "ops": self.inside + len(self.native),
-                "coverage": round(self.coverage, 4), "native": [one.to_dict() for one in self.native], "same_as": self.same_as}
-
-    @classmethod
-    def from_dict(cls, data):
-        inputs, outputs = (tuple(map(InputSpec.from_dict, data[key])) for key in ("inputs", "outputs"))
-        return cls(data["name"], inputs, outputs, tuple(data["engines"]), tuple(Node(**one) for one in data["native"]),
-                   data["ops_in_tensorrt"], data.get("same_as", ""))
+        return self.inside / self.ops if self.ops else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(records.Record):
     """Something in a model that does not fit the rest of it. about: an engine, a file; mend: what to do."""
 
     about: str
     text: str
     mend: str = ""
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inspection(records.Record):
+    """A converted SavedModel."""
 
-@dataclasses.dataclass(frozen=True)
-class Inspection:
-    """A converted SavedModel.
-
-    tensorflow: version that saved it. graph_bytes: of saved_model.pb. engines: EngineOps, one for each name; ambiguous: names that
-    stand for different segments. loads: {engine: how many built engines it keeps} of the engine files that loading the model reads.
-    manifest, verification, calibration: documents of the passport, or None. digest: of the model's files, None where nothing asks for it.
-    """
-
+    # Absolute path of its directory.
     model: str
-    tags: tuple
+    # Of its MetaGraph.
+    tags: tuple[str, ...]
+    # The version that saved it.
     tensorflow: str
+    # Of saved_model.pb.
     graph_bytes: int
-    signatures: tuple
-    engines: tuple
-    ambiguous: tuple
-    engine_files: tuple
-    loads: dict
-    manifest: dict | None
-    verification: dict | None
+    signatures: tuple[SignatureGraph, ...]
+    # One for each name.
+    engines: tuple[EngineOp, ...]
+    # Names of engine ops that stand for different segments.
+    ambiguous: tuple[str, ...]
+    engine_files: tuple[EngineFile, ...]
+    # {engine: how many built engines it keeps} of the engine files that loading the model reads.
+    loads: dict[str, int]
+    # Documents of the passport, or None.
+    manifest: dict[str, Any] | None
+    verification: dict[str, Any] | None
+    # Of the model's files, "sha256:…"; None where nothing asks for it.
     digest: str | None = None
-    findings: tuple = ()
-    calibration: dict | None = None
+    # What does not fit together.
+    findings: tuple[Finding, ...] = records.field(key="disagreements", default=())
+    # The document of the INT8 tables, or None.
+    calibration: dict[str, Any] | None = None
 
-    def assets(self, engine):
+    document: typing.ClassVar = "inspection"
+
+    def assets(self, engine: str) -> list[EngineAsset]:
         """The built engines that the model carries for engine op `engine`."""
         return [asset for file in self.engine_files if file.engine == engine for asset in file.assets]
 
     def flops(self, signature: str) -> Flops | None:
         """What the manifest says of a signature's computation; None where it says nothing."""
-        return Flops.from_dict(passport.signatures(self.manifest).get(signature, {}).get("flops"))
+        said = passport.signatures(self.manifest).get(signature, {}).get("flops")
+        return Flops.from_dict(said) if said else None
 
     @property
     def once(self) -> dict[str, SignatureGraph]:
@@ -123,38 +121,24 @@ class Inspection:
         walked = Once.of(list(known), {name: one.same_as or name for name, one in known.items()})
         return {walked.label(name): known[name] for name in walked.names}
 
-    def only(self, keys):
+    def only(self, keys: Collection[str]) -> "Inspection":
         """The signatures `keys` and their engines; what disagrees stays whole."""
         signatures = tuple(one for one in self.signatures if one.name in keys)
         called = {name for one in signatures for name in one.engines}
         return dataclasses.replace(self, signatures=signatures, engines=tuple(one for one in self.engines if one.name in called))
 
-    def signatures_of(self, engine):
+    def signatures_of(self, engine: str) -> list[str]:
         """Names of the signatures that call engine op `engine`."""
         return [one.name for one in self.signatures if engine in one.engines]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """Beside each engine op stands what else the model has of it; `from_dict` passes over that."""
         engines = [one.to_dict() | {"signatures": self.signatures_of(one.name), "compute_ops": one.compute_ops,
-                                    "built": [asset.to_dict() for asset in self.assets(one.name)]} for one in self.engines]
-        return {"kind": "inspection", "model": self.model, "tags": list(self.tags), "tensorflow": self.tensorflow,
-                "graph_bytes": self.graph_bytes, "signatures": [one.to_dict() for one in self.signatures], "engines": engines,
-                "ambiguous": list(self.ambiguous), "engine_files": [one.to_dict() for one in self.engine_files], "loads": self.loads,
-                "manifest": self.manifest, "verification": self.verification, "digest": self.digest,
-                "calibration": self.calibration,
-                "disagreements": [one.to_dict() for one in self.findings]}
-
-    @classmethod
-    def from_dict(cls, data):
-        extra = ("signatures", "compute_ops", "built")
-        engines = ({key: value for key, value in one.items() if key not in extra} for one in data["engines"])
-        return cls(data["model"], tuple(data["tags"]), data["tensorflow"], data["graph_bytes"],
-                   tuple(map(SignatureGraph.from_dict, data["signatures"])), tuple(map(EngineOp.from_dict, engines)),
-                   tuple(data["ambiguous"]), tuple(map(EngineFile.from_dict, data["engine_files"])), data["loads"], data["manifest"],
-                   data["verification"], data["digest"], tuple(Finding(**one) for one in data["disagreements"]),
-                   data["calibration"])
+                                    "built": records.plain(self.assets(one.name))} for one in self.engines]
+        return super().to_dict() | {"engines": engines}
 
 
-def bytes_text(count):
+def bytes_text(count: float) -> str:
     """Bytes for people: 63 MB."""
     for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= least:

@@ -1,9 +1,14 @@
 """A SavedModel in TensorFlow: loaded with clear errors, its signatures' inputs, and what saving drops put back."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import pathlib
 import re
 import shutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -11,23 +16,28 @@ from tftrt_tools import errors, op_libraries, tf_private
 from tftrt_tools.savedmodel import declarations, engine_assets, files, protos, twins
 from tftrt_tools.savedmodel.shapes import InputSpec
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.protobuf import meta_graph_pb2
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it.
+    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it."""
 
-    declared: MetaGraphDef of declarations.of. same: {signature: the one that stands for it} of twins.find.
-    other_tags: of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
-    """
-
-    root: object
-    tags: tuple
-    declared: object
+    # What tf.saved_model.load gave.
+    root: Any
+    # Of its MetaGraph.
+    tags: tuple[str, ...]
+    # The MetaGraphDef of declarations.of.
+    declared: meta_graph_pb2.MetaGraphDef
+    # {signature: the one that stands for it} of twins.find.
     same: dict[str, str]
+    # Of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
     other_tags: tuple[str, ...]
 
 
-def load(path, tags=()):
+def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
     proto = protos.read(path)
     meta = protos.meta_graph(proto, tags)
@@ -35,14 +45,15 @@ def load(path, tags=()):
     others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
     op_libraries.load()
     try:
-        return Model(tf.saved_model.load(str(path), tags=list(chosen)), chosen, declarations.of(meta), twins.find(meta), others)
+        root = tf.saved_model.load(str(path), tags=list(chosen))
+        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
     except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
 
 
-def answers(function, feed):
+def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
     return {name: tensor.numpy() for name, tensor in tf_private.call(function, feed).items()}
 
@@ -50,24 +61,24 @@ def answers(function, feed):
 GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
 
 
-def is_out_of_gpu_memory(error):
+def is_out_of_gpu_memory(error: BaseException) -> bool:
     """Whether an exception of TensorFlow says so: an allocation that failed, or a GPU without the memory for a context."""
     text = str(error)
     return isinstance(error, tf.errors.ResourceExhaustedError) or any(sign in text for sign in (
         "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
 
 
-def first_line(error):
+def first_line(error: BaseException) -> str:
     """The first line of an exception's text that says what is wrong, graph locations cut."""
     return errors.first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
 
 
-def unreadable(path, error):
+def unreadable(path: str | os.PathLike[str], error: BaseException) -> errors.TftrtError:
     """The TftrtError for an exception of TensorFlow while it takes the graph of `path` in."""
     return errors.TftrtError(f"TensorFlow cannot read the graph of {path}: {first_line(error)}", _mend(error))
 
 
-def _mend(error):
+def _mend(error: BaseException) -> str:
     text = str(error)
     missing = re.search(r"Op type not registered '([^']+)'", text)
     if missing:
@@ -79,14 +90,14 @@ def _mend(error):
     return "check that TensorFlow's own tf.saved_model.load accepts it"
 
 
-def input_specs(function):
+def input_specs(function: Any) -> list[InputSpec]:
     """[InputSpec] of a signature's ConcreteFunction, under the names of its SignatureDef, in the order of its arguments."""
     names = tf_private.argument_names(function)
     return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
             for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
 
 
-def copy_extras(source, output):
+def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
     """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source, and assets that the graph does not
     name."""
     source, output = pathlib.Path(source), pathlib.Path(output)
@@ -99,5 +110,5 @@ def copy_extras(source, output):
             shutil.copyfile(path, target)
 
 
-def _is_passport(folder, names):
+def _is_passport(folder: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name == files.PASSPORT.name and pathlib.Path(folder).name == files.PASSPORT.parent.name]

@@ -1,11 +1,17 @@
 """One engine op of a converted graph in a graph of its own: its inputs are placeholders, and nothing else of the model runs with it.
 Works on protos alone."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
 from tensorflow.core.framework import graph_pb2, types_pb2
 
 from tftrt_tools.savedmodel import graph, inline
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import node_def_pb2, tensor_pb2
 
 _IDLE = "_idle"
 
@@ -33,7 +39,7 @@ def alone(graph_def: graph_pb2.GraphDef, engine: str) -> LoneEngine:
     node.input.extend(f"input_{index}" for index in range(len(dtypes)))
     if "_class" in node.attr:  # colocation, by names that are not here
         del node.attr["_class"]
-    # It is to be built here, whatever requests may do.
+    # The engine is built here even where requests must not build it.
     graph.set_attributes(node, _allow_build_at_runtime=True)
     functions = graph.library(graph_def)
     lone.library.function.extend(functions[name] for name in inline.reached(lone.node, functions))
@@ -41,11 +47,11 @@ def alone(graph_def: graph_pb2.GraphDef, engine: str) -> LoneEngine:
 
 
 def collecting(lone: LoneEngine) -> LoneEngine:
-    """The same in the mode in which TF-TRT collects the shapes of its calls for optimization profiles.
+    """A copy in the mode in which TF-TRT collects the shapes of its calls for optimization profiles.
 
-    TF-TRT runs the native segment meanwhile, whose answers nobody reads: TensorFlow compiles its kernels for a new GPU, and tries cuDNN's
-    algorithms for each shape. A function that gives constants stands in for it, unless all sizes are known: TF-TRT collects nothing
-    then, and builds at once.
+    In this mode TF-TRT also runs the native segment, whose answers nobody reads: TensorFlow compiles its kernels for a new GPU, and tries
+    cuDNN's algorithms for each shape. So a function that gives constants stands in for the segment. It does not where all sizes are
+    known: then TF-TRT collects nothing, and builds at once.
     """
     graph_def = graph_pb2.GraphDef.FromString(lone.graph_def.SerializeToString())
     node = next(node for node in graph_def.node if node.op == graph.ENGINE_OP)
@@ -56,7 +62,7 @@ def collecting(lone: LoneEngine) -> LoneEngine:
     return dataclasses.replace(lone, graph_def=graph_def)
 
 
-def _stand_in(graph_def, node):
+def _stand_in(graph_def: graph_pb2.GraphDef, node: node_def_pb2.NodeDef) -> None:
     segment = node.attr["segment_func"].func
     idle = graph_def.library.function.add()
     idle.signature.CopyFrom(graph.library(graph_def)[segment.name].signature)
@@ -71,6 +77,6 @@ def _stand_in(graph_def, node):
     segment.name = idle.signature.name
 
 
-def _zero(tensor):
+def _zero(tensor: tensor_pb2.TensorProto) -> None:
     field = {types_pb2.DT_FLOAT: tensor.float_val, types_pb2.DT_HALF: tensor.half_val, types_pb2.DT_BOOL: tensor.bool_val}
     field.get(tensor.dtype, tensor.int_val).append(0)

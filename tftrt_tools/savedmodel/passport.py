@@ -1,10 +1,15 @@
 """The evidence that a model carries with it, in assets.extra/tftrt: what was done to it, and whether it is right."""
 
+import contextlib
+import dataclasses
 import datetime
 import json
+import os
 import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tftrt_tools import __version__, errors, whole_file
+from tftrt_tools import __version__, errors, records, whole_file
 from tftrt_tools.savedmodel import files
 
 SCHEMA_VERSION = 1
@@ -15,18 +20,31 @@ PUBLISH = "publish.json"
 FLAGS = "convert.flags"
 
 
-def stamp():
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stamped(records.Record):
+    """Base of documents that say who wrote them, and when."""
+
+    # "tftrt-tools 1.2".
+    tool: str = f"tftrt-tools {__version__}"
+    # UTC, as ISO 8601 writes it.
+    created: str = dataclasses.field(default_factory=_now)
+
+
+def stamp() -> dict[str, Any]:
     """Who wrote a document, and when (UTC): {"tool", "created"}."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return {"tool": f"tftrt-tools {__version__}", "created": now.isoformat(timespec="seconds")}
+    return dataclasses.asdict(Stamped())
 
 
-def folder(model):
+def folder(model: str | os.PathLike[str]) -> pathlib.Path:
     """Where the passport of the SavedModel `model` lies."""
     return pathlib.Path(model) / files.PASSPORT
 
 
-def read(model, name):
+def read(model: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
     """The document `name` of the model's passport, or None. Raises: TftrtError where it is not readable JSON."""
     path = folder(model) / name
     if not path.is_file():
@@ -42,13 +60,23 @@ def read(model, name):
     return document
 
 
-def signatures(manifest: dict | None) -> dict[str, dict]:
+@contextlib.contextmanager
+def understood(model: str | os.PathLike[str], name: str) -> Iterator[None]:
+    """Around what takes the document `name` apart. Raises: TftrtError where it lacks something, or has another kind of value there."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise errors.TftrtError(f"{folder(model) / name} is damaged: {what}", "convert the model again") from None
+
+
+def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """What a manifest says of each signature, twins of one function included; {} for None."""
     listed = (manifest or {}).get("signatures", ())
     return {name: one for one in listed for name in (one["name"], *one.get("twins", ()))}
 
 
-def write(model, name, document):
+def write(model: str | os.PathLike[str], name: str, document: str | dict[str, Any]) -> None:
     """Put `document` (a dict, or text for a flag file) into the model's passport, whole or not at all."""
     path = folder(model) / name
     path.parent.mkdir(parents=True, exist_ok=True)

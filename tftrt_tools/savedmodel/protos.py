@@ -4,19 +4,27 @@ TensorFlow's generated proto modules need protobuf alone, but `import tensorflow
 Where nobody has imported it yet, an empty package of its name, with its path, stands in while they are.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib.util
+import os
 import pathlib
 import sys
 import types
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from tftrt_tools import errors
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import saved_model_pb2
 
 FILE = "saved_model.pb"
 
 
 @contextlib.contextmanager
-def _stand_in():
+def _stand_in() -> Iterator[None]:
     if "tensorflow" in sys.modules:
         yield
         return
@@ -24,7 +32,7 @@ def _stand_in():
     if found is None:
         raise ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
     package = types.ModuleType("tensorflow")
-    package.__path__ = list(found.submodule_search_locations)
+    package.__path__ = list(found.submodule_search_locations or ())
     sys.modules["tensorflow"] = package
     try:
         yield
@@ -34,11 +42,13 @@ def _stand_in():
 
 
 with _stand_in():
-    from tensorflow.core.framework import types_pb2  # noqa: F401, for graph
-    from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2  # noqa: F401, the first for declarations
+    # `as`: for graph and declarations, which import them from here.
+    from tensorflow.core.framework import types_pb2 as types_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
+    from tensorflow.core.protobuf import saved_model_pb2
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> saved_model_pb2.SavedModel:
     """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
     proto = saved_model_pb2.SavedModel()
     file = pathlib.Path(path) / FILE
@@ -54,7 +64,7 @@ def read(path):
     return proto
 
 
-def meta_graph(proto, tags=()):
+def meta_graph(proto: saved_model_pb2.SavedModel, tags: Sequence[str] = ()) -> meta_graph_pb2.MetaGraphDef:
     """The MetaGraphDef with `tags`; without tags the only one, else the one tagged "serve". Raises: UsageError."""
     known = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
     for meta in proto.meta_graphs:

@@ -1,11 +1,18 @@
 """The nodes inside engines at which TensorRT rounds to INT8 or FP16, for a simulation of it. Works on protos alone."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import types_pb2
 
 from tftrt_tools import tf_private
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 # What carries the weights: {op: (input index of the constant, axes that its output channels are on)}; a MatMul's either input may be one.
 _CONVOLUTIONS = {"Conv2D": (1, (3,)), "Conv3D": (1, (4,)), "DepthwiseConv2dNative": (1, (2, 3)), "Conv2DBackpropInput": (1, (2,)),
@@ -27,32 +34,33 @@ class Weight:
 
     index: int
     constant: str
-    channels: tuple
+    channels: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Site:
-    """A node that can round.
+    """A node that can round."""
 
-    node: its name in the graph; name: in the original model; engine: name of the engine op it came from.
-    activations: ((input index, tensor "node:port"), …) of its float inputs that vary; weights: Weights; outputs: ports of float outputs.
-    """
-
+    # Its name in the graph.
     node: str
+    # Its name in the original model.
     name: str
     op: str
+    # Name of the engine op that it came from.
     engine: str
-    activations: tuple
-    weights: tuple
-    outputs: tuple
+    # (input index, tensor "node:port") of its float inputs that vary.
+    activations: tuple[tuple[int, str], ...]
+    weights: tuple[Weight, ...]
+    # Ports of its float outputs.
+    outputs: tuple[int, ...]
 
     @property
-    def tensors(self):
+    def tensors(self) -> tuple[str, ...]:
         """The tensors that it rounds."""
         return tuple(tensor for _, tensor in self.activations)
 
 
-def int8_sites(graph_def, tensors):
+def int8_sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, str]]) -> tuple[Site, ...]:
     """Where INT8 rounds: the inputs and weights of convolutions and matrix products, and the inputs of element-wise ops of two tensors
     and of average pooling.
 
@@ -65,18 +73,18 @@ def int8_sites(graph_def, tensors):
     return tuple(site for site in _sites(graph_def, tensors, _int8_channels) if site.activations and _int8(site))
 
 
-def fp16_sites(graph_def, tensors):
+def fp16_sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, str]]) -> tuple[Site, ...]:
     """Where FP16 rounds: float inputs, weights and outputs of every node that computes values. Arguments as for int8_sites."""
     return tuple(site for site in _sites(graph_def, tensors, lambda node, index, rank: ()) if site.op not in _MOVERS)
 
 
-def _int8(site):
+def _int8(site: Site) -> bool:
     if site.op in _CONVOLUTIONS or site.op in _PRODUCTS or site.op in _POOLS:
         return True
     return site.op in _ELEMENTWISE and len(site.activations) == 2
 
 
-def _int8_channels(node, index, rank):
+def _int8_channels(node: node_def_pb2.NodeDef, index: int, rank: int) -> tuple[int, ...]:
     """Axes of a constant input that one scale each is kept for."""
     if node.op in _CONVOLUTIONS:
         return _CONVOLUTIONS[node.op][1]
@@ -87,7 +95,8 @@ def _int8_channels(node, index, rank):
     return ()
 
 
-def _sites(graph_def, tensors, channels):
+def _sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, str]],
+           channels: Callable[[node_def_pb2.NodeDef, int, int], tuple[int, ...]]) -> Iterator[Site]:
     nodes = {node.name: node for node in graph_def.node}
     for name, (engine, inner) in _inner_nodes(tensors).items():
         node = nodes.get(name)
@@ -106,10 +115,11 @@ def _sites(graph_def, tensors, channels):
                 weights.append(Weight(index, constant.name, channels(node, index, rank)))
         outputs = tuple(port for port, kind in enumerate(_types(node, "output_arg")) if kind == types_pb2.DT_FLOAT)
         if activations or outputs:
-            yield Site(name, inner, node.op, engine, tuple(activations), tuple(weights), outputs)
+            yield Site(node=name, name=inner, op=node.op, engine=engine, activations=tuple(activations), weights=tuple(weights),
+                       outputs=outputs)
 
 
-def _inner_nodes(tensors):
+def _inner_nodes(tensors: Mapping[str, dict[str, str]]) -> dict[str, tuple[str, str]]:
     """{node of the graph: (engine, node of the segment)}, without arguments and results, which are other nodes' tensors."""
     found = {}
     for engine, inner in tensors.items():
@@ -119,19 +129,19 @@ def _inner_nodes(tensors):
     return found
 
 
-def _known(op):
+def _known(op: str) -> bool:
     try:
         return tf_private.op_def(op) is not None
     except KeyError:
         return False
 
 
-def _types(node, which):
+def _types(node: node_def_pb2.NodeDef, which: str) -> list[int]:
     """DataType numbers of a node's inputs ("input_arg") or outputs ("output_arg"), one a tensor."""
     op = tf_private.op_def(node.op)
     defaults = {attr.name: attr.default_value for attr in op.attr}
 
-    def attribute(name):
+    def attribute(name: str) -> Any:
         return node.attr[name] if name in node.attr else defaults[name]
 
     found = []
@@ -144,7 +154,7 @@ def _types(node, which):
     return found
 
 
-def _constant(source, nodes):
+def _constant(source: str, nodes: Mapping[str, node_def_pb2.NodeDef]) -> node_def_pb2.NodeDef | None:
     """The Const node whose value `source` passes on, or None."""
     node = nodes.get(source.partition(":")[0])
     while node is not None and node.op == "Identity":
@@ -157,10 +167,10 @@ class Aliases:
 
     _OPS = frozenset({"Identity", "Snapshot", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "Transpose"})
 
-    def __init__(self, graph_def):
+    def __init__(self, graph_def: graph_pb2.GraphDef):
         self._passed_on = {f"{node.name}:0": node.input[0] for node in graph_def.node if node.op in self._OPS}
 
-    def source(self, tensor):
+    def source(self, tensor: str) -> str:
         """The tensor "node:port" that computed the values of `tensor`."""
         while tensor in self._passed_on:
             tensor = self._passed_on[tensor]

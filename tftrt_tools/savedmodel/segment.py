@@ -1,16 +1,25 @@
 """A native segment as the GraphDef that TF-TRT converts node by node. Works on protos, but for `imported`."""
 
+from __future__ import annotations
+
 import heapq
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools import tf_private
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2
+
+    from tftrt_tools.savedmodel.engine_op import Shape
+
 INPUT, OUTPUT = "TensorRTInputPH_", "TensorRTOutputPH_"
 
 
-def to_graph(function):
+def to_graph(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
     """The body of a segment's FunctionDef, with its arguments and results as nodes, named and ordered as TF-TRT has them on the GPU.
 
     Returns: (GraphDef, {its node: the argument's name}).
@@ -36,7 +45,7 @@ def to_graph(function):
     return sorted_by_inputs(result), {node: argument for argument, node in arguments.items()}
 
 
-def _plain(source, arguments):
+def _plain(source: str, arguments: Mapping[str, str]) -> str:
     """A reference with the argument's node in place of the argument, and without a port of 0."""
     if source.startswith("^"):
         return f"^{arguments.get(source[1:], source[1:])}"
@@ -45,11 +54,11 @@ def _plain(source, arguments):
     return f"{name}:{port}" if port not in ("", "0") else name
 
 
-def sorted_by_inputs(graph_def):
+def sorted_by_inputs(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """The same graph in the order in which TensorFlow numbers its nodes: of those whose inputs are all there, the first comes next."""
     index = {node.name: number for number, node in enumerate(graph_def.node)}
     missing = [len(node.input) for node in graph_def.node]
-    readers = [[] for _ in graph_def.node]
+    readers: list[list[int]] = [[] for _ in graph_def.node]
     for number, node in enumerate(graph_def.node):
         for source in node.input:
             readers[index[source.lstrip("^").partition(":")[0]]].append(number)
@@ -65,14 +74,14 @@ def sorted_by_inputs(graph_def):
     return result
 
 
-def imported(graph_def, shapes):
+def imported(graph_def: graph_pb2.GraphDef, shapes: Sequence[Shape]) -> Any:
     """The tf.Graph of `importable`'s copy, in which TensorFlow has inferred all shapes."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(importable(graph_def, shapes), name="")
     return graph
 
 
-def importable(graph_def, shapes):
+def importable(graph_def: graph_pb2.GraphDef, shapes: Sequence[Shape]) -> graph_pb2.GraphDef:
     """A copy that tf.import_graph_def takes: placeholders of `shapes` (tuples with None, None for an unknown rank, by argument) for
     arguments, identities for results."""
     result = graph_pb2.GraphDef()

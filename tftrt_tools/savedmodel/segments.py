@@ -4,13 +4,20 @@ A hash over the data flow (a Merkle tree on the graph): each node's digest cover
 of what feeds it; the segment's covers the types of the inputs and what feeds each output. Works on protos alone; nothing is run.
 """
 
+from __future__ import annotations
+
 import hashlib
 import struct
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tftrt_tools import tf_private
 from tftrt_tools.savedmodel import graph
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, tensor_pb2
 
 # Part of every digest: raise it when the same segment gets another digest by a change here.
 _FORMAT = b"tftrt segment 1"
@@ -19,7 +26,7 @@ _SCALARS = {"s": bytes, "i": lambda value: struct.pack("<q", value), "f": lambda
             "placeholder": lambda value: value.encode()}
 
 
-def digest(function, library, names):
+def digest(function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef], names: bool) -> str:
     """The digest of a native segment.
 
     Equal for segments that compute the same by the same ops: node order, control inputs, devices, attributes that begin with "_",
@@ -38,7 +45,7 @@ def digest(function, library, names):
     return "sha256:" + _Hasher(library, names).function(function).hex()
 
 
-def engine_digests(graph_def, names):
+def engine_digests(graph_def: graph_pb2.GraphDef, names: bool) -> dict[str, str]:
     """{engine name: digest} of the native segments of a graph's engine ops, left out where a segment was removed. Args, Raises: as
     `digest`."""
     library = graph.library(graph_def)
@@ -47,7 +54,7 @@ def engine_digests(graph_def, names):
     return {engine: "sha256:" + hasher.function(library[name]).hex() for engine, name in segments.items() if name in library}
 
 
-def _hash(*parts):
+def _hash(*parts: bytes) -> bytes:
     """SHA-256 of byte strings, each with its length in front, so that no two lists of parts give the same bytes."""
     whole = hashlib.sha256()
     for part in parts:
@@ -59,11 +66,12 @@ def _hash(*parts):
 class _Hasher:
     """Digests as bytes. Each function of the library, and so each constant, is hashed once."""
 
-    def __init__(self, library, names):
+    def __init__(self, library: Mapping[str, function_pb2.FunctionDef], names: bool):
         self._library, self._names = library, names
-        self._called, self._calling = {}, set()
+        self._called: dict[str, bytes] = {}
+        self._calling: set[str] = set()
 
-    def function(self, function):
+    def function(self, function: function_pb2.FunctionDef) -> bytes:
         inputs = {arg.name: (position, arg) for position, arg in enumerate(function.signature.input_arg)}
         nodes = _Nodes(self, function, inputs)
         parts = [_FORMAT, b"names" if self._names else b""]
@@ -74,22 +82,22 @@ class _Hasher:
             parts += [self._argument(position, arg), nodes.reference(function.ret[arg.name])]
         return _hash(*parts)
 
-    def _argument(self, position, arg):
+    def _argument(self, position: int, arg: op_def_pb2.ArgDef) -> bytes:
         name = arg.name.encode() if self._names else b""
         return _hash(struct.pack("<ii", position, arg.type), arg.type_attr.encode(), arg.number_attr.encode(), arg.type_list_attr.encode(),
                      name)
 
-    def argument(self, position, arg, port):
+    def argument(self, position: int, arg: op_def_pb2.ArgDef, port: bytes) -> bytes:
         """The digest of what an input argument feeds into a node."""
         return _hash(b"argument", self._argument(position, arg), port)
 
-    def node(self, node, sources):
+    def node(self, node: node_def_pb2.NodeDef, sources: Sequence[bytes]) -> bytes:
         """The digest of NodeDef `node`; sources: digests of its data inputs, in order."""
         op = self._call(node.op) if node.op in self._library else node.op.encode()
         name = node.name.encode() if self._names else b""
         return _hash(b"node", op, name, self._attributes(node), *sources)
 
-    def _attributes(self, node):
+    def _attributes(self, node: node_def_pb2.NodeDef) -> bytes:
         defaults = _defaults(node.op)
         parts = []
         for key in sorted(node.attr):
@@ -100,7 +108,7 @@ class _Hasher:
                 parts += [key.encode(), encoded]
         return _hash(*parts)
 
-    def _value(self, value):
+    def _value(self, value: attr_value_pb2.AttrValue) -> bytes:
         kind = value.WhichOneof("value")
         if kind is None:
             return _hash(b"none")
@@ -109,9 +117,9 @@ class _Hasher:
             return _hash(b"list", *items)
         return self._item(kind, getattr(value, kind))
 
-    def _item(self, kind, item):
+    def _item(self, kind: str, item: Any) -> bytes:
         if kind == "func":
-            # The function is told by what it does; what it is called is an accident of the conversion.
+            # A function counts by what it does: its name is the conversion's alone.
             known = self._call(item.name) if item.name in self._library else item.name.encode()
             attributes = [part for key in sorted(item.attr) if not key.startswith("_")
                           for part in (key.encode(), self._value(item.attr[key]))]
@@ -122,7 +130,7 @@ class _Hasher:
             return _hash(b"shape", repr(graph.shape_of(item)).encode())
         return _hash(kind.encode(), _SCALARS[kind](item))
 
-    def _call(self, name):
+    def _call(self, name: str) -> bytes:
         if name not in self._called:
             if name in self._calling:
                 raise ValueError(f"function {name!r} calls itself")
@@ -135,12 +143,12 @@ class _Hasher:
 class _Nodes:
     """The nodes of one function body and their digests, each computed once and only where an output needs it."""
 
-    def __init__(self, hasher, function, inputs):
+    def __init__(self, hasher: _Hasher, function: function_pb2.FunctionDef, inputs: Mapping[str, tuple[int, op_def_pb2.ArgDef]]):
         self._hasher, self._inputs, self._name = hasher, inputs, function.signature.name
         self._nodes = {node.name: node for node in function.node_def}
-        self._done = {}
+        self._done: dict[str, bytes] = {}
 
-    def reference(self, source):
+    def reference(self, source: str) -> bytes:
         """The digest of "argument", "argument:index" or "node:output:index"."""
         name, port = _split(source)
         if name in self._inputs:
@@ -148,7 +156,7 @@ class _Nodes:
         self._compute(name)
         return _hash(b"output", port, self._done[name])
 
-    def _compute(self, wanted):
+    def _compute(self, wanted: str) -> None:
         # Not by recursion: a segment is deeper than Python's stack.
         entered, stack = set(), [wanted]
         while stack:
@@ -169,12 +177,12 @@ class _Nodes:
             self._done[name] = self._hasher.node(self._nodes[name], [self.reference(source) for source in sources])
 
 
-def _split(source):
+def _split(source: str) -> tuple[str, bytes]:
     name, _, port = source.partition(":")
     return name, b"" if port in ("", "0") else port.encode()
 
 
-def _defaults(op):
+def _defaults(op: str) -> dict[str, attr_value_pb2.AttrValue]:
     """{attribute: AttrValue} of an op's defaults; {} for an op that this TensorFlow does not know."""
     try:
         definition = tf_private.op_def(op)
@@ -183,7 +191,7 @@ def _defaults(op):
     return {attribute.name: attribute.default_value for attribute in definition.attr if attribute.HasField("default_value")}
 
 
-def _tensor(proto):
+def _tensor(proto: tensor_pb2.TensorProto) -> bytes:
     """The digest of a TensorProto's type, shape and elements; a proto may hold them as bytes, one by one, or shortened."""
     head = b"tensor", struct.pack("<i", proto.dtype), repr(graph.shape_of(proto.tensor_shape)).encode()
     if proto.tensor_content:

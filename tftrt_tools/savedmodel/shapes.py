@@ -11,66 +11,70 @@
 An input that is not named takes its static shape; an unknown first dimension takes the batch size of the named inputs.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
+from tftrt_tools.savedmodel.engine_op import Shape
+
+if TYPE_CHECKING:
+    from tftrt_tools.choices import Strategy
 
 _EXAMPLE = "write --shapes='INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
 _DIMENSION = re.compile(r"[0-9]+$")
 _PROFILE = ("min", "opt", "max")
 
 
+# The shape of each input of one call.
+Call = dict[str, tuple[int, ...]]
+
+
 @dataclasses.dataclass(frozen=True)
-class InputSpec:
-    """An input of a signature. dtype: as NumPy names it, or "string"; shape: None for an unknown rank, else a tuple with None for
-    unknown dimensions."""
+class InputSpec(records.Record):
+    """An input or output of a signature. dtype: as NumPy names it, or "string"."""
 
     name: str
     dtype: str
-    shape: tuple | None
+    shape: Shape
 
-    def to_dict(self):
-        return {"name": self.name, "dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["name"], data["dtype"], None if data["shape"] is None else tuple(data["shape"]))
-
-    def accepts(self, shape):
+    def accepts(self, shape: Sequence[int]) -> bool:
         """Whether a concrete shape fits."""
         if self.shape is None:
             return True
         return len(shape) == len(self.shape) and all(want in (None, got) for want, got in zip(self.shape, shape, strict=True))
 
-    def text(self):
+    def text(self) -> str:
         """Such as float32[?,224,224,3]."""
         return f"{self.dtype}[{text(self.shape)}]"
 
 
-def text(shape):
+def text(shape: Shape) -> str:
     """A shape for people: (None, 3) is "?,3", an unknown rank "…"."""
     return "…" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
 
 
-def call_text(shapes):
+def call_text(shapes: Call) -> str:
     """The shapes of one call for people, {"x": (1, 8), "n": ()} as "x 1x8, n scalar"."""
     return ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
 
 
-def flag_text(signature, calls):
+def flag_text(signature: str, calls: Sequence[Call]) -> str:
     """The --shapes that say `calls`, [{input: shape}, …] of one signature: what `parse` and `calls` turn into the same again."""
     names = calls[0] if calls else ()
     return ";".join(f"{signature}/{name}:" + ",".join("x".join(map(str, call[name])) or "scalar" for call in calls) for name in names)
 
 
-def is_range(flag):
+def is_range(flag: str) -> bool:
     """Whether --shapes gives ranges (min=…,max=…), not a list of exact shapes."""
     return any(f"{kind}=" in flag.lower() for kind in _PROFILE)
 
 
-def strategy(flag):
+def strategy(flag: str) -> Strategy:
     """The profile strategy that serves --shapes best. TF-TRT's "Range" optimizes for the largest shape, so that an `opt` below it needs
     "Range+Optimal", which adds a profile for each of min, opt and max. Raises: UsageError."""
     if not is_range(flag):
@@ -78,7 +82,7 @@ def strategy(flag):
     return "Range" if all(len(shapes) <= 2 for shapes in parse(flag).values()) else "Range+Optimal"
 
 
-def parse(flag):
+def parse(flag: str) -> dict[tuple[str, str], list[tuple[int, ...]]]:
     """Parse --shapes. Returns: {(signature or "", input): [shape, …]}; of a range [min, opt, max], or [min, max] where opt is max in all
     inputs. Raises: UsageError."""
     declared = _declared(flag)
@@ -91,7 +95,7 @@ def parse(flag):
     return declared
 
 
-def _declared(flag):
+def _declared(flag: str) -> dict[tuple[str, str], Any]:
     """{(signature, input): [shape, …], or {"min", "opt", "max"} of a range}."""
     declared = {}
     for item in filter(None, (part.strip() for part in flag.split(";"))):
@@ -111,7 +115,7 @@ def _declared(flag):
     return declared
 
 
-def _range(name, listed):
+def _range(name: str, listed: Sequence[str]) -> dict[str, tuple[int, ...]]:
     found = {}
     for item in listed:
         kind, equals, shape = item.partition("=")
@@ -131,7 +135,7 @@ def _range(name, listed):
     return found
 
 
-def _shape(name, given):
+def _shape(name: str, given: str) -> tuple[int, ...]:
     if given == "scalar":
         return ()
     dims = given.lower().split("x")
@@ -142,7 +146,8 @@ def _shape(name, given):
     return tuple(map(int, dims))
 
 
-def calls(declared, signatures):
+def calls(declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]],
+          signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str, list[Call]]:
     """Turn declared shapes into whole calls.
 
     Args:
@@ -154,14 +159,14 @@ def calls(declared, signatures):
     Raises: UsageError for an unknown signature or input, a shape that the signature refuses, lists that do not go together,
       and an input whose shape cannot be known.
     """
-    given = {}
+    given: dict[str, dict[str, Sequence[tuple[int, ...]]]] = {}
     for (signature, name), shapes in declared.items():
         for key, input_name in _holders(signature, name, signatures):
             given.setdefault(key, {})[input_name] = shapes
     return {key: _whole_calls(key, shapes, signatures[key]) for key, shapes in given.items()}
 
 
-def _holders(signature, name, signatures):
+def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputSpec]]) -> list[tuple[str, str]]:
     """[(signature, input)] that are meant. An input's name may hold a slash itself."""
     text = f"{signature}/{name}" if signature else name
     known = [(key, spec.name) for key, specs in signatures.items() for spec in specs]
@@ -175,7 +180,8 @@ def _holders(signature, name, signatures):
     raise errors.UsageError(f"--shapes: no input {name!r}", f"inputs here: {listed}")
 
 
-def _whole_calls(signature, shapes, specs):
+def _whole_calls(signature: str, shapes: Mapping[str, Sequence[tuple[int, ...]]],
+                 specs: Sequence[InputSpec]) -> list[Call]:
     count = max(map(len, shapes.values()))
     if any(len(one) not in (1, count) for one in shapes.values()):
         lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
@@ -183,7 +189,7 @@ def _whole_calls(signature, shapes, specs):
     return [_one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs) for index in range(count)]
 
 
-def _one_call(signature, given, specs):
+def _one_call(signature: str, given: Mapping[str, tuple[int, ...]], specs: Sequence[InputSpec]) -> Call:
     batches = {shape[0] for shape in given.values() if shape}
     call = {}
     for spec in specs:
@@ -196,9 +202,11 @@ def _one_call(signature, given, specs):
     return call
 
 
-def _implied(signature, spec, batches):
-    if spec.shape is not None and None not in spec.shape:
-        return spec.shape
-    if spec.shape and None not in spec.shape[1:] and len(batches) == 1:
-        return (*batches, *spec.shape[1:])
+def _implied(signature: str, spec: InputSpec, batches: Collection[int]) -> tuple[int, ...]:
+    if spec.shape is not None:
+        known = tuple(dim for dim in spec.shape if dim is not None)
+        if len(known) == len(spec.shape):
+            return known
+        if None not in spec.shape[1:] and len(batches) == 1:
+            return (*batches, *known)
     raise errors.UsageError(f"--shapes: input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", _EXAMPLE)

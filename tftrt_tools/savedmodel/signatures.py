@@ -1,18 +1,28 @@
 """The signatures of a SavedModel that a caller may name, the choice among them, and those that are one function under several names."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from tftrt_tools import errors
 
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    from tftrt_tools.savedmodel.shapes import Call
+
+T = TypeVar("T")
 DEFAULT = "serving_default"
 
 
-def definitions(meta_graph):
+def definitions(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, meta_graph_pb2.SignatureDef]:
     """The signatures of a MetaGraphDef that a caller may name: {name: SignatureDef}, less those of initialization and training."""
     return {name: one for name, one in sorted(meta_graph.signature_def.items()) if not name.startswith("__saved_model_")}
 
 
-def chosen(names, keys):
+def chosen(names: Sequence[str], keys: Collection[str]) -> list[str]:
     """Those of `names` that `keys` lists, in the order of `names`; all without keys. Raises: UsageError."""
     if not names:
         raise errors.UsageError("the model has no signatures", "export it with signatures, e.g. Keras's model.export(path)")
@@ -22,12 +32,12 @@ def chosen(names, keys):
     return [name for name in names if not keys or name in keys]
 
 
-def leader(names) -> str:
+def leader(names: Collection[str]) -> str:
     """Which of the names of one function stands for all."""
     return DEFAULT if DEFAULT in names else min(names)
 
 
-def label(name: str, twins=()) -> str:
+def label(name: str, twins: Iterable[str] = ()) -> str:
     """For tables: "serve, serving_default (the same)"."""
     return f"{', '.join(sorted((name, *twins)))} (the same)" if twins else name
 
@@ -39,13 +49,20 @@ class Once:
     twins: dict[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, names, *same: dict[str, str]) -> "Once":
-        """Args: names: signatures, in order. same: of twins.find, of one model or of several: then they have to be the same in each."""
-        groups = {}
+    def of(cls, names: Iterable[str], *same: Mapping[str, str]) -> Once:
+        """Args: names: signatures, in order. same: of twins.find, of one model or of several: then they have to be the same in each;
+        without any, each is a function of its own."""
+        groups: dict[tuple[str, ...] | str, list[str]] = {}
         for name in names:
-            groups.setdefault(tuple(one.get(name, name) for one in same), []).append(name)
+            groups.setdefault(tuple(one.get(name, name) for one in same) or name, []).append(name)
         leaders = {leader(group): group for group in groups.values()}
         return cls({first: tuple(name for name in group if name != first) for first, group in leaders.items()})
+
+    @classmethod
+    def only(cls, name: str, names: Iterable[str], *same: Mapping[str, str]) -> Once:
+        """One signature, under the name by which it is asked. Args: names, same: as of `of`."""
+        key = [one.get(name, name) for one in same]
+        return cls({name: tuple(other for other in names if other != name and same and [one.get(other, other) for one in same] == key)})
 
     @property
     def names(self) -> list[str]:
@@ -65,18 +82,18 @@ class Once:
         signature, slash, name = text.partition("/")
         return self.leader(signature) + slash + name if slash else text
 
-    def renamed(self, by_path: dict) -> dict:
-        """A dict with its keys as `path` gives them; what speaks of the signature that is walked comes before what speaks of its twin."""
+    def renamed(self, by_path: Mapping[str, T]) -> dict[str, T]:
+        """A dict with its keys as `path` gives them; an entry of the signature that is walked wins over one of its twin."""
         own = {path: value for path, value in by_path.items() if self.path(path) == path}
         return {self.path(path): value for path, value in by_path.items()} | own
 
-    def with_twins(self, by_name: dict) -> dict:
+    def with_twins(self, by_name: Mapping[str, T]) -> dict[str, T]:
         """{signature: anything} of those that are walked, and the same under the names of their twins."""
         return {name: value for first, value in by_name.items() for name in (first, *self.twins[first])}
 
-    def merged(self, calls: dict) -> dict:
+    def merged(self, calls: Mapping[str, Sequence[Call]]) -> dict[str, list[Call]]:
         """{signature: [{input: shape}]} of --shapes: what was said of twins goes to the one that is walked."""
-        found = {}
+        found: dict[str, list[Call]] = {}
         for name, listed in calls.items():
             mine = found.setdefault(self.leader(name), [])
             mine += [call for call in listed if call not in mine]

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+from collections.abc import Iterable, Iterator
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import files
@@ -19,7 +20,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def check_target(target, overwrite, sources=()):
+def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Iterable[str | os.PathLike[str]] = ()) -> pathlib.Path:
     """Raise UsageError where `target` must not be written. Returns: its absolute path; of a symbolic link, the place that it leads to.
 
     Args:
@@ -47,7 +48,7 @@ def check_target(target, overwrite, sources=()):
 
 
 @contextlib.contextmanager
-def staged(target):
+def staged(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """Yield an empty directory beside `target`; on a clean exit it becomes `target`, else it is removed.
 
     Raises: TftrtError where the parent directory cannot be made or written.
@@ -75,7 +76,7 @@ def staged(target):
         raise
 
 
-def _make_parents(folder):
+def _make_parents(folder: pathlib.Path) -> list[pathlib.Path]:
     """Create missing parents. Returns: those created, deepest first."""
     missing = []
     while not folder.exists():
@@ -89,7 +90,7 @@ def _make_parents(folder):
     return missing
 
 
-def _sweep(target):
+def _sweep(target: pathlib.Path) -> None:
     """Remove what a killed run left beside the target."""
     pattern = re.compile(re.escape(f".{target.name}.tftrt-") + r"(\d+)(-old)?$")
     for path in target.parent.iterdir() if os.access(target.parent, os.R_OK) else ():
@@ -98,7 +99,7 @@ def _sweep(target):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _flush(folder):
+def _flush(folder: pathlib.Path) -> None:
     """Force the content to disk before the name changes, so that a full disk shows now and a power cut loses nothing."""
     for path in [*folder.rglob("*"), folder]:
         fd = os.open(path, os.O_RDONLY)
@@ -108,7 +109,7 @@ def _flush(folder):
             os.close(fd)
 
 
-def _publish(stage, target):
+def _publish(stage: pathlib.Path, target: pathlib.Path) -> None:
     if not target.exists():
         os.rename(stage, target)
     elif not any(target.iterdir()):
@@ -126,7 +127,7 @@ def _publish(stage, target):
         shutil.rmtree(old)
 
 
-def _exchange(one, other):
+def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
     """Swap two directories in one system call. Returns: False where the system cannot."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:

@@ -7,27 +7,30 @@ A histogram NAME stands there as NAME_bucket, NAME_sum and NAME_count. Times are
 """
 
 import dataclasses
+from typing import Literal
 
-COUNTER, HISTOGRAM = "counter", "histogram"
+Kind = Literal["counter", "histogram"]
+COUNTER: Kind = "counter"
+HISTOGRAM: Kind = "histogram"
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One metric. buckets: (scale, growth, count) of exponential bounds scale * growth**i, i < count, +Inf follows; None for a counter."""
+    """One metric. buckets: (scale, growth, count) of a histogram: its bounds are scale * growth**i for i < count, then +Inf."""
 
     name: str
-    kind: str
-    labels: tuple
-    buckets: tuple = None
+    kind: Kind
+    labels: tuple[str, ...]
+    buckets: tuple[float, float, int] | None = None
 
     @property
-    def series(self):
+    def series(self) -> tuple[str, ...]:
         """The names that a query may use."""
         return (self.name,) if self.kind == COUNTER else tuple(self.name + part for part in ("_bucket", "_sum", "_count"))
 
-    def bounds(self):
+    def bounds(self) -> list[float]:
         """Upper bounds of a histogram's buckets without +Inf."""
-        scale, growth, count = self.buckets
+        scale, growth, count = self.buckets or (0.0, 0.0, 0)
         return [scale * growth ** power for power in range(count)]
 
 

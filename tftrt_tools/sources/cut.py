@@ -6,12 +6,11 @@ from tftrt_tools.sources.graph_ends import End, Ends
 
 _TABLE_INITIALIZERS = ("InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2",
                        "LookupTableImport", "LookupTableImportV2")
-_GraphDef = tf.compat.v1.GraphDef
 
 
-def portable(graph_def: _GraphDef) -> _GraphDef:
+def portable(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """A copy without devices and without shapes that were inferred elsewhere."""
-    copy = _GraphDef()
+    copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
     for node in copy.node:
         node.device = ""
@@ -20,13 +19,13 @@ def portable(graph_def: _GraphDef) -> _GraphDef:
     return copy
 
 
-def cut(graph_def: _GraphDef, ends: Ends) -> _GraphDef:
+def cut(graph_def: tf.compat.v1.GraphDef, ends: Ends) -> tf.compat.v1.GraphDef:
     """What the outputs need, less what lies before the inputs: those are placeholders in it, of the shapes that were asked for."""
     replaced = _with_placeholders(portable(graph_def), ends.inputs)
     return _extracted(replaced, kept(replaced, [name.split(":")[0] for _, name in fetched(ends)]))
 
 
-def kept(graph_def: _GraphDef, outputs: list[str]) -> list[str]:
+def kept(graph_def: tf.compat.v1.GraphDef, outputs: list[str]) -> list[str]:
     """Names of the nodes from which on everything is needed: the outputs, and what fills the tables that they read."""
     needed = {node.name for node in _extracted(graph_def, outputs).node}
     filled = (node.name for node in graph_def.node if node.op in _TABLE_INITIALIZERS and _node(node.input[0]) in needed)
@@ -44,12 +43,12 @@ def fetched(ends: Ends) -> list[tuple[End, str]]:
     return [(one, names.get(one.tensor.name, one.tensor.name)) for one in ends.outputs]
 
 
-def initializers(graph_def: _GraphDef) -> list[str]:
+def initializers(graph_def: tf.compat.v1.GraphDef) -> list[str]:
     """Names of the nodes that fill lookup tables."""
     return [node.name for node in graph_def.node if node.op in _TABLE_INITIALIZERS]
 
 
-def _extracted(graph_def: _GraphDef, names: list[str]) -> _GraphDef:
+def _extracted(graph_def: tf.compat.v1.GraphDef, names: list[str]) -> tf.compat.v1.GraphDef:
     return tf.compat.v1.graph_util.extract_sub_graph(graph_def, list(dict.fromkeys(names)))
 
 
@@ -61,7 +60,7 @@ def _stand_in(end: End) -> str:
     return f"tftrt_input/{end.tensor.node}/{end.tensor.port}"
 
 
-def _with_placeholders(graph_def: _GraphDef, inputs: tuple[End, ...]) -> _GraphDef:
+def _with_placeholders(graph_def: tf.compat.v1.GraphDef, inputs: tuple[End, ...]) -> tf.compat.v1.GraphDef:
     """The graph, changed: each input is a placeholder of its shape, and what reads it reads that."""
     nodes = {node.name: node for node in graph_def.node}
     references = {}

@@ -1,6 +1,7 @@
 """A frozen graph (GraphDef), or a checkpoint with its MetaGraph, exported to a SavedModel in a child process (`job`)."""
 
 import pathlib
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import message, text_format
@@ -15,7 +16,7 @@ _VARIABLES = ("VariableV2", "Variable", "VarHandleOp", "TemporaryVariable")
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def job(request: dict[str, object]) -> dict[str, object]:
+def job(request: dict[str, Any]) -> dict[str, object]:
     """Export a graph.
 
     Args: request: {"source": file, or prefix of a checkpoint, "kind": kinds.GRAPH or CHECKPOINT, "output": directory to write,

@@ -4,9 +4,10 @@ import dataclasses
 import json
 import pathlib
 import zipfile
+from typing import Any
 
 from tftrt_tools import errors
-from tftrt_tools.stack import installed, versions
+from tftrt_tools.stack import installed, releases
 
 _GROUPS_SHOWN = 3
 
@@ -52,7 +53,7 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
-def _without_architecture(path: pathlib.Path, file: object) -> errors.TftrtError:
+def _without_architecture(path: pathlib.Path, file: Any) -> errors.TftrtError:
     """Of an HDF5 file that no model was saved to. Args: file: h5py.File."""
     groups = list(file)
     # Keras 2 writes the layers' names to an attribute; Keras 3 has groups of its own.
@@ -67,7 +68,7 @@ def _without_architecture(path: pathlib.Path, file: object) -> errors.TftrtError
 def _check_version(path: pathlib.Path, written_by: str) -> None:
     """Keras 3 names layers, shapes and types in ways that Keras 2 does not know: no file of it can be loaded. Raises: TftrtError."""
     here = installed.version_of("keras")
-    written, ours = versions.minor(written_by), versions.minor(here)
+    written, ours = releases.minor(written_by), releases.minor(here)
     if written and ours and written[0] > ours[0]:
         raise errors.TftrtError(f"{path} was written by Keras {written_by}; this Keras is {here}, which cannot read it",
                                 "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR")

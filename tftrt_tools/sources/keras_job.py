@@ -4,12 +4,13 @@ import importlib
 import pathlib
 import sys
 import zipfile
+from typing import Any
 
 from tftrt_tools import errors, op_libraries, progress
 from tftrt_tools.sources import keras_file
 
 
-def job(request: dict[str, object]) -> dict[str, object]:
+def job(request: dict[str, Any]) -> dict[str, object]:
     """Export a Keras file.
 
     Args: request: {"source": file, "output": directory to write, "unsafe": bool, "custom_objects": "module:dict" or ""}.

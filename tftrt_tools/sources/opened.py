@@ -14,7 +14,7 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _open: dict[Source, str] = {}
 
 
-def check(model: str | os.PathLike | Source) -> Source:
+def check(model: str | os.PathLike[str] | Source) -> Source:
     """Refuse what can be no model, before any work. Returns: its Source. Raises: UsageError, TftrtError."""
     source = of(model)
     kind = kinds.kind(source.path)
@@ -29,7 +29,7 @@ def check(model: str | os.PathLike | Source) -> Source:
 
 
 @contextlib.contextmanager
-def opened(model: str | os.PathLike | Source, log_file: str | None = None) -> Iterator[str]:
+def opened(model: str | os.PathLike[str] | Source, log_file: str | None = None) -> Iterator[str]:
     """The SavedModel of what the user named. Within another `opened` of the same it is the same, exported once.
 
     Args: model: SavedModel directory, Keras file, or a Source. log_file: where to keep what TensorFlow logs during an export.
@@ -51,7 +51,8 @@ def opened(model: str | os.PathLike | Source, log_file: str | None = None) -> It
 
 
 def _export(source: Source, output: str, log_file: str | None) -> None:
-    kind, request = kinds.kind(source.path), {"source": source.path, "output": output}
+    kind = kinds.kind(source.path)
+    request: dict[str, object] = {"source": source.path, "output": output}
     if kind == kinds.KERAS:
         request |= {"unsafe": source.unsafe, "custom_objects": source.custom_objects}
         child.run("tftrt_tools.sources.keras_job:job", request, env=_ENV, log_file=log_file)

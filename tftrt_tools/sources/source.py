@@ -36,6 +36,6 @@ class Source:
         return self.path
 
 
-def of(model: "str | os.PathLike | Source") -> Source:
+def of(model: "str | os.PathLike[str] | Source") -> Source:
     """The Source of a path, or what is one."""
     return model if isinstance(model, Source) else Source(os.fspath(model))

@@ -3,65 +3,69 @@
 import dataclasses
 import platform
 import sys
+from collections.abc import Iterator, Sequence
 
+from tftrt_tools import records
 from tftrt_tools.stack import facts as _facts
-from tftrt_tools.stack import gpus, installed, libraries, problems, versions
-
-CAPABILITIES = ("convert", "build", "run")
+from tftrt_tools.stack import gpus, installed, libraries, problems, releases
+from tftrt_tools.stack.facts import Facts
+from tftrt_tools.stack.libraries import PURPOSES, Purpose
 
 
 @dataclasses.dataclass(frozen=True)
-class Capability:
+class Capability(records.Record):
     """convert: rewrite a SavedModel. build: make TensorRT engines. run: execute them. cause and mend are "" where can."""
 
-    name: str
+    name: Purpose
     can: bool
     cause: str = ""
     mend: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """The state of this machine.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnosis(records.Record):
+    """The state of this machine."""
 
-    tensorflow: version; distribution: its wheel; folder: where it is. All None where it is missing.
-    cuda, cudnn: what TensorFlow was built with, as it states them.
-    tensorrt_linked, tensorrt_loaded: versions, None where unknown.
-    driver: version; driver_cuda: the newest CUDA that it runs; driver_error: why it could not be asked, or "".
-    notes: what is worth knowing but stops nothing.
-    """
-
+    # Version, and where its program lies.
     python: str
+    # Operating system and processor.
     platform: str
+    # Version; None where it is missing.
     tensorflow: str | None
+    # Name of its wheel.
     distribution: str | None
+    # Where it lies.
     folder: str | None
+    # Versions that TensorFlow was built with, as it states them.
     cuda: str | None
     cudnn: str | None
+    # Versions, None where unknown.
     tensorrt_linked: str | None
     tensorrt_loaded: str | None
     libraries: tuple[libraries.Library, ...]
+    # Version of the driver.
     driver: str | None
+    # The newest CUDA that it runs.
     driver_cuda: str | None
+    # Why it could not be asked, or "".
     driver_error: str
     gpus: tuple[gpus.Gpu, ...]
+    # One for each Purpose.
     capabilities: tuple[Capability, ...]
+    # What is worth knowing but stops nothing.
     notes: tuple[str, ...]
 
-    def can(self, name):
+    def can(self, name: Purpose) -> Capability:
         """The Capability of that name."""
         return next(capability for capability in self.capabilities if capability.name == name)
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-
-def diagnose(seconds=30):
+def diagnose(seconds: float = 30) -> Diagnosis:
     """Probe this machine in child processes; never raises for a broken one. Args: seconds: limit for each child."""
     return of(_facts.collect(seconds))
 
 
-def of(facts):
+def of(facts: Facts) -> Diagnosis:
     """The Diagnosis of facts.Facts."""
     tensorflow, asked = facts.tensorflow, facts.asked
     build = (tensorflow.build if tensorflow else None) or asked.get("build", {})
@@ -85,32 +89,35 @@ def of(facts):
     )
 
 
-def _capabilities(facts):
+def _capabilities(facts: Facts) -> tuple[Capability, ...]:
     convert = problems.in_conversion(facts)
     run = convert or problems.in_gpu(facts)
     found = {"convert": convert, "build": run or problems.in_builder(facts), "run": run}
-    return tuple(Capability(name, found[name] is None, *(dataclasses.astuple(found[name]) if found[name] else ()))
-                 for name in CAPABILITIES)
+    return tuple(Capability(name, False, problem.cause, problem.mend) if (problem := found[name]) else Capability(name, True)
+                 for name in PURPOSES)
 
 
-def _notes(facts):
-    others = installed.also_installed(facts.tensorflow)
+def _notes(facts: Facts) -> Iterator[str]:
+    tensorflow = facts.tensorflow
+    if tensorflow is None:
+        return
+    others = installed.also_installed(tensorflow)
     if others:
-        yield (f"{facts.tensorflow.distribution} and {', '.join(others)} write to the same directory: "
+        yield (f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
                f"the one installed last is imported")
-    compiled = facts.tensorflow.build.get("cuda_compute_capabilities", []) if facts.tensorflow else []
+    compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):
         if compiled and not any(_runs(code, capability) for code in compiled):
-            yield (f"{facts.tensorflow.name} has no machine code for compute capability {capability}: its first run on this GPU "
+            yield (f"{tensorflow.name} has no machine code for compute capability {capability}: its first run on this GPU "
                    f"compiles for a minute or so; `export CUDA_CACHE_MAXSIZE=4294967296` keeps the result")
 
 
-def _runs(code, capability):
+def _runs(code: str, capability: str) -> bool:
     """"sm_80" is machine code that runs on 8.0 and newer of the same major version."""
     kind, _, number = code.partition("_")
     major, minor = capability.split(".")
     return kind == "sm" and number[:-1] == major and int(number[-1]) <= int(minor)
 
 
-def _text(version):
-    return versions.text(version) if version and any(version) else None
+def _text(version: Sequence[int] | None) -> str | None:
+    return releases.text(version) if version and any(version) else None

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import struct
+import typing
 
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
@@ -12,11 +13,22 @@ _NEEDED, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 class Wants:
     """runpath: directories, `$ORIGIN` resolved. needed: sonames."""
 
-    runpath: tuple = ()
-    needed: tuple = ()
+    runpath: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
 
 
-def read(path):
+class _Segment(typing.NamedTuple):
+    """A program header: numbers of bytes."""
+
+    kind: int
+    flags: int
+    offset: int  # in the file
+    address: int
+    physical_address: int
+    size: int  # in the file
+
+
+def read(path: str | os.PathLike[str]) -> Wants:
     """The Wants of a 64-bit little-endian ELF file; an empty one for anything else."""
     try:
         with open(path, "rb") as file:
@@ -25,21 +37,20 @@ def read(path):
         return Wants()
 
 
-def _read(file, origin):
+def _read(file: typing.BinaryIO, origin: str) -> Wants:
     header = file.read(64)
     if header[:6] != b"\x7fELF\x02\x01":
         return Wants()
     offset, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
     file.seek(offset)
-    # A program header: type, flags, file offset, address, physical address, size in the file.
-    segments = [struct.unpack_from("<IIQQQQ", file.read(size)) for _ in range(count)]
-    entries = _dynamic(file, next(segment for segment in segments if segment[0] == _DYNAMIC))
+    segments = [_Segment(*struct.unpack_from("<IIQQQQ", file.read(size))) for _ in range(count)]
+    entries = _dynamic(file, next(one for one in segments if one.kind == _DYNAMIC))
     values = dict(entries)
-    table = next(s for s in segments if s[0] == _LOAD and s[3] <= values[_STRTAB] < s[3] + s[5])
-    file.seek(values[_STRTAB] - table[3] + table[2])
+    table = next(one for one in segments if one.kind == _LOAD and one.address <= values[_STRTAB] < one.address + one.size)
+    file.seek(values[_STRTAB] - table.address + table.offset)
     strings = file.read(values[_STRSZ])
 
-    def string(at):
+    def string(at: int) -> str:
         return strings[at:strings.index(b"\0", at)].decode()
 
     paths = [string(value) for tag, value in entries if tag in (_RPATH, _RUNPATH)]
@@ -48,6 +59,7 @@ def _read(file, origin):
     return Wants(tuple(dict.fromkeys(resolved)), tuple(string(value) for tag, value in entries if tag == _NEEDED))
 
 
-def _dynamic(file, segment):
-    file.seek(segment[2])
-    return list(struct.iter_unpack("<QQ", file.read(segment[5] // 16 * 16)))
+def _dynamic(file: typing.BinaryIO, segment: _Segment) -> list[tuple[int, int]]:
+    """(tag, value) pairs."""
+    file.seek(segment.offset)
+    return [(tag, value) for tag, value in struct.iter_unpack("<QQ", file.read(segment.size // 16 * 16))]

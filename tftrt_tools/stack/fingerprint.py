@@ -5,75 +5,74 @@ import hashlib
 import json
 import os
 import platform
+import typing
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, records
 from tftrt_tools.stack import installed
+from tftrt_tools.stack.gpus import Driver
 
 _SECONDS = 30
 # How TensorRT's wheels have been called, the newest name first.
 _TENSORRT = ("tensorrt", "nvidia-tensorrt")
 
 
-@dataclasses.dataclass(frozen=True)
-class Fingerprint:
-    """What a figure depends on and no flag says.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fingerprint(records.Record):
+    """What a figure depends on and no flag says."""
 
-    cpu: model name; cores: that this process may use; quota_cores: the container's limit in CPUs, None without one;
-    memory_gib: of the machine, or of the container where that has a limit, rounded, because a system's share of it differs from start to
-    start; system, kernel, python: versions; gpus: names; driver: NVIDIA's,
-    "" without; tensorflow, tensorrt: versions installed here, "" where there is none.
-    """
-
+    # Model name of the processor.
     cpu: str
+    # Cores that this process may use.
     cores: int
+    # The container's limit in CPUs; None without one.
     quota_cores: float | None
+    # Of the machine, or of the container where that has a limit. Rounded: what the system takes for itself differs from start to start.
     memory_gib: int
+    # Name and version of the operating system.
     system: str
+    # Version of the kernel.
     kernel: str
+    # Version of Python.
     python: str
-    gpus: tuple
+    # Names.
+    gpus: tuple[str, ...]
+    # Version of NVIDIA's driver, "" without one.
     driver: str
+    # Versions installed here, "" where there is none.
     tensorflow: str
     tensorrt: str
+    written_too: typing.ClassVar[tuple[str, ...]] = ("digest",)
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """Sixteen hex digits of all fields: equal for machines of one kind with the same software."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def differences(self, other):
+    def differences(self, other: "Fingerprint") -> list[str]:
         """What another Fingerprint has different, a line each, such as "driver: 535.1, now 550.2"."""
         pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
         return [f"{name}: {_text(mine)}, now {_text(theirs)}" for name, mine, theirs in pairs if mine != theirs]
 
-    def text(self):
+    def text(self) -> str:
         """One line for people."""
         cores = f"{self.cores} cores" + (f" (limited to {self.quota_cores:g})" if self.quota_cores else "")
         gpu = f"{_text(self.gpus)}, driver {self.driver}" if self.gpus else "no GPU"
         return f"{self.cpu}, {cores}, {self.memory_gib} GiB; {gpu}"
 
-    def to_dict(self):
-        return {**dataclasses.asdict(self), "gpus": list(self.gpus), "digest": self.digest}
 
-    @classmethod
-    def from_dict(cls, data):
-        """Of `to_dict`. Raises: KeyError where a field is missing."""
-        fields = {field.name: data[field.name] for field in dataclasses.fields(cls)}
-        return cls(**{**fields, "gpus": tuple(fields["gpus"])})
-
-
-def fingerprint():
+def fingerprint() -> Fingerprint:
     """The Fingerprint of this machine. Never raises: what cannot be read is "" or 0."""
-    nvml = _nvml()
+    driver = _driver()
     tensorflow = installed.tensorflow()
     return Fingerprint(
-        cpu_model(), len(os.sched_getaffinity(0)), _quota(), _memory_gib(), _system(), platform.release(), platform.python_version(),
-        tuple(one["name"] for one in nvml.get("gpus", ())), nvml.get("driver", ""), (tensorflow.version or "") if tensorflow else "",
-        next(filter(None, map(installed.version_of, _TENSORRT)), ""))
+        cpu=cpu_model(), cores=len(os.sched_getaffinity(0)), quota_cores=_quota(), memory_gib=_memory_gib(), system=_system(),
+        kernel=platform.release(), python=platform.python_version(), gpus=tuple(one["name"] for one in driver.get("gpus", ())),
+        driver=driver.get("driver", ""), tensorflow=(tensorflow.version or "") if tensorflow else "",
+        tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""))
 
 
-def cpu_model():
+def cpu_model() -> str:
     """The processor's name, or its architecture where the system does not tell."""
     for line in _lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
@@ -82,43 +81,42 @@ def cpu_model():
     return platform.machine()
 
 
-def _nvml():
-    # NVML is native code, and a broken driver can take the process with it.
+def _driver() -> Driver:
     try:
-        return child.run("tftrt_tools.stack.gpus:query", None, timeout=_SECONDS).result
+        return typing.cast(Driver, child.run("tftrt_tools.stack.nvml_job:query", None, timeout=_SECONDS).result)
     except (errors.TftrtError, child.ChildBug):
         return {}
 
 
-def _quota():
+def _quota() -> float | None:
     """CPUs that the control group allows, or None."""
     for line in _lines("/sys/fs/cgroup/cpu.max"):
         quota, period = line.split()
         return None if quota == "max" else round(int(quota) / int(period), 2)
-    quota = _number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period = _number("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    return round(quota / period, 2) if quota and period and quota > 0 else None
+    allowed = _number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+    span = _number("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    return round(allowed / span, 2) if allowed and span and allowed > 0 else None
 
 
-def _memory_gib():
+def _memory_gib() -> int:
     total = next((int(line.split()[1]) << 10 for line in _lines("/proc/meminfo") if line.startswith("MemTotal:")), 0)
     limit = _number("/sys/fs/cgroup/memory.max") or _number("/sys/fs/cgroup/memory/memory.limit_in_bytes")
     return round((min(total, limit) if limit and total else total) / (1 << 30))
 
 
-def _number(path):
+def _number(path: str) -> int | None:
     try:
         return int(_lines(path)[0])
     except (IndexError, ValueError):
         return None
 
 
-def _system():
+def _system() -> str:
     named = dict(line.split("=", 1) for line in _lines("/etc/os-release") if "=" in line)
     return named.get("PRETTY_NAME", platform.system()).strip('"')
 
 
-def _lines(path):
+def _lines(path: str) -> list[str]:
     try:
         with open(path, errors="replace") as file:
             return file.read().splitlines()
@@ -126,7 +124,7 @@ def _lines(path):
         return []
 
 
-def _text(value):
+def _text(value: object) -> str:
     if isinstance(value, (tuple, list)):
         counted = {name: list(value).count(name) for name in value}
         return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counted.items()) or "none"

@@ -1,6 +1,6 @@
 """What the server images carry: TensorFlow, TensorRT, and whether a TF-TRT model can run there at all.
 
-Sources: the Dockerfile.gpu of tensorflow/serving at its release tags (BUILD_NOTES.md, "What goes with what", says which was read for
+Sources: the Dockerfile.gpu of tensorflow/serving at its release tags (docs/dev/stack.md says which was read for
 which release and what was not found). 2.18 and later install TensorRT without having an op that uses it (tensorflow/serving#4018).
 """
 
@@ -8,7 +8,7 @@ import dataclasses
 import re
 
 from tftrt_tools import errors
-from tftrt_tools.stack import versions
+from tftrt_tools.stack import releases
 
 STOCK = "tensorflow/serving"
 OWN = "tftrt/serving"
@@ -16,15 +16,19 @@ OWN = "tftrt/serving"
 EXTRA_LIBRARIES = "TensorFlow Text's and TensorFlow Decision Forests'"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Image:
-    """A server image. tensorflow: its version, "2.14" where only the minor release is known; gpu: built for CUDA; tensorrt: None where it
-    has none or nothing says which; tftrt: it has TF-TRT's ops."""
+    """A server image."""
 
+    # As the user names it.
     name: str
+    # Version, "2.14" where only the minor release is known.
     tensorflow: str
+    # It is built for CUDA.
     gpu: bool
+    # Version; None where it has none, or nothing says which.
     tensorrt: str | None
+    # It has TF-TRT's ops.
     tftrt: bool
 
 
@@ -32,13 +36,13 @@ class Image:
 _TENSORRT = {(2, 11): "7.2.2", (2, 12): None, (2, 13): "8.4.3", (2, 14): "8.4.3", (2, 15): "8.6.1", (2, 16): "8.6.1", (2, 17): "8.6.1",
              (2, 18): None, (2, 19): None}
 # The last TensorFlow with TF-TRT.
-_LAST_WITH_TFTRT = versions.NEWEST
-OWN_IMAGE = Image(OWN, versions.RECOMMENDED, True, "8.5.3", True)
+_LAST_WITH_TFTRT = releases.NEWEST
+OWN_IMAGE = Image(name=OWN, tensorflow=releases.RECOMMENDED, gpu=True, tensorrt="8.5.3", tftrt=True)
 _TAG = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(-gpu)?")
 _KNOWN = f"known are {OWN} and {STOCK}:X.Y.Z or {STOCK}:X.Y.Z-gpu, from 2.11 to 2.19"
 
 
-def image(reference):
+def image(reference: str) -> Image:
     """The Image that `reference` names, such as "tensorflow/serving:2.14.1-gpu" or "tftrt/serving:1".
 
     Raises: UsageError for an image that this project does not know, and for a tag that names no release.
@@ -56,4 +60,5 @@ def image(reference):
     minor, gpu = (int(match[1]), int(match[2])), bool(match[4])
     if minor not in _TENSORRT:
         raise errors.UsageError(f"--target={reference}: nothing is known of that release", _KNOWN)
-    return Image(reference, ".".join(match.groups()[:3]), gpu, _TENSORRT[minor] if gpu else None, gpu and minor <= _LAST_WITH_TFTRT)
+    return Image(name=reference, tensorflow=".".join(match.groups()[:3]), gpu=gpu, tensorrt=_TENSORRT[minor] if gpu else None,
+                 tftrt=gpu and minor <= _LAST_WITH_TFTRT)

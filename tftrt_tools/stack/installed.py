@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import typing
 
 from tftrt_tools.stack import elf
 
@@ -14,44 +15,42 @@ _DISTRIBUTIONS = ("tensorflow", "tensorflow-gpu", "nvidia-tensorflow", "tf-night
                   "tensorflow-intel", "tf-nightly-cpu", "tensorflow-rocm", "tensorflow-macos")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorFlow:
-    """An installed TensorFlow.
+    """An installed TensorFlow."""
 
-    distribution: name of its wheel, None where there is only a package without metadata.
-    version: of that wheel, None likewise.
-    folder: the package's directory, None where only the metadata is left.
-    build: what its build_info.py states (cuda_version, cudnn_version, is_cuda_build, is_tensorrt_build, …).
-    cuda: {"CUBLAS": "11", …} from its cuda_config.h: the suffixes of the libraries that it loads.
-    pins: {"nvidia-cudnn-cu11": "8.7.0.84", …}, the `and-cuda` extra's.
-    """
-
+    # Name of its wheel; None where there is only a package without metadata.
     distribution: str | None
+    # Of that wheel, None likewise.
     version: str | None
+    # The package's directory; None where only the metadata is left.
     folder: str | None
-    build: dict
-    cuda: dict
-    pins: dict
+    # What its build_info.py states: cuda_version, cudnn_version, is_cuda_build, is_tensorrt_build, ….
+    build: dict[str, typing.Any]
+    # {"CUBLAS": "11", …} from its cuda_config.h: the suffixes of the libraries that it loads.
+    cuda: dict[str, str]
+    # {"nvidia-cudnn-cu11": "8.7.0.84", …}, which the `and-cuda` extra asks for.
+    pins: dict[str, str]
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Such as "TensorFlow 2.14.1" or "tensorflow-cpu 2.14.1"."""
         title = "TensorFlow" if self.distribution in (None, "tensorflow") else self.distribution
         return f"{title} {self.version}" if self.version else f"{title} (of unknown version)"
 
     @property
-    def cuda_major(self):
+    def cuda_major(self) -> int | None:
         """Of the CUDA it was built with; None where it was built without."""
         version = self.build.get("cuda_version") or ""
         return int(version.split(".")[0]) if version[:1].isdigit() else None
 
     @property
-    def runpath(self):
+    def runpath(self) -> tuple[str, ...]:
         """The directories that TensorFlow itself searches for TensorRT, CUDA and cuDNN."""
         return elf.read(os.path.join(self.folder, "libtensorflow_framework.so.2")).runpath if self.folder else ()
 
 
-def tensorflow():
+def tensorflow() -> TensorFlow | None:
     """The TensorFlow that `import tensorflow` would find, or None."""
     distribution = _distribution()
     spec = importlib.util.find_spec("tensorflow")
@@ -59,16 +58,17 @@ def tensorflow():
     if distribution is None and folder is None:
         return None
     name, version = (distribution.metadata["Name"], distribution.version) if distribution else (None, None)
-    return TensorFlow(name, version, folder, _build_info(folder), _cuda_config(folder), _pins(distribution))
+    return TensorFlow(distribution=name, version=version, folder=folder, build=_build_info(folder), cuda=_cuda_config(folder),
+                      pins=_pins(distribution))
 
 
-def also_installed(tensorflow):
+def also_installed(tensorflow: TensorFlow | None) -> list[str]:
     """The other TensorFlow wheels that write to the same directory."""
     known = (name for name in _DISTRIBUTIONS if tensorflow and name != tensorflow.distribution)
     return [name for name in known if version_of(name)]
 
 
-def version_of(distribution):
+def version_of(distribution: str) -> str | None:
     """The installed version of a wheel, or None."""
     try:
         return importlib.metadata.version(distribution)
@@ -76,7 +76,7 @@ def version_of(distribution):
         return None
 
 
-def _distribution():
+def _distribution() -> importlib.metadata.Distribution | None:
     for name in _DISTRIBUTIONS:
         try:
             found = importlib.metadata.distribution(name)
@@ -88,7 +88,7 @@ def _distribution():
     return None
 
 
-def _build_info(folder):
+def _build_info(folder: str | None) -> dict[str, typing.Any]:
     match = re.search(r"build_info = collections\.OrderedDict\((.*)\)", _text(folder, "python/platform/build_info.py"), re.S)
     try:
         return dict(ast.literal_eval(match[1])) if match else {}
@@ -96,12 +96,12 @@ def _build_info(folder):
         return {}
 
 
-def _cuda_config(folder):
+def _cuda_config(folder: str | None) -> dict[str, str]:
     header = _text(folder, "include/third_party/gpus/cuda/cuda_config.h")
     return dict(re.findall(r'#define TF_(\w+)_VERSION "([\d.]+)"', header))
 
 
-def _text(folder, name):
+def _text(folder: str | None, name: str) -> str:
     try:
         with open(os.path.join(folder or "", *name.split("/")), errors="replace") as file:
             return file.read()
@@ -109,7 +109,7 @@ def _text(folder, name):
         return ""
 
 
-def _pins(distribution):
+def _pins(distribution: importlib.metadata.Distribution | None) -> dict[str, str]:
     lines = (distribution.requires or []) if distribution else []
     found = (re.match(r"([\w.-]+)\s*\(?==([\w.]+)\)?\s*;\s*extra\s*==\s*.and-cuda", line) for line in lines)
     return {match[1]: match[2] for match in found if match}

@@ -5,9 +5,18 @@ import glob
 import os
 import re
 import sysconfig
+import typing
+from collections.abc import Iterable, Sequence
 
-from tftrt_tools.stack import versions
+from tftrt_tools import records
+from tftrt_tools.stack import releases
+from tftrt_tools.stack.installed import TensorFlow
 
+# What a machine may be able to do, in the order in which one needs the other.
+Purpose = typing.Literal["convert", "build", "run"]
+PURPOSES: tuple[Purpose, ...] = typing.get_args(Purpose)
+# A library's name, and what it is needed for.
+Wanted = tuple[str, Purpose]
 DRIVER = "libcuda.so.1"
 # TensorFlow asks for these too, and does without: profiling, several GPUs.
 _OPTIONAL = ("cupti", "nccl", "nvToolsExt")
@@ -20,29 +29,30 @@ _WHEELS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Library:
-    """One shared library as a process of its own found it.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Library(records.Record):
+    """One shared library as a process of its own found it."""
 
-    name: the name given to the loader. needed_for: "convert" (then also build and run), "run" or "build".
-    path: the file, None where it is not found. version: as the library states it, None where it does not.
-    error: why it cannot be used, "" where it can. died: the signal that loading it ended the process with, or None.
-    """
-
+    # The name given to the loader.
     name: str
-    needed_for: str
+    # What does not work without it. A conversion is needed to build and to run too.
+    needed_for: Purpose
+    # The file; None where it is not found.
     path: str | None = None
+    # As the library states it; None where it does not.
     version: str | None = None
+    # Why it cannot be used; "" where it can.
     error: str = ""
+    # The signal that ended the process which loaded it, or None.
     died: str | None = None
 
 
-def stem(name):
+def stem(name: str) -> str:
     """"libcudnn_ops_infer.so.8" -> "cudnn_ops_infer"."""
     return re.sub(r"^lib|\.so.*$", "", name)
 
 
-def wheel(name, cuda_major):
+def wheel(name: str, cuda_major: int | None) -> str | None:
     """The pip wheel that carries a library, or None."""
     known = "nvidia-cudnn-{cu}" if stem(name).startswith("cudnn") else _WHEELS.get(stem(name))
     if known is None or ("{cu}" in known and cuda_major is None):
@@ -50,14 +60,14 @@ def wheel(name, cuda_major):
     return known.format(cu=f"cu{cuda_major}")
 
 
-def needed(tensorflow):
-    """[(library name, "convert" or "run"), …] for an installed TensorFlow with CUDA; the driver alone for any other."""
-    release = versions.release(tensorflow.version) if tensorflow else None
-    if release is None or tensorflow.build.get("is_cuda_build") is False:
+def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
+    """What converting and running need of an installed TensorFlow with CUDA; the driver alone for any other."""
+    release = releases.release(tensorflow.version) if tensorflow else None
+    if tensorflow is None or release is None or tensorflow.build.get("is_cuda_build") is False:
         return [(DRIVER, "run")]
-    cuda = tensorflow.cuda or versions.CUDA_LIBRARIES[int(release.cuda.split(".")[0])]
+    cuda = tensorflow.cuda or releases.CUDA_LIBRARIES[int(release.cuda.split(".")[0])]
     cudnn = cuda.get("CUDNN", str(release.cudnn[0]))
-    names = [(f"libnvinfer.so.{release.nvinfer}", "convert"), (f"libnvinfer_plugin.so.{release.nvinfer}", "convert")]
+    names: list[Wanted] = [(f"libnvinfer.so.{release.nvinfer}", "convert"), (f"libnvinfer_plugin.so.{release.nvinfer}", "convert")]
     names += [(f"lib{library}.so.{cuda[key]}", "run") for library, key in (
         ("cudart", "CUDART"), ("cublas", "CUBLAS"), ("cublasLt", "CUBLAS"), ("cufft", "CUFFT"),
         ("cusolver", "CUSOLVER"), ("cusparse", "CUSPARSE")) if key in cuda]
@@ -65,36 +75,36 @@ def needed(tensorflow):
     if cudnn.split(".")[0] == "8":
         # libcudnn.so.8 opens these at the first convolution and ends the process where it cannot.
         names += [(f"libcudnn_{part}_infer.so.{cudnn}", "run") for part in ("ops", "cnn")]
-    return names + [(DRIVER, "run")]
+    return [*names, (DRIVER, "run")]
 
 
-def as_asked_for(wanted, log):
+def as_asked_for(wanted: Iterable[Wanted], log: str) -> list[Wanted]:
     """`wanted` with the names that TensorFlow's log shows it asked for: vendors' builds use others, and more of them.
 
     Args: log: TensorFlow's, with TF_CPP_VMODULE=dso_loader=1.
     """
     opened = re.findall(r"Successfully opened dynamic library (\S+)", log)
     asked = {stem(name): name for name in (*opened, *failures_in(log))}
-    renamed = [(asked.pop(stem(name), name), needed_for) for name, needed_for in wanted]
-    return renamed + [(name, "run") for name in asked.values() if stem(name) not in _OPTIONAL]
+    renamed: list[Wanted] = [(asked.pop(stem(name), name), needed_for) for name, needed_for in wanted]
+    return [*renamed, *((name, "run") for name in asked.values() if stem(name) not in _OPTIONAL)]
 
 
-def failures_in(log):
+def failures_in(log: str) -> dict[str, str]:
     """{library name: the loader's words} from TensorFlow's log."""
     return dict(re.findall(r"Could not load dynamic library '([^']+)'; dlerror: ([^;\n]+)", log))
 
 
-def from_environment():
+def from_environment() -> list[str]:
     """The directories of LD_LIBRARY_PATH."""
     return [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
 
 
-def loader_path(tensorflow):
+def loader_path(tensorflow: TensorFlow | None) -> list[str]:
     """The directories that the loader searches for TensorFlow, in its order, before the system's own."""
     return from_environment() + list(tensorflow.runpath if tensorflow else ())
 
 
-def find(name, folders):
+def find(name: str, folders: Sequence[str]) -> str | None:
     """The file that the loader would choose: the first of `folders` that has it, else the system's, else None."""
     for folder in folders:
         path = os.path.join(folder, name)
@@ -103,7 +113,7 @@ def find(name, folders):
     return _in_system(name)
 
 
-def find_elsewhere(name):
+def find_elsewhere(name: str) -> str | None:
     """A file of that name where installers put it but the loader does not look, or None."""
     for folder in _usual_folders():
         path = os.path.join(folder, name)
@@ -112,7 +122,7 @@ def find_elsewhere(name):
     return None
 
 
-def _in_system(name):
+def _in_system(name: str) -> str | None:
     try:
         with open("/etc/ld.so.cache", "rb") as file:
             # The cache ends with a table of strings: …\0soname\0path\0…
@@ -125,7 +135,7 @@ def _in_system(name):
     return next((path for path in (os.path.join(folder, name) for folder in folders) if os.path.exists(path)), None)
 
 
-def _usual_folders():
+def _usual_folders() -> list[str]:
     site = sysconfig.get_paths()["purelib"]
     patterns = [f"{site}/tensorrt", f"{site}/tensorrt_libs", f"{site}/tensorrt/lib", f"{site}/nvidia/*/lib",
                 "/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/x86_64-linux/lib", "/usr/local/nvidia/lib64",

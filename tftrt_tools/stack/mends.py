@@ -3,29 +3,30 @@
 import os
 import sysconfig
 
-from tftrt_tools.stack import libraries, versions
+from tftrt_tools.stack import libraries, releases
+from tftrt_tools.stack.installed import TensorFlow
 
 
-def install():
+def install() -> str:
     """Install the recommended stack."""
-    return versions.install_command()
+    return releases.install_command()
 
 
-def replace(tensorflow):
+def replace(tensorflow: TensorFlow) -> str:
     """Put the recommended stack in place of a TensorFlow that can never do it."""
     if tensorflow.distribution in (None, "tensorflow"):
         return install()
     return f"pip uninstall -y {tensorflow.distribution} && {install()}"
 
 
-def reinstall(tensorflow):
+def reinstall(tensorflow: TensorFlow) -> str:
     """Write the same TensorFlow and what it depends on anew."""
     extra = "[and-cuda]" if tensorflow.pins else ""
     version = f"=={tensorflow.version}" if tensorflow.version else ""
     return f'pip install --force-reinstall "{tensorflow.distribution or "tensorflow"}{extra}{version}"'
 
 
-def missing(name, tensorflow):
+def missing(name: str, tensorflow: TensorFlow) -> str:
     """Make a library findable that the loader does not find."""
     if libraries.stem(name) == "nvrtc":
         return _link_nvrtc(tensorflow)
@@ -39,7 +40,7 @@ def missing(name, tensorflow):
     return _install_wheel(name, tensorflow) or install()
 
 
-def wrong(name, path, tensorflow):
+def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
     """Get rid of a library that the loader finds but that is broken or of the wrong version."""
     shadowing = _shadowing(path)
     if shadowing:
@@ -48,31 +49,31 @@ def wrong(name, path, tensorflow):
     return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()
 
 
-def _shadowing(path):
+def _shadowing(path: str | None) -> list[str]:
     """The entries of LD_LIBRARY_PATH that `path` was found through."""
     folder = os.path.dirname(path or "")
     return [entry for entry in libraries.from_environment() if os.path.realpath(entry) == os.path.realpath(folder)]
 
 
-def _install_wheel(name, tensorflow, options=""):
+def _install_wheel(name: str, tensorflow: TensorFlow, options: str = "") -> str | None:
     """The wheel at the version that TensorFlow's own `and-cuda` extra pins."""
     wheel = libraries.wheel(name, tensorflow.cuda_major)
-    pin = tensorflow.pins.get(wheel)
+    pin = tensorflow.pins.get(wheel) if wheel else None
     return f"pip install {options}{wheel}=={pin}" if pin else None
 
 
-def _same_library_under_its_major_name(name):
+def _same_library_under_its_major_name(name: str) -> str | None:
     """TensorFlow 2.15 to 2.17 ask for libnvinfer.so.8.6.1; TensorRT's wheels and packages carry it as libnvinfer.so.8."""
     base, _, suffix = name.partition(".so.")
     major = f"{base}.so.{suffix.split('.')[0]}"
     return libraries.find_elsewhere(major) if "nvinfer" in base and major != name else None
 
 
-def _link_nvrtc(tensorflow):
+def _link_nvrtc(tensorflow: TensorFlow) -> str:
     """cuDNN 8 looks for the bare libnvrtc.so, which NVIDIA's wheel does not carry: give it that name."""
     major = tensorflow.cuda_major
     folder = f"{sysconfig.get_paths()['purelib']}/nvidia/cuda_nvrtc/lib"
-    file = f"libnvrtc.so.{versions.NVRTC.get(major, major)}"
+    file = f"libnvrtc.so.{(releases.NVRTC.get(major) if major else None) or major}"
     steps = [f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"']
     if not os.path.exists(f"{folder}/libnvrtc.so"):
         steps.insert(0, f"ln -s {file} {folder}/libnvrtc.so")

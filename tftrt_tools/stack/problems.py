@@ -4,7 +4,9 @@ import dataclasses
 import os
 import re
 
-from tftrt_tools.stack import libraries, mends, versions
+from tftrt_tools.stack import libraries, mends, releases
+from tftrt_tools.stack.facts import Facts
+from tftrt_tools.stack.installed import TensorFlow
 
 _CPU_ONLY = ("tensorflow-cpu", "tf-nightly-cpu", "intel-tensorflow", "tensorflow-intel", "tensorflow-macos")
 _ABSENT = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
@@ -20,18 +22,18 @@ class Problem:
     mend: str
 
 
-def in_installation(tensorflow):
-    """What installed files alone tell (an installed.TensorFlow or None); takes milliseconds."""
+def in_installation(tensorflow: TensorFlow | None) -> Problem | None:
+    """What installed files alone tell; takes milliseconds."""
     if tensorflow is None:
         return Problem("TensorFlow is not installed for this Python", mends.install())
     if tensorflow.folder is None:
         return Problem(f"{tensorflow.name} is registered, but its files are gone", mends.reinstall(tensorflow))
-    minor = versions.minor(tensorflow.version)
-    if minor and minor > versions.NEWEST:
-        last = versions.text(versions.NEWEST)
+    minor = releases.minor(tensorflow.version)
+    if minor and minor > releases.NEWEST:
+        last = releases.text(releases.NEWEST)
         return Problem(f"{tensorflow.name} has no TF-TRT: {last} was the last release with it", mends.replace(tensorflow))
-    if minor and minor < versions.OLDEST:
-        return Problem(f"{tensorflow.name} is older than {versions.text(versions.OLDEST)}, the oldest supported here",
+    if minor and minor < releases.OLDEST:
+        return Problem(f"{tensorflow.name} is older than {releases.text(releases.OLDEST)}, the oldest supported here",
                        mends.replace(tensorflow))
     if tensorflow.build.get("is_cuda_build") is False or tensorflow.distribution in _CPU_ONLY:
         return Problem(f"{tensorflow.name} is a CPU-only build, without CUDA and TensorRT", mends.replace(tensorflow))
@@ -40,9 +42,9 @@ def in_installation(tensorflow):
     return None
 
 
-def in_files(tensorflow):
+def in_files(tensorflow: TensorFlow | None) -> Problem | None:
     """A library that conversion needs and that no directory of the loader has; takes milliseconds."""
-    if tensorflow.distribution != "tensorflow" or "+" in tensorflow.version:
+    if tensorflow is None or tensorflow.distribution != "tensorflow" or "+" in (tensorflow.version or ""):
         # A vendor's build may ask for other names.
         return None
     folders = libraries.loader_path(tensorflow)
@@ -52,37 +54,43 @@ def in_files(tensorflow):
     return None
 
 
-def in_conversion(facts):
-    """Why convert() cannot work. Args: facts: facts.Facts."""
+def in_conversion(facts: Facts) -> Problem | None:
+    """Why convert() cannot work."""
     return in_installation(facts.tensorflow) or _in_convert_libraries(facts) or _in_import(facts) or _in_tensorrt(facts)
 
 
-def in_gpu(facts):
+def _tensorflow(facts: Facts) -> TensorFlow:
+    """What in_installation let pass."""
+    assert facts.tensorflow is not None
+    return facts.tensorflow
+
+
+def in_gpu(facts: Facts) -> Problem | None:
     """Why no engine can run: the driver, the GPUs, CUDA and cuDNN."""
     return _in_driver(facts) or _in_run_libraries(facts) or _in_cudnn(facts) or _in_visible_gpus(facts)
 
 
-def in_builder(facts):
+def in_builder(facts: Facts) -> Problem | None:
     """Why no engine can be built, where engines can run."""
     return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "build" and library.error),
                 None)
 
 
-def _in_import(facts):
-    name, asked = facts.tensorflow.name, facts.asked
+def _in_import(facts: Facts) -> Problem | None:
+    name, asked = _tensorflow(facts).name, facts.asked
     if facts.died == "SIGKILL":
         return Problem(f"{asked.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
     if facts.died == "SIGILL":
         return Problem(f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX")
     if facts.died:
         return Problem(f"{asked.get('step') or 'starting Python'} ends the process ({facts.died})",
-                       mends.reinstall(facts.tensorflow))
+                       mends.reinstall(_tensorflow(facts)))
     if "error" in asked:
-        return Problem(f"import tensorflow fails: {_short(asked['error'])}", mends.reinstall(facts.tensorflow))
+        return Problem(f"import tensorflow fails: {_short(asked['error'])}", mends.reinstall(_tensorflow(facts)))
     return None
 
 
-def _in_convert_libraries(facts):
+def _in_convert_libraries(facts: Facts) -> Problem | None:
     if facts.asked.get("tensorrt", {}).get("loads"):
         return None
     broken = {libraries.stem(library.name): library for library in facts.libraries if library.error}
@@ -97,11 +105,12 @@ def _in_convert_libraries(facts):
     return None
 
 
-def _in_tensorrt(facts):
+def _in_tensorrt(facts: Facts) -> Problem | None:
     answer = facts.asked.get("tensorrt", {})
-    name = facts.tensorflow.name
+    tensorflow = _tensorflow(facts)
+    name = tensorflow.name
     if not answer.get("built"):
-        return Problem(f"{name} was built without TensorRT", mends.replace(facts.tensorflow))
+        return Problem(f"{name} was built without TensorRT", mends.replace(tensorflow))
     if not answer.get("loads"):
         return Problem(f"{name} cannot load TensorRT",
                        'see why: TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow"')
@@ -111,11 +120,11 @@ def _in_tensorrt(facts):
         return None
     rule = "the major versions must be equal" if loaded[0] != linked[0] else "it must not be older"
     where = nvinfer.path if nvinfer else "the loader's path"
-    return Problem(f"TensorRT {versions.text(loaded)} is loaded ({where}) but {name} is linked with "
-                   f"{versions.text(linked)}: {rule}", mends.wrong("libnvinfer.so", nvinfer and nvinfer.path, facts.tensorflow))
+    return Problem(f"TensorRT {releases.text(loaded)} is loaded ({where}) but {name} is linked with "
+                   f"{releases.text(linked)}: {rule}", mends.wrong("libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow))
 
 
-def _in_driver(facts):
+def _in_driver(facts: Facts) -> Problem | None:
     driver = _library(facts, "cuda")
     if driver is None or driver.error:
         return Problem("no NVIDIA driver here (libcuda.so.1 is not found)",
@@ -125,51 +134,53 @@ def _in_driver(facts):
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
         return Problem(f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
-    newest, major = facts.driver.get("cuda") or driver.version, facts.tensorflow.cuda_major
+    newest, major = facts.driver.get("cuda") or driver.version, _tensorflow(facts).cuda_major
     if newest and major and int(newest.split(".")[0]) < major:
-        return Problem(f"the driver runs CUDA {newest} and older, {facts.tensorflow.name} needs CUDA {major}",
-                       f"install NVIDIA driver {versions.OLDEST_DRIVER[major]} or newer" if major in versions.OLDEST_DRIVER
+        return Problem(f"the driver runs CUDA {newest} and older, {_tensorflow(facts).name} needs CUDA {major}",
+                       f"install NVIDIA driver {releases.OLDEST_DRIVER[major]} or newer" if major in releases.OLDEST_DRIVER
                        else "install a newer NVIDIA driver")
     return None
 
 
-def _in_run_libraries(facts):
+def _in_run_libraries(facts: Facts) -> Problem | None:
     return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "run" and library.error),
                 None)
 
 
-def _in_cudnn(facts):
-    release, cudnn = versions.release(facts.tensorflow.version), _library(facts, "cudnn")
+def _in_cudnn(facts: Facts) -> Problem | None:
+    tensorflow, cudnn = _tensorflow(facts), _library(facts, "cudnn")
+    release = releases.release(tensorflow.version)
     if release is None or cudnn is None or cudnn.version is None:
         return None
-    loaded, wanted = _numbers(cudnn.version), release.cudnn
-    stated = _numbers(facts.tensorflow.build.get("cudnn_version") or "")
+    wanted: tuple[int, ...] = release.cudnn
+    loaded = _numbers(cudnn.version)
+    stated = _numbers(tensorflow.build.get("cudnn_version") or "")
     if stated and stated[0] != wanted[0]:
         # A vendor's build with a cuDNN of its own.
         wanted = stated[:2]
     if loaded[0] == wanted[0] and loaded >= wanted:
         return None
-    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {facts.tensorflow.name} needs {wanted[0]}.x, "
-                   f"{versions.text(wanted)} or newer", mends.wrong(cudnn.name, cudnn.path, facts.tensorflow))
+    return Problem(f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {tensorflow.name} needs {wanted[0]}.x, "
+                   f"{releases.text(wanted)} or newer", mends.wrong(cudnn.name, cudnn.path, tensorflow))
 
 
-def _in_visible_gpus(facts):
+def _in_visible_gpus(facts: Facts) -> Problem | None:
     seen = facts.asked.get("gpus", [])
     if not seen:
         reason = re.search(r"CUDA_ERROR_\w+", facts.log)
         return Problem(f"TensorFlow sees no GPU{f' ({reason[0]})' if reason else ''}, though the driver is there",
                        "`nvidia-smi` must work for this user; after an upgrade of the driver, restart the machine")
-    newest = versions.NEWEST_COMPUTE_CAPABILITY.get(facts.asked["linked"][0])
+    newest = releases.NEWEST_COMPUTE_CAPABILITY.get(facts.asked["linked"][0])
     capabilities = [gpu["compute_capability"] for gpu in seen if gpu["compute_capability"]]
     if newest and capabilities and all(_numbers(capability) > newest for capability in capabilities):
-        return Problem(f"TensorRT {facts.asked['linked'][0]} builds for compute capabilities up to {versions.text(newest)}, "
+        return Problem(f"TensorRT {facts.asked['linked'][0]} builds for compute capabilities up to {releases.text(newest)}, "
                        f"this GPU has {capabilities[0]}", "use an NVIDIA GPU of the Hopper generation (H100, H200) or an older one")
     return None
 
 
-def _in_library(facts, library):
+def _in_library(facts: Facts, library: libraries.Library) -> Problem:
     """The Problem with a library that could not be loaded."""
-    tensorflow, absent = facts.tensorflow, _ABSENT.search(library.error)
+    tensorflow, absent = _tensorflow(facts), _ABSENT.search(library.error)
     if absent and absent[1] == library.name:
         return Problem(f"{library.name} is not found", mends.missing(library.name, tensorflow))
     if absent:
@@ -178,13 +189,13 @@ def _in_library(facts, library):
     return Problem(f"{path or library.name}: {_short(library.error)}", mends.wrong(library.name, path, tensorflow))
 
 
-def _library(facts, stem):
+def _library(facts: Facts, stem: str) -> libraries.Library | None:
     return next((library for library in facts.libraries if libraries.stem(library.name) == stem), None)
 
 
-def _numbers(version):
+def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _short(text, limit=160):
+def _short(text: str, limit: int = 160) -> str:
     return text if len(text) <= limit else text[:limit - 1] + "…"

@@ -2,11 +2,12 @@
 
 import os
 import pathlib
+from collections.abc import Collection, Iterator
 
 _LISTENS = "0A"  # TCP_LISTEN
 
 
-def on_tcp(port):
+def on_tcp(port: int) -> set[str]:
     """Sockets ("socket:[INODE]") that listen on a TCP port, as this network namespace has them."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -17,13 +18,13 @@ def on_tcp(port):
     return found
 
 
-def on_unix(path):
+def on_unix(path: str) -> set[str]:
     """Sockets bound to the absolute path of a UNIX socket."""
     rows = (line.split(maxsplit=7) for line in _lines("/proc/net/unix")[1:])
     return {f"socket:[{row[6]}]" for row in rows if len(row) == 8 and row[7] == path}
 
 
-def holders(found):
+def holders(found: Collection[str]) -> Iterator[int]:
     """Ids of the processes that hold one of these sockets, as far as this user sees, the oldest id first."""
     for pid in sorted(int(one.name) for one in pathlib.Path("/proc").glob("[0-9]*")):
         try:
@@ -33,7 +34,7 @@ def holders(found):
             continue  # of another user, or ended
 
 
-def _lines(path):
+def _lines(path: str) -> list[str]:
     try:
         return pathlib.Path(path).read_text().splitlines()
     except OSError:

@@ -2,19 +2,23 @@
 
 Trials are timed one after the other, minutes apart, and the GPU's clock or a neighbour's load may have changed between: a factor of two of
 them is only as good as that. Here each is called in short blocks, in turn, as `tftrt regress` does it and for its reasons
-(regression.rounds), and the round is the unit of the statistics (regression.statistics).
+(regression.rounds), and the round is the unit of the statistics.
 """
 
 import dataclasses
 import math
 import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from tftrt_tools import records
+from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.execution import timing
-from tftrt_tools.regression import statistics as paired
+from tftrt_tools.statistics import averages, dependence, resampling
 from tftrt_tools.tuning import search
-from tftrt_tools.tuning.result import NATIVE, Latency, plain
+from tftrt_tools.tuning.tried import NATIVE, Latency, Trial, plain
 
 ROUNDS = 20
 LEVEL = 0.95
@@ -30,19 +34,16 @@ _SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Faster:
+class Faster(records.Record):
     """How many times as fast one is as another. times: of medians; low, high: its 95 % interval."""
 
     times: float
     low: float
     high: float
 
-    def text(self, other):
+    def text(self, other: str) -> str:
         """For people: "2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)"."""
         return f"{self.times:.2f} times as fast as {other} (95 %: {self.low:.2f} to {self.high:.2f})"
-
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,43 +51,44 @@ class Final:
     """call: as text, what was timed. latencies: {number of the trial, or NATIVE: Latency}; rounds: {number: (median of each round, ms)}."""
 
     call: str
-    latencies: dict
-    rounds: dict
+    latencies: Mapping[int, Latency]
+    rounds: Mapping[int, Sequence[float]]
 
     @property
-    def numbers(self):
+    def numbers(self) -> tuple[int, ...]:
         """Of the trials that were timed."""
         return tuple(number for number in self.latencies if number != NATIVE)
 
-    def faster(self, one, other=NATIVE):
+    def faster(self, one: int, other: int = NATIVE) -> Faster:
         """Faster: trial `one` beside `other`."""
         logs = np.log(np.divide(self.rounds[other], self.rounds[one]))
-        times = math.exp(paired.trimmed_mean(logs))
-        resampled = np.exp(paired.resampled_means(logs, paired.draws(len(logs), _SEED)))
-        return Faster(times, *paired.interval(resampled, times, 1 - LEVEL, len(logs), paired.inflation(logs)))
+        times, alpha = math.exp(averages.trimmed_mean(logs)), 1 - LEVEL
+        resampled = np.exp(resampling.resampled_means(logs, resampling.draws(len(logs), _SEED)))
+        return Faster(times, *resampling.interval(resampled, times, alpha, len(logs), dependence.lengthening(logs, alpha)))
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: how many times as fast each is, is written too."""
         return {"call": self.call, "latencies": {str(number): one.to_dict() for number, one in self.latencies.items()},
                 "rounds_ms": {str(number): list(one) for number, one in self.rounds.items()},
                 "times_as_fast_as_tensorflow": {str(number): self.faster(number).to_dict() for number in self.numbers}}
 
     @classmethod
-    def from_dict(cls, data):
-        return cls(data["call"], {int(number): Latency(**one) for number, one in data["latencies"].items()},
+    def from_dict(cls, data: Mapping[str, Any]) -> "Final":
+        return cls(data["call"], {int(number): Latency.from_dict(one) for number, one in data["latencies"].items()},
                    {int(number): tuple(one) for number, one in data["rounds_ms"].items()})
 
 
-def finalists(trials, winner, objective):
+def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[Trial, ...]:
     """The Trials to time: the winner, those that keep the goal and are nearly as fast, and FP16 as it is. Args: winner: of `trials`."""
-    kept = sorted((one for one in trials if one.kept), key=lambda one: one.latency(objective).ms)
-    limit = (1 + _NEAR) * kept[0].latency(objective).ms
-    near = [one for one in kept if one.latency(objective).ms <= limit and one != winner]
+    kept = sorted((one for one in trials if one.kept), key=lambda one: one.ms(objective))
+    limit = (1 + _NEAR) * kept[0].ms(objective)
+    near = [one for one in kept if one.ms(objective) <= limit and one != winner]
     fp16 = plain(trials, "FP16")
     beside = (fp16,) if fp16 and fp16.latency(objective) else ()
     return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *beside)}.values())
 
 
-def in_turns(calls):
+def in_turns(calls: Sequence[Callable[[], Any]]) -> list[list[list[float]]]:
     """Call each in blocks, in turn: A B C, then C B A, and so on, so that a drift meets all alike.
 
     Args: calls: functions without arguments, each called before. Returns: for each a list of ROUNDS lists of seconds a call.
@@ -94,21 +96,21 @@ def in_turns(calls):
     counts = []
     for call in calls:
         counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call)))))
-    found = [[] for _ in calls]
+    found: list[list[list[float]]] = [[] for _ in calls]
     for number in range(ROUNDS):
         for at in range(len(calls))[::-1 if number % 2 else 1]:
             found[at].append([timing.seconds(calls[at]) for _ in range(_LEAD + counts[at])][_LEAD:])
     return found
 
 
-def final(call, numbers, seconds):
+def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence[float]]]) -> Final:
     """What the turns say. Args: call: as text. numbers: of what was called; seconds: of `in_turns`. Returns: Final."""
     named = dict(zip(numbers, seconds, strict=True))
     return Final(call, {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
                  {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()})
 
 
-def chosen(found, trials, goal, drift=search.DRIFT):
+def chosen(found: Final, trials: Iterable[Trial], goal: Goal, drift: float = search.DRIFT) -> Trial:
     """The winner by the turns: a Trial. Args: found: Final; trials: of the whole search; goal: Goal. Which of equals: as search.choose."""
     timed = [one for one in trials if one.kept and one.number in found.numbers]
     fastest = min(timed, key=lambda one: found.latencies[one.number].ms)
@@ -116,5 +118,5 @@ def chosen(found, trials, goal, drift=search.DRIFT):
     return search.preferred(equal, goal, lambda one: found.latencies[one.number].ms)
 
 
-def _tied(faster, drift):
+def _tied(faster: Faster, drift: float) -> bool:
     return faster.low <= 1 or faster.times <= 1 + drift

@@ -2,17 +2,21 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import re
+from collections.abc import Callable
+from typing import Any
 
 from tftrt_tools import errors, whole_file
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
-from tftrt_tools.tuning.result import Measured
+from tftrt_tools.tuning.tried import Measured
 
 _NAME = re.compile(r"trial-([0-9]{4,})\.json")
 
 
-def key(**facts):
+def key(**facts: Any) -> str:
     """A digest of everything that a measurement depends on (JSON values). Returns: "sha256:…"."""
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -20,11 +24,12 @@ def key(**facts):
 class Journal:
     """Opened on a folder, which it makes."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Raises: TftrtError where a trial there is damaged or of a newer version, OSError."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._measured, self._last = {}, 0
+        self._measured: dict[str, Any] = {}
+        self._last = 0
         for path in sorted(self.folder.iterdir()):
             match = _NAME.fullmatch(path.name)
             if match:
@@ -32,12 +37,12 @@ class Journal:
                 document = _read(path)
                 self._measured[document["key"]] = document["measured"]
 
-    def get(self, wanted):
+    def get(self, wanted: str) -> Measured | None:
         """The Measured of a key, or None."""
         found = self._measured.get(wanted)
-        return found and Measured.from_dict(found)
+        return Measured.from_dict(found) if found else None
 
-    def put(self, wanted, settings, measured):
+    def put(self, wanted: str, settings: Settings, measured: Measured) -> pathlib.Path:
         """Keep a trial. Args: settings: conversion.settings.Settings, for people. Returns: the file."""
         self._last += 1
         path = self.folder / f"trial-{self._last:04d}.json"
@@ -47,7 +52,7 @@ class Journal:
         self._measured[wanted] = document["measured"]
         return path
 
-    def fact(self, name, wanted, make):
+    def fact(self, name: str, wanted: str, make: Callable[[], Any]) -> Any:
         """A JSON value that is expensive to make: read from NAME-<digest>.json, or made by `make()` and kept there."""
         path = self.folder / f"{name}-{wanted.removeprefix('sha256:')[:16]}.json"
         if path.is_file():
@@ -58,14 +63,15 @@ class Journal:
         return value
 
 
-def _read(path):
+def _read(path: pathlib.Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
         if document["schema_version"] > passport.SCHEMA_VERSION:
             raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
         if "value" in document:
-            return document
-        Measured.from_dict(document["measured"])
+            return dict(document)
+        # A trial that says nothing of itself would be read as one without a fault.
+        document["measured"]["failure"], Measured.from_dict(document["measured"])
         return {"key": str(document["key"]), "measured": document["measured"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.TftrtError(f"{path} is damaged: {error}", "remove it: its trial is then done again") from None

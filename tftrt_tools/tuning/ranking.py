@@ -2,12 +2,15 @@
 are kept high first, and how much noise all of them make together."""
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.accuracy import harm
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning.search import Ranked
-from tftrt_tools.tuning.trial import ENV
+from tftrt_tools.tuning.trial import ENV, Task, Trials
 
 # The simulation runs all rows once for each node; the order of the nodes settles long before all rows are seen.
 ROWS = 256
@@ -16,20 +19,20 @@ ROWS = 256
 class Ranking:
     """A function Settings -> search.Ranked, and what else is simulated; what it found is kept in the journal's folder."""
 
-    def __init__(self, task, journal, trials):
+    def __init__(self, task: Task, journal: journal_module.Journal, trials: Trials) -> None:
         """Args: task: trial.Task; journal: journal.Journal; trials: trial.Trials, which has the INT8 tables."""
         self._task, self._journal, self._trials = task, journal, trials
 
-    def __call__(self, settings):
+    def __call__(self, settings: Settings) -> Ranked:
         """Raises: TftrtError where nothing can be simulated."""
         found = self._found("ranked", settings, "", lambda signatures: dataclasses.asdict(ranked(signatures)))
         return Ranked(tuple(found["names"]), found["first"])
 
-    def snr_db(self, settings):
+    def snr_db(self, settings: Settings) -> float:
         """SNR in dB of the worst output with everything rounded, before nodes are kept high. Raises: TftrtError."""
         return float(self._found("noise", settings, None, lambda signatures: str(min(harm.worst(one.total).snr_db for one in signatures))))
 
-    def _found(self, name, settings, nodes, read):
+    def _found(self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]) -> Any:
         table = self._trials.calibration(settings)
         request = {"model": self._task.model, "settings": settings.to_dict(), "calls": self._calls(), "nodes": nodes,
                    "int8": {"options": None, "given": table.to_dict() if table else None}}
@@ -37,9 +40,10 @@ class Ranking:
                                  **self._task.facts)
         return self._journal.fact(name, key, lambda: read(_simulated(request)))
 
-    def _calls(self):
+    def _calls(self) -> dict[str, list[str]]:
         """{signature: .npz paths} of the first rows of the data."""
-        found, rows = {}, {}
+        found: dict[str, list[str]] = {}
+        rows: dict[str, int] = {}
         for one in self._task.scoring["calls"]:
             if rows.setdefault(one["signature"], 0) < ROWS:
                 found.setdefault(one["signature"], []).append(one["inputs"])
@@ -47,7 +51,7 @@ class Ranking:
         return found
 
 
-def _simulated(request):
+def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:
     progress.say("simulating the rounding")
     try:
         answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=ENV).result
@@ -57,7 +61,7 @@ def _simulated(request):
     return [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
 
 
-def ranked(signatures):
+def ranked(signatures: Sequence[harm.SignatureHarm]) -> Ranked:
     """Ranked nodes of several harm.SignatureHarm: those that do any harm; first as many as are suggested to be kept high."""
     nodes = sorted((node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise)
     suggested = {name for one in signatures for name in one.suggested_nodes}

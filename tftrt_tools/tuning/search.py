@@ -15,18 +15,22 @@ with fewer nodes kept high, then the faster one.
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import choices, errors
 from tftrt_tools.accuracy import harm
+from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import kernels
 from tftrt_tools.tuning import space as space_module
-from tftrt_tools.tuning.result import Trial
+from tftrt_tools.tuning.tried import Latency, Measured, Trial
 
 # Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
 DRIFT = 0.02
 _ERRORS = 3
-# In what nodes run that are kept high.
-_ABOVE = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
+# The precisions in which nodes run that are kept high.
+_ABOVE: dict[str, tuple[str, ...]] = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,21 +45,23 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """trials: in order; winner: the Trial to take, None where none keeps the goal; best: then the one nearest to it; ended: why the search
-    ended; notes: its decisions in words."""
+    """What a search came to."""
 
-    trials: tuple
+    # In the order of the search.
+    trials: tuple[Trial, ...]
+    # The trial to take, None where none keeps the goal; then the one nearest to it.
     winner: Trial | None
     best: Trial | None
+    # Why the search ended, and its decisions, in words.
     ended: str
-    notes: tuple
+    notes: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranked:
     """names: of nodes, the most harmful first; first: how many of them to keep high first."""
 
-    names: tuple
+    names: tuple[str, ...]
     first: int = 1
 
 
@@ -63,7 +69,9 @@ class _Spent(Exception):
     """The budget ends the search."""
 
 
-def search(evaluate, space, objective, goal, original, rank, snr_db, budget=None, drift=DRIFT):
+def search(evaluate: Callable[[Settings], Measured], space: space_module.Space, objective: str, goal: Goal, original: float,
+           rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget | None = None,
+           drift: float = DRIFT) -> Outcome:
     """Find the fastest settings that keep the goal.
 
     Args:
@@ -78,40 +86,50 @@ def search(evaluate, space, objective, goal, original, rank, snr_db, budget=None
     return _Search(evaluate, space, objective, goal, original, rank, snr_db, budget or Budget(), drift).run()
 
 
-def choose(trials, objective, goal, drift=DRIFT):
+def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
     """The best of the Trials that keep the goal, or None."""
     kept = [one for one in trials if one.kept]
     if not kept:
         return None
-    fastest = min(kept, key=lambda one: one.latency(objective).ms)
-    equal = [one for one in kept if tied(one.latency(objective), fastest.latency(objective), drift)]
-    return preferred(equal, goal, lambda one: one.latency(objective).ms)
+    fastest = min(kept, key=lambda one: one.ms(objective))
+    times = fastest.measured.latencies[objective]
+    equal = [one for one in kept if tied(one.measured.latencies[objective], times, drift)]
+    return preferred(equal, goal, lambda one: one.ms(objective))
 
 
-def preferred(equal, goal, ms):
+def preferred(equal: Iterable[Trial], goal: Goal, ms: Callable[[Trial], float]) -> Trial:
     """Of Trials that keep the goal and are equally fast: the one to take. Args: ms: function Trial -> its latency."""
-    return min(equal, key=lambda one: (-goal.merit(one.measured.accuracy), len(one.high), ms(one), one.number))
+    return min(equal, key=lambda one: (-goal.merit(_accuracy(one)), len(one.high), ms(one), one.number))
 
 
-def tied(one, other, drift=DRIFT):
+def tied(one: Latency, other: Latency, drift: float = DRIFT) -> bool:
     """Whether two Latencies cannot be told apart: their medians differ by less than the drift, or than three standard errors."""
     noise = _ERRORS * math.hypot(one.error_ms, other.error_ms)
     return abs(one.ms - other.ms) <= max(drift * min(one.ms, other.ms), noise)
 
 
+def _accuracy(one: Trial) -> float:
+    """The goal's metric of a trial, NaN where it has none: that counts as the worst."""
+    return math.nan if one.measured.accuracy is None else one.measured.accuracy
+
+
 class _Search:
-    def __init__(self, evaluate, space, objective, goal, original, rank, snr_db, budget, drift):
+    def __init__(self, evaluate: Callable[[Settings], Measured], space: space_module.Space, objective: str, goal: Goal, original: float,
+                 rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget, drift: float) -> None:
         self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
         self._rank, self._snr_db, self._budget, self._drift = rank, snr_db, budget, drift
-        self._trials, self._seen, self._notes, self._not_taken = [], {}, [], set()
+        self._trials: list[Trial] = []
+        self._seen: dict[Settings, Trial] = {}
+        self._notes: list[str] = []
+        self._not_taken: set[str] = set()
 
-    def run(self):
+    def run(self) -> Outcome:
         ended = "everything was tried"
         try:
             for precision in self._space.precisions:
                 self._trial(space_module.with_precision(self._space.base, precision))
-            for precision in ("FP16", "INT8"):
-                self._keep_high(precision)
+            self._keep_high("FP16")
+            self._keep_high("INT8")
             self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
             self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
         except _Spent as spent:
@@ -119,7 +137,7 @@ class _Search:
         winner = self._best()
         return Outcome(tuple(self._trials), winner, None if winner else self._nearest(), ended, tuple(self._notes))
 
-    def _trial(self, settings, high=()):
+    def _trial(self, settings: Settings, high: Sequence[str] = ()) -> Trial:
         if settings in self._seen:
             return self._seen[settings]
         following = f"next would be {space_module.text(settings, high)}"
@@ -128,14 +146,14 @@ class _Search:
         if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
             raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
         measured = self._evaluate(settings)
-        kept = not measured.failure and self._goal.kept(measured.accuracy, self._original)
+        kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
         one = Trial(len(self._trials) + 1, settings, tuple(high), measured, kept)
         self._trials.append(one)
         self._seen[settings] = one
         self._say_what_was_not_taken(one)
         return one
 
-    def _say_what_was_not_taken(self, one):
+    def _say_what_was_not_taken(self, one: Trial) -> None:
         """Once for each precision. It does not steer the search: that other GPUs' kernels have such names is not known."""
         precision = one.settings.precision_mode
         text = kernels.not_taken(precision, one.measured.kernels)
@@ -143,23 +161,23 @@ class _Search:
             self._not_taken.add(precision)
             self._notes.append(f"trial {one.number}: {text}")
 
-    def _best(self):
+    def _best(self) -> Trial | None:
         return choose(self._trials, self._objective, self._goal, self._drift)
 
-    def _nearest(self):
+    def _nearest(self) -> Trial | None:
         """The most accurate trial that gave a model; NaN counts as the worst."""
         usable = [one for one in self._trials if not one.measured.failure]
         return max(usable, key=self._closeness, default=None)
 
-    def _closeness(self, one):
-        return not math.isnan(one.measured.accuracy), self._goal.merit(one.measured.accuracy)
+    def _closeness(self, one: Trial) -> tuple[bool, float]:
+        return not math.isnan(_accuracy(one)), self._goal.merit(_accuracy(one))
 
-    def _worth(self, one):
+    def _worth(self, one: Trial) -> bool:
         """Whether something a little slower than `one` could still be the fastest that keeps the goal."""
-        best = min((other.latency(self._objective).ms for other in self._trials if other.kept), default=math.inf)
-        return one.measured.failure or one.latency(self._objective).ms < best
+        best = min((other.ms(self._objective) for other in self._trials if other.kept), default=math.inf)
+        return bool(one.measured.failure) or one.ms(self._objective) < best
 
-    def _keep_high(self, precision):
+    def _keep_high(self, precision: choices.Precision) -> None:
         plain = self._seen.get(space_module.with_precision(self._space.base, precision))
         if plain is None or plain.kept or plain.measured.failure:
             return
@@ -185,7 +203,7 @@ class _Search:
             return
         self._fewest(plain, ranked.names, ranked.first)
 
-    def _calibrated_otherwise(self, plain):
+    def _calibrated_otherwise(self, plain: Trial) -> Trial:
         """Plain INT8 by the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
         tried = [plain]
         for settings in self._promising(plain.settings):
@@ -199,7 +217,7 @@ class _Search:
             self._notes.append(f"INT8 by {methods[0]} misses the goal; {methods[1]} {said}")
         return best
 
-    def _promising(self, settings):
+    def _promising(self, settings: Settings) -> list[Settings]:
         """Settings by the other methods that promise less noise, the best first; by all of them where nothing can be simulated."""
         others = [space_module.with_method(settings, method, self._space.percentile) for method in self._space.methods]
         try:
@@ -213,9 +231,10 @@ class _Search:
                 f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))
         return sorted(better, key=lambda one: -levels[one])
 
-    def _fewest(self, plain, ranked, first):
+    def _fewest(self, plain: Trial, ranked: Sequence[str], first: int) -> None:
         """Double the number of nodes kept high, from `first` on, until the goal is kept, then bisect to the fewest. Args: ranked: names."""
-        misses, keeps, count = 0, None, min(first, len(ranked))
+        keeps: int | None = None
+        misses, count = 0, min(first, len(ranked))
         while keeps is None:
             one = self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count])
             if one.kept:
@@ -236,7 +255,7 @@ class _Search:
             else:
                 misses = count
 
-    def _vary(self, what, values, change):
+    def _vary(self, what: str, values: Sequence[Any], change: Callable[[Settings, Any], Settings]) -> None:
         best = self._best()
         if best is None:
             if values:

@@ -3,44 +3,52 @@
 import contextlib
 import dataclasses
 import fcntl
+import pathlib
 import shutil
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import space
 from tftrt_tools.tuning.final import Final
-from tftrt_tools.tuning.result import Measured
+from tftrt_tools.tuning.tried import Measured
 
 # What decides the segments, and so which table an engine needs; nodes kept high only leave entries out.
 _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
-TARGET = "tftrt_tools.tuning.measure:job"
+TARGET = "tftrt_tools.tuning.measure_job:job"
 _TOO_LONG = "took longer than --max_trial_minutes="
 # Only the log of the segmenter is read here. The engine op's would be written in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is the same in all trials. model: SavedModel; timed, scoring: as measure.job takes them; data: DataOptions of the calibration,
-    or None; table: Calibration to use in place of data, or None; cache: of the engine cache, or None; facts: what measurements depend on
-    besides the settings (model, data, machine), for the journal; data_facts: the same for calibration; given: the path that the user named,
-    "" where it is `model`."""
+    """What is the same in all trials."""
 
+    # Path of the SavedModel.
     model: str
-    timed: tuple
-    scoring: dict
-    data: object = None
+    # As measure_job.job takes them.
+    timed: Sequence[Mapping[str, Any]]
+    scoring: Mapping[str, Any]
+    # The calibration's data, or a table to use in its place.
+    data: DataOptions | None = None
     table: Calibration | None = None
-    cache: dict | None = None
-    facts: dict = dataclasses.field(default_factory=dict)
-    data_facts: dict = dataclasses.field(default_factory=dict)
+    # Of the engine cache.
+    cache: Mapping[str, Any] | None = None
+    # What measurements depend on besides the settings (model, data, machine), for the journal; and the same for calibration.
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The path that the user named, "" where it is `model`.
     given: str = ""
 
     @property
@@ -48,8 +56,8 @@ class Task:
         """The model's path for people and evidence."""
         return self.given or self.model
 
-    def convert_request(self, settings, table=None, data=None):
-        """A request of conversion.convert:job, less "output"."""
+    def convert_request(self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None) -> dict[str, Any]:
+        """A request of conversion.convert_job:job, less "output"."""
         int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
         return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache}
 
@@ -57,15 +65,17 @@ class Task:
 class Trials:
     """Measures settings; a context that holds the work folder for itself and ends the worker."""
 
-    def __init__(self, task, journal, log_file=None, retry_failed=False, trial_minutes=0, target=TARGET):
+    def __init__(self, task: Task, journal: journal_module.Journal, log_file: str | None = None, retry_failed: bool = False,
+                 trial_minutes: float = 0, target: str = TARGET) -> None:
         """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: after so many
         a trial is ended, 0 for never. target: what the worker calls."""
         self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
         self._trial_minutes = trial_minutes
-        self._stack, self._worker, self._started = contextlib.ExitStack(), None, 0
+        self._stack, self._started = contextlib.ExitStack(), 0
+        self._worker: Any = None
         self.reused = 0
 
-    def __enter__(self):
+    def __enter__(self) -> "Trials":
         self._lock = open(self._journal.folder / "lock", "w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,19 +84,19 @@ class Trials:
             raise errors.TftrtError(f"another tune works in {self._journal.folder}", "wait for it, or take another --work_dir") from None
         return self
 
-    def __exit__(self, *raised):
+    def __exit__(self, *raised: object) -> None:
         try:
             self._end_worker()
         finally:
             self._lock.close()
 
-    def _end_worker(self):
+    def _end_worker(self) -> None:
         self._stack.close()
         # A worker that was ended in a trial could not remove its model.
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def ask(self, request, seconds=None):
+    def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> Any:
         """Call measure.job in the worker, which is started where none lives, for `seconds` at most. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
             self._end_worker()
@@ -95,7 +105,7 @@ class Trials:
             self._worker = self._stack.enter_context(child.worker(self._target, ENV, log_file))
         return self._worker.call(request, seconds).result
 
-    def __call__(self, settings):
+    def __call__(self, settings: Settings) -> Measured:
         """Measure one conversion, or take what the journal has. Returns: Measured; a conversion that fails is a Measured too."""
         start = time.monotonic()
         progress.say("trial: " + space.text(settings))
@@ -116,7 +126,7 @@ class Trials:
         self._journal.put(key, settings, measured)
         return measured
 
-    def _measured(self, settings, table):
+    def _measured(self, settings: Settings, table: Calibration | None) -> Measured:
         task = self._task
         request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
                    "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
@@ -134,7 +144,7 @@ class Trials:
             # The other trials are worth more than this one's traceback.
             return Measured(failure=_told(bug))
 
-    def in_turns(self, settings, timed):
+    def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any]) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
 
         In a process of its own: an engine's name is a key of a cache that is the process's, and the trials' engines may still be in it.
@@ -145,26 +155,26 @@ class Trials:
         request = {"do": "final", "model": task.model, "tags": list(next(iter(settings.values())).tags), "timed": timed,
                    "folder": str(self._journal.folder.absolute()),
                    "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
-        # The task's facts are a fact of their own: their names are not this key's.
+        # The task's facts stand under one name: each by its own could meet a name of this key.
         key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
                                  tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts)
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
 
-    def _alone(self, request):
+    def _alone(self, request: Mapping[str, Any]) -> Any:
         self._end_worker()
         try:
             return self.ask(request)
         except child.ChildBug as bug:
             raise errors.TftrtError(_told(bug)) from bug
 
-    def _has_longer(self, failure):
+    def _has_longer(self, failure: str) -> bool:
         """Whether a trial was ended by a limit that is shorter than today's."""
         if not failure.startswith(_TOO_LONG):
             return False
         return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
 
-    def calibration(self, settings):
+    def calibration(self, settings: Settings) -> Calibration | None:
         """The Calibration for INT8 settings, made once for each choice of segments and kept in the journal's folder; None for others."""
         task = self._task
         if settings.precision_mode != "INT8":
@@ -182,28 +192,29 @@ class Trials:
         made.write(path)
         return made
 
-    def calibration_path(self, settings):
+    def calibration_path(self, settings: Settings) -> pathlib.Path:
         """Where the Calibration of INT8 settings lies."""
         plain = settings.to_dict()
         key = journal_module.key(dynamic=settings.dynamic, **{name: plain[name] for name in _OF_SEGMENTS}, **self._task.data_facts)
         return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
 
 
-def _calibration(answer, settings, task):
+def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> Calibration:
     records = answer["data"]
     # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
     compared = answer["comparison"]
-    return Calibration(**passport.stamp(), calibrator=settings.calibrator, method=answer["method"],
+    stamp: dict[str, Any] = passport.stamp()
+    return Calibration(**stamp, calibrator=settings.calibrator, method=answer["method"],
                        tensorrt=answer["versions"]["tensorrt"], tensorflow=answer["versions"]["tensorflow"], model=task.named,
                        model_digest=task.facts.get("model", ""), data=record, engines=tuple(map(EngineTable.from_dict, answer["tables"])),
                        comparison=Comparison.from_dict(compared) if compared else None)
 
 
-def _told(bug):
+def _told(bug: child.ChildBug) -> str:
     """The line of a child.ChildBug that says what went wrong."""
     return "internal error: " + str(bug).strip().splitlines()[-1]
 
 
-def _digest(table):
+def _digest(table: Calibration | None) -> str:
     return "" if table is None else journal_module.key(engines=[one.to_dict() for one in table.engines])

@@ -3,68 +3,87 @@
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tftrt_tools import child, errors, op_libraries, progress, scratch, whole_file
+from tftrt_tools import child, choices, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
 from tftrt_tools.accuracy import constancy, judgement, kinds
-from tftrt_tools.accuracy import data as accuracy_data
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration.file import Calibration
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import npz, run
+from tftrt_tools.execution.run import Call
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import describe, files, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.opened import check, opened
-from tftrt_tools.sources.source import of
+from tftrt_tools.sources.source import Source, of
 from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import ranking
 from tftrt_tools.tuning import search as search_module
 from tftrt_tools.tuning import space as space_module
-from tftrt_tools.tuning.goal import Goal
-from tftrt_tools.tuning.result import Latency, Tuning
+from tftrt_tools.tuning.final import Final
 from tftrt_tools.tuning.trial import ENV, Task, Trials
+from tftrt_tools.tuning.tried import Latency, Trial, Tuning
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """data: scoring data, as `accuracy.data.given` takes it; reading, data_rows: how its files are read, and how many rows; labels,
-    label_column, classes: as accuracy.labels.read takes them; output: "signature/output" that the goal speaks of, or
-    ""; batch_size: rows of a scoring call, 0 for the declared ones; objective_shape: text of --shapes for one call, "" for the last
-    declared; precisions: to try; budget: search.Budget; work_dir: folder of the trials; calibration: DataOptions or None;
-    calibration_table: path or ""; methods: of calibration, to try after the settings' own; percentile: of the method of that name; cache:
-    of the engine cache, or None; retry_failed: do failed trials again; warnings: to be repeated in the result; allow_constant_outputs:
-    accept that the original's answers show nothing; output_kind: texts of the flag."""
+    """What is searched, and by what it is judged."""
 
+    # Scoring data, as `inputs.given.given` takes it.
     data: str
     goal: Goal
+    # Folder of the trials.
     work_dir: str
+    # As accuracy.labels.read takes it.
     labels: str = ""
+    # "signature/output" that the goal speaks of, or "".
     output: str = ""
+    # Rows of a scoring call, 0 for the declared ones.
     batch_size: int = 0
+    # Text of --shapes for one call, "" for the last declared.
     objective_shape: str = ""
-    precisions: tuple = ("FP32", "FP16", "INT8")
+    # To try.
+    precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     budget: search_module.Budget = search_module.Budget()
-    calibration: object = None
+    # The calibration's data, or the path of a table in its place.
+    calibration: DataOptions | None = None
     calibration_table: str = ""
-    methods: tuple = ()
+    # Of calibration, to try after the settings' own; and the percentile of the method of that name.
+    methods: tuple[choices.CalibrationMethod, ...] = ()
     percentile: float = Settings().calibration_percentile
-    cache: dict | None = None
+    # Of the engine cache.
+    cache: Mapping[str, Any] | None = None
+    # Do failed trials of an earlier run again.
     retry_failed: bool = False
+    # Where the log of the trials is kept.
     log_file: str | None = None
-    warnings: tuple = ()
+    # To be repeated in the result.
+    warnings: tuple[str, ...] = ()
+    # Accept that the original's answers show nothing.
     allow_constant_outputs: bool = False
+    # Texts of the flag.
     output_kind: tuple[str, ...] = ()
+    # As accuracy.labels.read takes them.
     label_column: str = ""
     classes: str = ""
+    # How files of the data are read, and how many rows of them, 0 for all.
     reading: DataOptions = DataOptions()
     data_rows: int = 0
 
@@ -77,7 +96,7 @@ class Found:
     calibration: str
 
 
-def tune(model, settings, options):
+def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> Found:
     """Search the fastest conversion of a model that keeps a goal.
 
     Args: model: its path, or source.Source. settings: Settings of what is not searched, with shapes. options: Options.
@@ -91,23 +110,27 @@ def tune(model, settings, options):
     with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
         specs, walked = _specs(source, model, settings)
         options = _of_walked(options, walked)
-        given = accuracy_data.given(options.data, specs, folder, options.reading, options.data_rows, walked=walked)
+        asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
+        maker = inputs.CallMaker(inputs.Takes.walking(walked, specs), asked)
+        given = maker.given(folder)
+        assert given is not None
         labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
-        prepared = _prepare(source, model, settings, options, walked, specs, given, labels, journal.folder)
+        prepared = _prepare(source, model, settings, options, specs, maker, given, labels, journal.folder)
         return _searched(source, settings, options, table, gpu, journal, prepared)
 
 
-def _searched(source, settings, options, table, gpu, journal, prepared):
+def _searched(source: Source, settings: Settings, options: Options, table: Calibration | None, gpu: Mapping[str, str],
+              journal: journal_module.Journal, prepared: "_Prepared") -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it. Returns: Found."""
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
              "metric_digest": _metric_digest(options.goal), "output": options.output, **_kind_facts(options),
              "timed": [one["call"] for one in prepared.timed], **gpu}
-    task = Task(prepared.model, prepared.timed, prepared.scoring, options.calibration, table, options.cache, facts,
-                data_facts, str(pathlib.Path(source).absolute()))
+    task = Task(model=prepared.model, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration, table=table,
+                cache=options.cache, facts=facts, data_facts=data_facts, given=str(pathlib.Path(source).absolute()))
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
@@ -122,21 +145,22 @@ def _searched(source, settings, options, table, gpu, journal, prepared):
         sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
         # Where no engine needs a table, as of a quantization-aware model, all methods are one.
         methods = options.methods if table is not None and table.engines else ()
-        space = space_module.Space(base, options.precisions, tuple(sizes), space_module.strategies(base, prepared.calls), methods,
-                                   options.percentile)
+        space = space_module.Space(base=base, precisions=options.precisions, sizes=tuple(sizes), methods=methods,
+                                   strategies=space_module.strategies(base, prepared.calls), percentile=options.percentile)
         simulated = ranking.Ranking(task, journal, trials)
         outcome = search_module.search(trials, space, prepared.objective, options.goal, original, simulated, simulated.snr_db,
                                        options.budget)
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
-    done = Tuning(task.named, options.goal, original, tuple(one["call"] for one in prepared.timed), prepared.objective,
-                  {call: Latency(**one) for call, one in native.items()}, outcome.trials, winner, outcome.best, outcome.ended,
-                  (*outcome.notes, *said), gpu["gpu"], gpu["tensorrt"], prepared.data, warnings, final)
+    done = Tuning(model=task.named, goal=options.goal, original=original, calls=tuple(one["call"] for one in prepared.timed),
+                  objective=prepared.objective, native={call: Latency(**one) for call, one in native.items()}, trials=outcome.trials,
+                  winner=winner, best=outcome.best, ended=outcome.ended, notes=(*outcome.notes, *said), gpu=gpu["gpu"],
+                  tensorrt=gpu["tensorrt"], data=prepared.data, warnings=warnings, final=final)
     return Found(done, calibration)
 
 
-def nothing_shown(calls, allowed=False):
+def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> tuple[str, ...]:
     """What the original's answers do not show. Args: calls: of the scoring part of a request, on disk. allowed: --allow_constant_outputs.
 
     Returns: warnings, a line each. Raises: CheckFailed where they show nothing: any conversion would keep any goal.
@@ -150,7 +174,8 @@ def nothing_shown(calls, allowed=False):
     return (*(f"{text} (accepted)" for text in nothing.values()), *beside)
 
 
-def _in_turns(outcome, prepared, trials, options):
+def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Trials,
+              options: Options) -> tuple[Trial | None, Final | None, tuple[str, ...]]:
     """The winner chosen once more, with the best timed in turns. Returns: (Trial or None, Final or None, notes)."""
     if outcome.winner is None:
         return None, None, ()
@@ -170,7 +195,7 @@ def _in_turns(outcome, prepared, trials, options):
     return winner, found, (f"timed on its own trial {outcome.winner.number} was the one to take; timed in turns, trial {winner.number} is",)
 
 
-def _first_table(trials, settings):
+def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
     """The table of plain INT8. Data that cannot be read is told now, not after the trials of the other precisions; what else goes wrong
     is a failure of the INT8 trials."""
     try:
@@ -181,13 +206,13 @@ def _first_table(trials, settings):
         return None
 
 
-def _kind_facts(options):
+def _kind_facts(options: Options) -> dict[str, Any]:
     """What --output_kind says; nothing where it says nothing, so that earlier trials are found again."""
     said = kinds.parse(options.output_kind)
     return {"kinds": said} if said else {}
 
 
-def _gpu():
+def _gpu() -> dict[str, str]:
     """{"gpu", "compute_capability", "driver", "tensorrt"} of this machine. Raises: TftrtError where engines cannot be built here."""
     progress.say("looking for a GPU")
     found = stack_room.diagnose(60)
@@ -200,22 +225,27 @@ def _gpu():
             "driver": found.driver or "", "tensorrt": found.tensorrt_loaded or found.tensorrt_linked or ""}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """What all trials share. model: absolute path; digest: of the model; calls: {signature: [{input: shape}]}; timed, scoring:
-    as measure.job takes them; objective: text of the call that counts; data: for Tuning."""
+    """What all trials share."""
 
+    # Absolute path of the model, and its digest.
     model: str
     digest: str
-    calls: dict
-    timed: tuple
-    scoring: dict
+    # {signature: [{input: shape}]}.
+    calls: space_module.Calls
+    # As measure_job.job takes them.
+    timed: tuple[Mapping[str, Any], ...]
+    scoring: Mapping[str, Any]
+    # Text of the call that counts.
     objective: str
-    data: dict
-    warnings: tuple
+    # As in Tuning.
+    data: Mapping[str, Any]
+    # Lines.
+    warnings: tuple[str, ...]
 
 
-def _specs(source, model, settings):
+def _specs(source: Source, model: str, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
     """({signature: [InputSpec]} of the original, each function once, signatures.Once of them). Args: source: as the user named it; model:
     the SavedModel behind it."""
     described = describe.describe(model)[0]
@@ -225,37 +255,39 @@ def _specs(source, model, settings):
     return {name: described.inputs[name] for name in walked.names}, walked
 
 
-def _of_walked(options, walked):
+def _of_walked(options: Options, walked: signatures.Once) -> Options:
     """The Options with the names of signatures that are walked."""
     said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
     return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape),
                                output_kind=said)
 
 
-def _prepare(source, model, settings, options, walked, specs, given, labels, folder):
-    calls = walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), walked.with_twins(specs)))
+def _prepare(source: Source, model: str, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
+             maker: inputs.CallMaker, given: Any, labels: label_reader.Labels | None, folder: pathlib.Path) -> _Prepared:
+    calls = maker.declared()
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
                    "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
                   for name, listed in calls.items() for call in listed)
     timed = tuple({one["call"]: one for one in timed}.values())
-    scored, dropped = _scored_calls(given, specs, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
+    scored, dropped = _scored_calls(maker, given, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
     rows = sum(call.rows for call in scored)
     if labels is not None and len({call.signature for call in scored}) == 1:
         label_reader.check_count(labels, rows, dropped)
     digest, data_digest = files.digest(source), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
-    return _Prepared(str(pathlib.Path(model).absolute()), digest, calls, timed, scoring, _objective(options.objective_shape, specs, timed),
-                     {"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest}, warnings)
+    return _Prepared(model=str(pathlib.Path(model).absolute()), digest=digest, calls=calls, timed=timed, scoring=scoring,
+                     objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
+                     data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest})
 
 
-def _scored_calls(given, specs, calls, ranged, batch_size):
+def _scored_calls(maker: inputs.CallMaker, given: Any, calls: space_module.Calls, ranged: bool, batch_size: int) -> tuple[list[Call], int]:
     """The data cut into calls that engines serve. Returns: ([run.Call], rows left out)."""
     declared = {shape[0] for listed in calls.values() for call in listed for shape in call.values() if shape}
     if batch_size and batch_size not in declared and not ranged:
         raise errors.UsageError(f"--batch_size={batch_size} is not among --shapes, so no engine would answer the data",
                                 "declared batch sizes: " + ", ".join(map(str, sorted(declared))))
-    found, dropped = given.cut(specs, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
+    found, dropped = maker.cut(given, (batch_size,) if batch_size else tuple(sorted(declared, reverse=True)))
     scored = [call for listed in found.values() for call in listed]
     if not scored:
         raise errors.UsageError("the data has fewer rows than the smallest batch of --shapes", "give more rows, or declare a smaller batch")
@@ -266,7 +298,8 @@ def _scored_calls(given, specs, calls, ranged, batch_size):
     return scored, dropped
 
 
-def _reference(model, digest, scored, data_digest, folder, options, labels):
+def _reference(model: str, digest: str, scored: Sequence[Call], data_digest: str, folder: pathlib.Path, options: Options,
+               labels: label_reader.Labels | None) -> dict[str, Any]:
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
     place = folder / f"data-{key}"
@@ -276,7 +309,7 @@ def _reference(model, digest, scored, data_digest, folder, options, labels):
     else:
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
-        answered = run.run(model, saved, place / "original", "the original", tf32=False)
+        answered = run.run(saved_model.at(model), saved, place / "original", "the original", exact=True)
         calls = [{"signature": call.signature, "rows": call.rows, "inputs": f"in/{pathlib.Path(path).name}",
                   "reference": f"original/{pathlib.Path(answer).name}"}
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]
@@ -289,7 +322,7 @@ def _reference(model, digest, scored, data_digest, folder, options, labels):
             "labels": str(kept) if labels is not None else "", "calls": absolute}
 
 
-def _objective(text, specs, timed):
+def _objective(text: str, specs: Mapping[str, Sequence[InputSpec]], timed: Sequence[Mapping[str, Any]]) -> str:
     if not text:
         return timed[-1]["call"]
     wanted = [f"{name}({shape_grammar.call_text(call)})" for name, listed in
@@ -301,7 +334,7 @@ def _objective(text, specs, timed):
     return among[0]
 
 
-def _data_digest(scored, labels):
+def _data_digest(scored: Sequence[Call], labels: label_reader.Labels | None) -> str:
     sha = hashlib.sha256()
     for call in scored:
         sha.update(call.text().encode())
@@ -312,7 +345,7 @@ def _data_digest(scored, labels):
     return "sha256:" + sha.hexdigest()
 
 
-def _facts_of(calibration):
+def _facts_of(calibration: DataOptions | None) -> dict[str, Any] | None:
     """What calibration data a DataOptions names: its flags, and the digest of a file or folder."""
     if calibration is None:
         return None
@@ -320,13 +353,13 @@ def _facts_of(calibration):
     return {**calibration.to_dict(), "digest": files.digest(path) if calibration.source and path.exists() else ""}
 
 
-def _sizes(model, settings):
+def _sizes(model: str, settings: Settings) -> list[int]:
     request = {"model": model, "settings": settings.to_dict()}
-    plan = Plan.from_dict(child.run("tftrt_tools.conversion.inspect:job", request, env=ENV).result)
+    plan = Plan.from_dict(child.run("tftrt_tools.conversion.inspect_job:job", request, env=ENV).result)
     return list(space_module.sizes(plan, settings.minimum_segment_size))
 
 
-def _calibration_path(chosen, options, trials):
+def _calibration_path(chosen: Trial | None, options: Options, trials: Trials) -> str:
     if chosen is None or chosen.settings.precision_mode != "INT8":
         return ""
     if options.calibration_table:
@@ -334,7 +367,7 @@ def _calibration_path(chosen, options, trials):
     return str(trials.calibration_path(chosen.settings).absolute()) if options.calibration else ""
 
 
-def _overlap(table, calls):
+def _overlap(table: Calibration | None, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A warning where the model is scored on rows that it was calibrated on. Args: calls: of the scoring part of a request, on disk."""
     if table is None or not table.data.get("rows"):
         return
@@ -344,22 +377,24 @@ def _overlap(table, calls):
         yield f"{shared} of the {sum(one['rows'] for one in calls)} rows of --data were used for calibration as well: score on other rows"
 
 
-def _metric_digest(goal):
+def _metric_digest(goal: Goal) -> str:
     """Of the module that holds the user's metric, where it lies in the current folder: another text may be another metric."""
     path = pathlib.Path(goal.metric.partition(":")[0].replace(".", "/") + ".py")
     return files.digest(path) if goal.is_function and path.is_file() else ""
 
 
-def flag_file(model, found):
+def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best where no trial keeps the goal."""
     chosen = found.tuning.winner or found.tuning.best
+    assert chosen is not None
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
     lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(),
              *(f"--op_library={path}" for path in op_libraries.named()), *space_module.flag_lines(settings)]
     return "\n".join(lines) + "\n"
 
 
-def settings_of(found):
+def settings_of(found: Found) -> Settings:
     """Settings of the winner, for pipeline.convert."""
+    assert found.tuning.winner is not None
     return dataclasses.replace(found.tuning.winner.settings, calibration_table=found.calibration)
 

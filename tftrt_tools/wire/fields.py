@@ -3,6 +3,9 @@
 Whatever the bytes are, walking ends: each step moves forward, and what is cut off or malformed is a ValueError. Nothing is copied.
 """
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 VARINT, FIXED64, DELIMITED, _GROUP, _GROUP_END, FIXED32 = range(6)
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _DEEPEST = 100  # groups in groups, as protobuf's own parsers
@@ -10,7 +13,7 @@ _LARGEST_FIELD = (1 << 29) - 1
 _UINT64 = (1 << 64) - 1
 
 
-def walk(raw):
+def walk(raw: memoryview) -> Iterator[tuple[int, int, Any]]:
     """The fields in their order.
 
     Args: raw: memoryview of bytes.
@@ -18,7 +21,7 @@ def walk(raw):
     no message of this project has, are passed over. Raises: ValueError.
     """
     position, end = 0, len(raw)
-    open_groups = []
+    open_groups: list[int] = []
     while position < end:
         tag = raw[position]
         position += 1
@@ -51,7 +54,7 @@ def walk(raw):
         raise ValueError("a group does not end")
 
 
-def _group(open_groups, number, kind):
+def _group(open_groups: list[int], number: int, kind: int) -> None:
     if kind == _GROUP and len(open_groups) < _DEEPEST:
         open_groups.append(number)
     elif kind == _GROUP_END and open_groups and open_groups[-1] == number:
@@ -60,7 +63,7 @@ def _group(open_groups, number, kind):
         raise ValueError(f"field {number} has the wire type {kind}, which cannot stand here")
 
 
-def varint(raw, position):
+def varint(raw: bytes | memoryview, position: int) -> tuple[int, int]:
     """(value below 2^64, position behind it) of the varint that starts at `position`. Raises: ValueError."""
     value = shift = 0
     while True:
@@ -74,12 +77,12 @@ def varint(raw, position):
             return value & _UINT64, position
 
 
-def signed(value, bits=64):
+def signed(value: int, bits: int = 64) -> int:
     """An int32 or int64 field's value from its varint."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def joined(parts):
+def joined(parts: Sequence[memoryview]) -> memoryview:
     """One message from the pieces of a field that came more than once: protobuf merges them, which is to parse one behind the other."""
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))

@@ -1,6 +1,8 @@
 """The string_val of a TensorProto with many strings: protobuf's own loop, which is not Python's."""
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 from tftrt_tools.wire import messages
 
@@ -9,12 +11,13 @@ _MESSAGES = {"Dim": {"size": (1, "int64")}, "Shape": {"dim": (2, "[.Dim]")},
              "Tensor": {"dtype": (1, "int32"), "tensor_shape": (2, ".Shape"), "tensor_content": (4, "bytes"), "string_val": (8, "[bytes]")}}
 
 
-def write(values):
-    """The fields string_val of a list of bytes."""
-    return _tensor()(string_val=values).SerializeToString()
+def write(values: Sequence[bytes]) -> bytes:
+    """The fields string_val of these texts."""
+    written: bytes = _tensor()(string_val=values).SerializeToString()
+    return written
 
 
-def parse(raw):
+def parse(raw: memoryview) -> Any:
     """The TensorProto in the memoryview `raw`, with these fields only. Raises: ValueError."""
     from google.protobuf.message import DecodeError
 
@@ -25,5 +28,5 @@ def parse(raw):
 
 
 @functools.cache
-def _tensor():
+def _tensor() -> Any:
     return messages.classes("tftrt_tools/wire/many_texts.proto", "tftrt_texts", _MESSAGES)["Tensor"]

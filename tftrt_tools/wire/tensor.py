@@ -6,15 +6,19 @@ is shorter than the shape asks is filled up with it, and with zeros where there 
 """
 
 import math
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.wire import fields, many_texts, varints
 
+Layout = Literal["raw", "int", "bits", "pairs", "bytes"]
 # DataType number: (dtype, number of the typed field, how values lie in it). "raw": as in memory; "int": varints; "bits": varints of the
 # 16-bit pattern; "pairs": real and imaginary part in turn; "bytes": one field for each string.
-_KINDS = {
+_KINDS: dict[int, tuple[Any, int, Layout]] = {
     1: (np.float32, 5, "raw"), 2: (np.float64, 6, "raw"), 3: (np.int32, 7, "int"), 4: (np.uint8, 7, "int"), 5: (np.int16, 7, "int"),
     6: (np.int8, 7, "int"), 7: (np.object_, 8, "bytes"), 8: (np.complex64, 9, "pairs"), 9: (np.int64, 10, "int"),
     10: (np.bool_, 11, "int"), 14: (ml_dtypes.bfloat16, 13, "bits"), 17: (np.uint16, 7, "int"), 18: (np.complex128, 12, "pairs"),
@@ -25,12 +29,12 @@ _CONTENT, _SHAPE, _DTYPE = 4, 2, 1
 _LARGEST = 1 << 40  # elements; a shape that asks for more is not one that was filled
 
 
-def dtype_of(number):
+def dtype_of(number: int) -> np.dtype[Any]:
     """numpy.dtype of a DataType number; object for strings. Raises: ValueError for dtypes that no tensor of a request has."""
     return kind(number)[0]
 
 
-def dtype_text(number):
+def dtype_text(number: int) -> str:
     """Such as "float32" or "string", for people; "DataType 20" for one that no tensor of a request has."""
     try:
         dtype = dtype_of(number)
@@ -39,7 +43,7 @@ def dtype_text(number):
     return "string" if dtype.kind == "O" else dtype.name
 
 
-def decode(message):
+def decode(message: Any) -> npt.NDArray[Any]:
     """The array of a parsed TensorProto.
 
     Args: message: tensorflow TensorProto.
@@ -61,7 +65,7 @@ def decode(message):
         raise ValueError("there is no memory for as many elements as the shape asks for") from None
 
 
-def kind(number):
+def kind(number: int) -> tuple[np.dtype[Any], int, Layout]:
     """(dtype, number of the typed field, how values lie in it) of a DataType. Raises: ValueError for one that no request has."""
     if number not in _KINDS:
         raise ValueError(f"no tensor of DataType {number} can be sent")
@@ -69,7 +73,7 @@ def kind(number):
     return np.dtype(dtype), field, layout
 
 
-def shape_of(sizes):
+def shape_of(sizes: Iterable[int]) -> tuple[tuple[int, ...], int]:
     """(shape, number of elements). Raises: ValueError for shapes that no tensor has."""
     shape = tuple(sizes)
     if any(size < 0 for size in shape) or len(shape) > 254:
@@ -80,7 +84,7 @@ def shape_of(sizes):
     return shape, count
 
 
-def from_content(number, content, count):
+def from_content(number: int, content: bytes | memoryview, count: int) -> npt.NDArray[Any]:
     """1-D array of `count` elements, more than none, from tensor_content, in place. Raises: ValueError."""
     dtype, _, layout = kind(number)
     if layout == "bytes":
@@ -92,22 +96,22 @@ def from_content(number, content, count):
     return np.frombuffer(content, dtype)
 
 
-def from_values(number, values):
-    """1-D array of what a typed field has. values: list of bytes for strings, else the field's packed bytes. Raises: ValueError."""
+def from_values(number: int, values: Any) -> npt.NDArray[Any]:
+    """1-D array of what a typed field has. values: sequence of bytes for strings, else the field's packed bytes. Raises: ValueError."""
     dtype, _, layout = kind(number)
     if layout == "bytes":
         return np.array([None, *values], object)[1:]
     return _values(values, dtype, layout)
 
 
-def _packed(message, field):
+def _packed(message: Any, field: int) -> bytes | memoryview:
     """The bytes of one typed field. The parser has checked the message, so that what it writes again is well-formed, each field packed
     and there once; asking the message for its values would make a Python object of each."""
     written = fields.walk(memoryview(message.SerializeToString()))
     return next((value for number, wire_type, value in written if number == field and wire_type == fields.DELIMITED), b"")
 
 
-def _values(payload, dtype, layout):
+def _values(payload: bytes | memoryview, dtype: np.dtype[Any], layout: Layout) -> npt.NDArray[Any]:
     if layout in ("raw", "pairs"):
         return np.frombuffer(payload, dtype, len(payload) // dtype.itemsize)  # half a complex number is not looked at
     decoded = varints.decode(payload)
@@ -116,7 +120,7 @@ def _values(payload, dtype, layout):
     return decoded.astype(bool) if dtype.kind == "b" else decoded.astype(dtype)
 
 
-def filled(values, count):
+def filled(values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """`values` (1-D) at the length `count`, as TensorFlow reads a typed field: the last one stands for those that follow, none for zeros or
     empty strings; what is too many is dropped."""
     if len(values) >= count:
@@ -129,9 +133,10 @@ def filled(values, count):
     return out
 
 
-def _string_content(content, count):
+def _string_content(content: bytes | memoryview, count: int) -> npt.NDArray[Any]:
     """TensorFlow's own form for strings: all lengths as varints, then all bytes."""
-    lengths, position = [], 0
+    lengths: list[int] = []
+    position = 0
     for _ in range(count):
         length, position = fields.varint(content, position)
         lengths.append(length)
@@ -144,7 +149,7 @@ def _string_content(content, count):
     return out
 
 
-def encode(array, content=False):
+def encode(array: npt.ArrayLike, content: bool = False) -> list[Any]:
     """TensorProto bytes of an array.
 
     Args: array: ndarray; object or bytes dtypes are strings. content: as tensor_content instead of the typed field (never for strings).
@@ -170,6 +175,7 @@ def encode(array, content=False):
     if not array.size:
         return parts
     flat = np.ascontiguousarray(array).reshape(-1)
+    payload: bytes | memoryview
     if content or layout in ("raw", "pairs"):
         payload = flat.view(np.uint8).data
     else:

@@ -1,6 +1,10 @@
 """A TensorProto straight from bytes that nobody has checked, without a message object and, where it can be, without a copy."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.wire import fields, many_texts, tensor, varints
 
@@ -10,7 +14,7 @@ _STRING = 7  # of DataType
 SPARE = 256 << 20
 
 
-def read(raw, spare=SPARE):
+def read(raw: memoryview, spare: int = SPARE) -> tuple[npt.NDArray[Any], int]:
     """The array of a TensorProto.
 
     As TensorFlow reads it: a field that came twice counts as protobuf counts it; a typed field that is shorter than the shape asks is
@@ -21,7 +25,10 @@ def read(raw, spare=SPARE):
     is read-only in any case; strings are bytes in an object array.
     Raises: ValueError where it is no TensorProto, or dtype, shape and content do not go together.
     """
-    number, shapes, content, strings, typed = 0, [], b"", [], []
+    number, content = 0, memoryview(b"")
+    shapes: list[memoryview] = []
+    strings: list[bytes] = []
+    typed: list[tuple[int, int, Any]] = []
     for field, wire_type, value in fields.walk(raw):
         if field == STRINGS and wire_type == fields.DELIMITED:
             strings.append(bytes(value))
@@ -45,7 +52,7 @@ def read(raw, spare=SPARE):
     return _filled(values, shape, count, spare)
 
 
-def _many(raw, spare):
+def _many(raw: memoryview, spare: int) -> tuple[npt.NDArray[Any], int]:
     """`read` of a tensor with many strings."""
     message = many_texts.parse(raw)
     if message.dtype != _STRING:
@@ -58,25 +65,25 @@ def _many(raw, spare):
     return _filled(tensor.from_values(_STRING, message.string_val), shape, count, spare)
 
 
-def _filled(values, shape, count, spare):
+def _filled(values: npt.NDArray[Any], shape: tuple[int, ...], count: int, spare: int) -> tuple[npt.NDArray[Any], int]:
     missing = max(count - len(values), 0) * values.itemsize
     if missing > spare:
         raise ValueError(f"the shape asks for {count} elements and {len(values)} were sent")
     return _done(tensor.filled(values, count), shape, missing)
 
 
-def _done(values, shape, filled):
+def _done(values: npt.NDArray[Any], shape: tuple[int, ...], filled: int) -> tuple[npt.NDArray[Any], int]:
     values = values.reshape(shape)
     values.flags.writeable = False
     return values, filled
 
 
-def read_shape(parts):
+def read_shape(parts: Sequence[memoryview]) -> tuple[tuple[int, ...], int]:
     """(shape, number of elements) of a TensorShapeProto that came in these pieces; unknown_rank is not looked at. Raises: ValueError."""
     return tensor.shape_of(sizes(parts))
 
 
-def sizes(parts):
+def sizes(parts: Sequence[memoryview]) -> Iterator[int]:
     """Yields the sizes of the dimensions, -1 for unknown ones."""
     for field, wire_type, dim in fields.walk(fields.joined(parts)) if parts else ():
         if field == 2 and wire_type == fields.DELIMITED:
@@ -87,9 +94,9 @@ def sizes(parts):
             yield size
 
 
-def _packed(typed, field, dtype, layout):
+def _packed(typed: Sequence[tuple[int, int, Any]], field: int, dtype: np.dtype[Any], layout: tensor.Layout) -> bytes | memoryview:
     """The bytes of one typed field, as if it had come packed and once."""
-    parts = []
+    parts: list[Any] = []
     width = (dtype.itemsize // (2 if layout == "pairs" else 1)) if layout in ("raw", "pairs") else 0
     loose = {0: fields.VARINT, 4: fields.FIXED32, 8: fields.FIXED64}[width]
     for number, wire_type, value in typed:

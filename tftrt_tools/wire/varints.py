@@ -1,20 +1,24 @@
 """Protocol buffers' variable-length integers, whole arrays at a time (protobuf.dev/programming-guides/encoding)."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 _LONGEST = 10  # bytes of a 64-bit value
 _SHORT = [bytes([value]) for value in range(128)]
 
 
-def encode(values):
+def encode(values: npt.NDArray[Any]) -> bytes:
     """Args: values: 1-D array of an integer or bool dtype; negative ones take ten bytes, as int32 and int64 fields do. Returns: bytes."""
     left = values.astype(np.uint64) if values.dtype.kind in "bu" else values.astype(np.int64).view(np.uint64)
     if not left.size:
         return b""
     if left.max() < 128:
         return left.astype(np.uint8).tobytes()
-    columns, more = [], np.ones(left.shape, bool)
-    kept = []
+    columns: list[npt.NDArray[np.uint8]] = []
+    kept: list[npt.NDArray[np.bool_]] = []
+    more = np.ones(left.shape, bool)
     while more.any():
         rest = left >> np.uint64(7)
         kept.append(more)
@@ -24,7 +28,7 @@ def encode(values):
     return np.stack(columns, 1)[np.stack(kept, 1)].tobytes()
 
 
-def decode(payload):
+def decode(payload: bytes | memoryview) -> npt.NDArray[np.uint64]:
     """The values of packed varints. Args: payload: bytes-like. Returns: uint64 [n]. Raises: ValueError."""
     raw = np.frombuffer(payload, np.uint8)
     if not raw.size:
@@ -46,7 +50,7 @@ def decode(payload):
     return values
 
 
-def one(value):
+def one(value: int) -> bytes:
     """Bytes of a single non-negative int."""
     if 0 <= value < 128:
         return _SHORT[value]
@@ -58,6 +62,9 @@ def one(value):
     return bytes(out)
 
 
-def delimited(field, *parts):
-    """A field of wire type 2 (bytes, string, message, packed values) whose content is `parts`. Returns: list of bytes."""
+def delimited(field: int, *parts: bytes | memoryview) -> list[Any]:
+    """A field of wire type 2 (bytes, string, message, packed values) whose content is `parts`.
+
+    Returns: its pieces, bytes and memoryviews, to be joined.
+    """
     return [one(field << 3 | 2), one(sum(map(len, parts))), *parts]

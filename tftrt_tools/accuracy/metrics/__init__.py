@@ -6,6 +6,6 @@ of outputs and labels that it applies to. Formulas and their sources are in the 
 
 from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparing, Comparison, compare
 from tftrt_tools.accuracy.metrics.metric import Metric
-from tftrt_tools.accuracy.metrics.registry import ALIASES, METRICS
+from tftrt_tools.accuracy.metrics.registry import ALIASES, METRICS, first_of, shown
 
-__all__ = ["ALIASES", "METRICS", "Accumulator", "Comparing", "Comparison", "Metric", "compare"]
+__all__ = ["ALIASES", "METRICS", "Accumulator", "Comparing", "Comparison", "Metric", "compare", "first_of", "shown"]

@@ -5,20 +5,22 @@
 """
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy.kinds import BOXES
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed, short
 
 
-def sorted_corners(boxes: np.ndarray) -> np.ndarray:
+def sorted_corners(boxes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """float64 [n, 4], the lower corner first. Args: boxes: [..., 4]."""
     boxes = boxes.reshape(-1, 4).astype(np.float64)
     return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
 
 
-def overlaps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def overlaps(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """IoU of boxes with sorted corners, [..., 4] that broadcast against each other; 0 where both are without area."""
     sides = np.clip(np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(first[..., :2], second[..., :2]), 0, None)
     both = sides.prod(-1)
@@ -33,7 +35,7 @@ class Boxes(Measure):
         super().__init__(epsilon)
         self._count, self._sum, self._largest = 0, 0.0, 0.0
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         reference, answer = sorted_corners(reference), sorted_corners(answer)
         sides = (reference[:, 2:] - reference[:, :2]).max(-1, initial=0)
         there = (sides > 0) | ((answer[:, 2:] - answer[:, :2]).max(-1, initial=0) > 0)

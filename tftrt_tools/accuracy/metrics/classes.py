@@ -13,7 +13,10 @@ The right class of a row is its label, or the place of the original's largest nu
 An answer of one number a row, with labels 0 and 1, is the probability of class 1: it answers 1 from 0.5 on.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import labels
 from tftrt_tools.accuracy.kinds import MASKS, PROBABILITIES, SCORES, VALUES
@@ -24,11 +27,17 @@ _BEST = 5
 _HALF = 0.5
 
 
-def rows_of(answer: np.ndarray) -> np.ndarray | None:
+def rows_of(answer: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """float64 [rows, classes], or None where there is nothing to choose from."""
     if answer.ndim < 2 or answer.shape[-1] < 2 or answer.dtype.kind == "c" or not answer.size:
         return None
     return answer.reshape(-1, answer.shape[-1]).astype(np.float64)
+
+
+def _largest(answer: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    rows = rows_of(answer)
+    assert rows is not None, "the answer has rows of classes, and so has what it is held against"
+    return rows.argmax(-1)
 
 
 class Top(Measure):
@@ -40,16 +49,16 @@ class Top(Measure):
         self._many = True
         self._per_class: dict[int, list[int]] = {}  # class: [rows, right ones]
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         rows = None if answer.dtype.kind in "iub" else rows_of(answer)
         numbers = reference.dtype.kind in "iub"
         if numbers and (rows is None or reference.size != len(rows)):
             self._many = False
             self._count(reference.reshape(-1), _chosen(reference, answer.reshape(-1)))
         elif rows is not None:
-            self._add_rows(reference.reshape(-1).astype(np.int64) if numbers else rows_of(reference).argmax(-1), rows)
+            self._add_rows(reference.reshape(-1).astype(np.int64) if numbers else _largest(reference), rows)
 
-    def _add_rows(self, wanted: np.ndarray, rows: np.ndarray) -> None:
+    def _add_rows(self, wanted: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
         self._count(wanted, rows.argmax(-1))
         self._many = self._many and rows.shape[-1] > _BEST
         if self._many:
@@ -57,7 +66,7 @@ class Top(Measure):
             own = rows[np.arange(len(rows)), np.where(inside, wanted, 0)]
             self._near += int(np.sum(inside & (np.sum(rows > own[:, None], axis=-1) < _BEST)))
 
-    def _count(self, wanted: np.ndarray, chosen: np.ndarray) -> None:
+    def _count(self, wanted: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> None:
         right = wanted == chosen
         self._rows += wanted.size
         self._right += int(right.sum())
@@ -79,7 +88,7 @@ class Top(Measure):
         return {one: (rows, right / rows) for one, (rows, right) in self._per_class.items()}
 
 
-def _chosen(reference: np.ndarray, given: np.ndarray) -> np.ndarray:
+def _chosen(reference: npt.NDArray[Any], given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Classes that one number a row stands for: itself, as an integer or a float, or the probability of class 1."""
     if given.dtype.kind in "iub":
         return given
@@ -93,10 +102,10 @@ class Auc(Measure):
 
     def __init__(self, epsilon: float = 1e-3) -> None:
         super().__init__(epsilon)
-        self._wanted: list[np.ndarray] = []
-        self._given: list[np.ndarray] = []
+        self._wanted: list[npt.NDArray[Any]] = []
+        self._given: list[npt.NDArray[Any]] = []
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if answer.dtype.kind == "f" and answer.size:
             self._wanted.append(reference)
             self._given.append(answer)
@@ -115,11 +124,11 @@ class Auc(Measure):
             # The areas of two classes' numbers are those of the second alone where they add up to one.
             chosen = (1,) if rows.shape[-1] == 2 and np.allclose(rows.sum(-1), 1.0, atol=1e-3) else range(rows.shape[-1])
             areas = [area(flat == one, rows[:, one]) for one in chosen]
-        areas = [one for one in areas if one is not None]
-        return {"auc": float(np.mean(areas))} if areas else {}
+        known = [one for one in areas if one is not None]
+        return {"auc": float(np.mean(known))} if known else {}
 
 
-def area(positive: np.ndarray, given: np.ndarray) -> float | None:
+def area(positive: npt.NDArray[Any], given: npt.NDArray[Any]) -> float | None:
     """Area under the ROC curve. Args: positive: bool, of the class or not; given: float, same shape. Returns: None where all rows are on
     one side, or a number is NaN or Inf."""
     from scipy import stats
@@ -132,12 +141,14 @@ def area(positive: np.ndarray, given: np.ndarray) -> float | None:
 
 
 METRICS = (
-    Metric("top1", True, "top-1 same", percent, Top, _CLASSED, frozenset((labels.CLASSES, labels.MASKS)), perfect=1.0, share=True,
+    Metric("top1", True, "top-1 same", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES, labels.MASKS)),
+           first_of=frozenset((labels.CLASSES,)), perfect=1.0, share=True, of_classes=True, shown="short tables", written=True,
            meaning="share of rows whose largest entry is at the right class"),
-    Metric("top5", True, "top-5", percent, Top, _CLASSED, frozenset((labels.CLASSES,)), perfect=1.0, share=True,
-           meaning="share of rows whose right class is among the five largest entries"),
-    Metric("class_top1", True, "per class", percent, Top, _CLASSED, frozenset((labels.CLASSES,)), perfect=1.0, share=True,
-           meaning="mean over the classes of their own top1"),
-    Metric("auc", True, "AUC", fixed(4), Auc, frozenset(), frozenset((labels.CLASSES, labels.TAGS)), perfect=1.0, share=True,
+    Metric("top5", True, "top-5", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
+           of_classes=True, meaning="share of rows whose right class is among the five largest entries"),
+    Metric("class_top1", True, "per class", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
+           of_classes=True, meaning="mean over the classes of their own top1"),
+    Metric("auc", True, "AUC", fixed(4), Auc, frozenset(), labels=frozenset((labels.CLASSES, labels.TAGS)),
+           first_of=frozenset((labels.TAGS,)), perfect=1.0, share=True,
            meaning="area under the ROC curve, of several classes the mean"),
 )

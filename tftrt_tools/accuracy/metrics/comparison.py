@@ -1,20 +1,28 @@
 """Two answers compared, output by output, over calls."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy.metrics import detections, registry
 
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.constancy import Watch
+    from tftrt_tools.accuracy.metrics.metric import Measure
+    from tftrt_tools.execution.run import Call
+
+    # A call, {output: array} of the reference, {output: array} of the answer.
+    Pair = tuple[Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]
+
 _CLASS_NAME = re.compile(r"logit|prob|softmax|class|predictions|tag|label", re.IGNORECASE)
-# In the JSON of every comparison, null where they do not apply: what read them before finds them.
-_ALWAYS = ("max_abs", "max_rel", "mean_abs", "rmse", "cosine", "snr_db", "top1", "mismatches")
-# They speak of classes where the last dimension holds classes, and of some vector's largest entry elsewhere.
-_OF_CLASSES = ("top1", "top5", "class_top1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +62,9 @@ class Comparison:
     def shown(self, metric: str) -> str:
         """The value for people, "" where there is none to show."""
         value = self.value(metric)
-        if value is None or metric in _OF_CLASSES and not self.classes:
-            return ""
-        return registry.METRICS[metric].show(value)
+        known = registry.METRICS[metric]
+        # Elsewhere a metric of classes speaks of some vector's largest entry.
+        return "" if value is None or known.of_classes and not self.classes else known.show(value)
 
     snr_db = property(lambda self: self.value("snr_db"))
     cosine = property(lambda self: self.value("cosine"))
@@ -70,7 +78,7 @@ class Comparison:
     def to_dict(self) -> dict[str, object]:
         """JSON has no infinity: an infinite SNR (no difference at all) is written as the string "inf"."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "values"}
-        values = dict.fromkeys(_ALWAYS) | dict(self.values)
+        values = dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | dict(self.values)
         return plain | {key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
                         for key, value in values.items()}
 
@@ -85,11 +93,12 @@ class Accumulator:
         self.signature, self.output, self._epsilon = signature, output, epsilon
         self._kind, self._part_of, self._said = kind, part_of, said and bool(kind)
         self._wanted = frozenset(wanted)
-        self._measures, self._ids, self._dtype, self._elements, self._floats = None, kinds.Ids(output), "", 0, False
+        self._ids, self._dtype, self._elements, self._floats = kinds.Ids(output), "", 0, False
+        self._measures: list[Measure] | None = None
         self._nonfinite = np.zeros(3, np.int64)  # in the answer, in the reference, the same in both
         self._rows, self._probabilities = False, True
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         """Compare one call's arrays. Raises: ValueError where shapes or kinds differ; UsageError where they are not of the kind that was
         said."""
         reference, answer = np.asarray(reference), np.asarray(answer)
@@ -102,10 +111,10 @@ class Accumulator:
             self._begin(reference)
         if self._floats:
             self._look(reference, answer)
-        for measure in self._measures:
+        for measure in self._measures or ():
             measure.add(reference, answer)
 
-    def _begin(self, reference: np.ndarray) -> None:
+    def _begin(self, reference: npt.NDArray[Any]) -> None:
         self._dtype = "string" if reference.dtype.kind in "OSU" else reference.dtype.name
         self._floats = reference.dtype.kind in "fc" or reference.dtype.name == "bfloat16"
         if self._kind and self._said:
@@ -115,14 +124,14 @@ class Accumulator:
         self._measures = [measure(self._epsilon) for measure, given in registry.of_kinds(_exact_if(not self._floats, possible)).items()
                           if not self._wanted or self._wanted & {one.name for one in given}]
 
-    def _look(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def _look(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         """What the values say of the output: where they are none, whether they are probabilities, or ids."""
         wide = np.complex128 if reference.dtype.kind == "c" else np.float64
         reference, answer = reference.astype(wide), answer.astype(wide)
         if not self._kind and wide == np.float64 and self._ids.possible:
             self._ids.add(reference, answer)
             if not self._ids.possible:
-                self._measures = [one for one in self._measures if type(one) not in registry.of_ids_alone()]
+                self._measures = [one for one in self._measures or () if type(one) not in registry.of_ids_alone()]
         finite_reference, finite = np.isfinite(reference), np.isfinite(answer)
         same = ~finite & ~finite_reference & ((reference == answer) | (np.isnan(reference) & np.isnan(answer)))
         self._nonfinite += [int(np.sum(~finite)), int(np.sum(~finite_reference)), int(np.sum(same))]
@@ -138,7 +147,8 @@ class Accumulator:
                   if registry.METRICS[name].kinds & allowed}
         classes = self._rows and (kind in (kinds.PROBABILITIES, kinds.MASKS) or kind == kinds.VALUES and (
             self._probabilities or bool(_CLASS_NAME.search(self.output))))
-        return Comparison(self.signature, self.output, self._dtype, self._elements, kind, values, *map(int, self._nonfinite), classes,
+        nonfinite, of_reference, same = map(int, self._nonfinite)
+        return Comparison(self.signature, self.output, self._dtype, self._elements, kind, values, nonfinite, of_reference, same, classes,
                           self._said, self._part_of)
 
 
@@ -154,7 +164,7 @@ class _Together:
         self.group, self._signature, self._count = group, signature, 0
         self._measures = [measure() for measure in registry.of_kinds({kinds.DETECTIONS})]
 
-    def add(self, reference: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray]) -> None:
+    def add(self, reference: Mapping[str, npt.NDArray[Any]], answer: Mapping[str, npt.NDArray[Any]]) -> None:
         wanted, given = self.group.images(reference), self.group.images(answer)
         self._count += sum(len(one.boxes) for one in wanted)
         for measure in self._measures:
@@ -176,7 +186,8 @@ class Comparing:
         self._found: dict[tuple[str, str], Accumulator] = {}
         self.problems: dict[str, None] = {}
 
-    def add(self, signature: str, reference: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray], where: str = "") -> None:
+    def add(self, signature: str, reference: Mapping[str, npt.NDArray[Any]], answer: Mapping[str, npt.NDArray[Any]],
+            where: str = "") -> None:
         """Compare one call; outputs that only the reference has are passed over. Args: where: the call in words, for problems."""
         if signature not in self._groups:
             told = {output: kinds.said(self._said, signature, output) for output in reference}
@@ -195,9 +206,9 @@ class Comparing:
 
     def _entry(self, signature: str, output: str, together: _Together | None) -> Accumulator:
         kind = kinds.said(self._said, signature, output)
-        member = together is not None and output in together.group.members
-        entry = Accumulator(signature, output, self._epsilon, kind or (together.group.kind_of(output) if member else ""),
-                            together.group.name if member else "", bool(kind))
+        group = together.group if together is not None and output in together.group.members else None
+        entry = Accumulator(signature, output, self._epsilon, kind or (group.kind_of(output) if group else ""),
+                            group.name if group else "", bool(kind))
         return self._found.setdefault((signature, output), entry)
 
     def group(self, signature: str) -> detections.Group | None:
@@ -211,7 +222,7 @@ class Comparing:
         return [entry.result() for entry in self._found.values()] + [one.result() for one in self._groups.values() if one]
 
 
-def compare(pairs: Iterable[tuple], epsilon: float = 1e-3, watch: object = None,
+def compare(pairs: Iterable[Pair], epsilon: float = 1e-3, watch: Watch | None = None,
             said: Mapping[str, str] | None = None) -> tuple[list[Comparison], list[str]]:
     """Compare answers, output by output; outputs that only the reference has are passed over.
 

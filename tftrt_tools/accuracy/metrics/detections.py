@@ -14,8 +14,10 @@ scores, each with the one of the reference that is of its class, not taken yet a
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import kinds, labels
 from tftrt_tools.accuracy.metrics.boxes import overlaps, sorted_corners
@@ -31,9 +33,9 @@ _NAMES = {"boxes": r"box", "scores": r"score|conf|prob", "classes": r"class|cate
 class Found:
     """The detections of one image. boxes: float64 [n, 4], sorted corners; scores: float64 [n]; classes: int64 [n]."""
 
-    boxes: np.ndarray
-    scores: np.ndarray
-    classes: np.ndarray
+    boxes: npt.NDArray[Any]
+    scores: npt.NDArray[Any]
+    classes: npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Group:
         """The kind of a member."""
         return {self.boxes: kinds.BOXES, self.scores: kinds.SCORES}.get(output, kinds.IDS)
 
-    def images(self, answer: Mapping[str, np.ndarray]) -> list[Found]:
+    def images(self, answer: Mapping[str, npt.NDArray[Any]]) -> list[Found]:
         """[Found] of each row of an answer. Without a count, those of a score above 0."""
         boxes, scores = answer[self.boxes], answer[self.scores].astype(np.float64)
         classes = np.round(answer[self.classes].astype(np.float64)).astype(np.int64) if self.classes else np.zeros(scores.shape, np.int64)
@@ -70,7 +72,7 @@ class Group:
         return found
 
 
-def find(outputs: Mapping[str, np.ndarray], said: Mapping[str, str]) -> Group | None:
+def find(outputs: Mapping[str, npt.NDArray[Any]], said: Mapping[str, str]) -> Group | None:
     """The Group among the outputs of a signature, by their names and shapes, or by what was said of them; None where there is none.
 
     Args: outputs: of one call. said: {output: kind}, of --output_kind; another kind than it would have takes an output out of the group.
@@ -86,7 +88,7 @@ def find(outputs: Mapping[str, np.ndarray], said: Mapping[str, str]) -> Group | 
     return None
 
 
-def _able(role: str, name: str, array: np.ndarray, kind: str) -> bool:
+def _able(role: str, name: str, array: npt.NDArray[Any], kind: str) -> bool:
     wanted = {"boxes": kinds.BOXES, "scores": kinds.SCORES}.get(role, kinds.IDS)
     if kind not in ("", wanted) or not (kind or re.search(_NAMES[role], name, re.IGNORECASE)):
         return False
@@ -150,7 +152,7 @@ class Precision(Measure):
     def __init__(self, epsilon: float = 1e-3) -> None:
         super().__init__(epsilon)
         self._truths: dict[int, int] = {}
-        self._given: dict[int, list[tuple[float, np.ndarray]]] = {}  # class: (score, right at each threshold)
+        self._given: dict[int, list[tuple[float, npt.NDArray[Any]]]] = {}  # class: (score, right at each threshold)
 
     def add(self, reference: list[Found], answer: list[Found]) -> None:
         for wanted, given in zip(reference, answer, strict=True):
@@ -170,7 +172,7 @@ class Precision(Measure):
         found = np.mean([self._of_class(one) for one in self._truths], axis=0)
         return {"map": float(found.mean()), "map50": float(found[0])}
 
-    def _of_class(self, one: int) -> np.ndarray:
+    def _of_class(self, one: int) -> npt.NDArray[Any]:
         """Average precision at each threshold, float64 [10]."""
         given = sorted(self._given.get(one, ()), key=lambda pair: -pair[0])
         if not given:
@@ -188,12 +190,14 @@ class Precision(Measure):
 
 _DETECTIONS, _BOXES = frozenset((kinds.DETECTIONS,)), frozenset((labels.BOXES,))
 METRICS = (
-    Metric("matched", True, "matched", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True,
+    Metric("matched", True, "matched", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True, shown="tables",
            meaning="detections: 2 pairs / all detections of both"),
-    Metric("matched_iou", True, "IoU of pairs", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True,
+    Metric("matched_iou", True, "IoU of pairs", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True, shown="tables",
            meaning="detections: mean IoU of the pairs"),
-    Metric("matched_score", False, "score gap", short, Pairs, _DETECTIONS, meaning="detections: largest difference of scores in a pair"),
-    Metric("map", True, "mAP", fixed(4), Precision, _DETECTIONS, _BOXES, perfect=1.0, share=True,
+    Metric("matched_score", False, "score gap", short, Pairs, _DETECTIONS, shown="tables",
+           meaning="detections: largest difference of scores in a pair"),
+    Metric("map", True, "mAP", fixed(4), Precision, _DETECTIONS, labels=_BOXES, first_of=_BOXES, perfect=1.0, share=True, shown="tables",
            meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95"),
-    Metric("map50", True, "mAP 50", fixed(4), Precision, _DETECTIONS, _BOXES, perfect=1.0, share=True, meaning="the same at IoU 0.5"),
+    Metric("map50", True, "mAP 50", fixed(4), Precision, _DETECTIONS, labels=_BOXES, perfect=1.0, share=True, shown="tables",
+           meaning="the same at IoU 0.5"),
 )

@@ -8,8 +8,10 @@
 """
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy.kinds import BOXES, IDS, MASKS, PROBABILITIES, SCORES, VALUES
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed, short
@@ -27,7 +29,7 @@ class Elements(Measure):
         self._max_abs = self._max_rel = self._sum_abs = self._sum_squares = self._largest = 0.0
         self._dot = self._reference_squares = self._answer_squares = 0.0
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         wide = np.complex128 if reference.dtype.kind == "c" else np.float64
         reference, answer = reference.astype(wide), answer.astype(wide)
         both = np.isfinite(reference) & np.isfinite(answer)
@@ -67,9 +69,10 @@ class Determination(Measure):
 
     def __init__(self, epsilon: float = 1e-3) -> None:
         super().__init__(epsilon)
-        self._rows, self._residual, self._squares, self._sums, self._usable = 0, 0.0, 0.0, None, True
+        self._rows, self._residual, self._squares, self._usable = 0, 0.0, 0.0, True
+        self._sums: npt.NDArray[np.float64] | None = None
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if not self._usable or not reference.size or reference.dtype.kind == "c":
             return
         reference, answer = (np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer))
@@ -86,20 +89,25 @@ class Determination(Measure):
         self._sums += moved.sum(axis=0)
 
     def values(self) -> dict[str, float]:
-        if not self._usable or self._rows < 2:
+        if not self._usable or self._sums is None or self._rows < 2:
             return {}
         spread = self._squares - float(np.square(self._sums).sum()) / self._rows
         return {"r2": 1 - self._residual / spread} if spread > 0 else {}
 
 
 METRICS = (
-    Metric("max_abs", False, "max abs", short, Elements, _FLOATS, _NUMBERS, meaning="largest |d|"),
-    Metric("max_rel", False, "max rel", short, Elements, _FLOATS, meaning="largest |d| / max(|r|, --epsilon)"),
+    Metric("max_abs", False, "max abs", short, Elements, _FLOATS, labels=_NUMBERS, shown="short tables", written=True,
+           meaning="largest |d|"),
+    Metric("max_rel", False, "max rel", short, Elements, _FLOATS, shown="tables", written=True,
+           meaning="largest |d| / max(|r|, --epsilon)"),
     Metric("max_share", False, "max share", short, Elements, _FLOATS, meaning="largest |d| / largest |r|"),
-    Metric("mean_abs", False, "mean abs", short, Elements, _FLOATS, _NUMBERS, meaning="mean of |d| (MAE)"),
-    Metric("rmse", False, "RMSE", short, Elements, _FLOATS, _NUMBERS, meaning="square root of the mean of d²"),
-    Metric("cosine", True, "cosine", fixed(6), Elements, _FLOATS, perfect=1.0, share=True, meaning="r·a / (|r| |a|)"),
-    Metric("snr_db", True, "SNR dB", fixed(1), Elements, _FLOATS, perfect=math.inf, meaning="10 log10(sum r² / sum d²)"),
-    Metric("r2", True, "R²", fixed(4), Determination, frozenset((VALUES, SCORES)), _NUMBERS, perfect=1.0,
+    Metric("mean_abs", False, "mean abs", short, Elements, _FLOATS, labels=_NUMBERS, written=True, meaning="mean of |d| (MAE)"),
+    Metric("rmse", False, "RMSE", short, Elements, _FLOATS, labels=_NUMBERS, first_of=_NUMBERS,
+           shown="tables", written=True, meaning="square root of the mean of d²"),
+    Metric("cosine", True, "cosine", fixed(6), Elements, _FLOATS, perfect=1.0, share=True, shown="short tables", written=True,
+           meaning="r·a / (|r| |a|)"),
+    Metric("snr_db", True, "SNR dB", fixed(1), Elements, _FLOATS, perfect=math.inf, shown="short tables", written=True,
+           meaning="10 log10(sum r² / sum d²)"),
+    Metric("r2", True, "R²", fixed(4), Determination, frozenset((VALUES, SCORES)), labels=_NUMBERS, perfect=1.0,
            meaning="1 - sum d² / sum (r - mean r)²"),
 )

@@ -1,6 +1,9 @@
 """Right or wrong: mismatches = share of elements that differ, over all calls. Ids in floats are compared as whole numbers."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import labels
 from tftrt_tools.accuracy.kinds import EXACT, IDS, TEXTS
@@ -14,7 +17,7 @@ class Mismatches(Measure):
         super().__init__(epsilon)
         self._elements = self._differing = 0
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if reference.dtype.kind not in "OSUb":
             reference, answer = (np.round(one.astype(np.float64)) if one.dtype.kind not in "iu" else one for one in (reference, answer))
         self._elements += reference.size
@@ -25,4 +28,5 @@ class Mismatches(Measure):
 
 
 METRICS = (Metric("mismatches", False, "equal", lambda value: percent(1 - value), Mismatches, frozenset((EXACT, IDS, TEXTS)),
-                  frozenset((labels.TEXTS,)), share=True, meaning="share of elements that differ"),)
+                  labels=frozenset((labels.TEXTS,)), share=True, shown="short tables", written=True,
+                  meaning="share of elements that differ"),)

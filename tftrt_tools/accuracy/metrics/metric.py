@@ -3,8 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-
-import numpy as np
+from typing import Any, Literal
 
 
 class Measure:
@@ -17,8 +16,8 @@ class Measure:
         """Args: epsilon: floor of the divisor of max_rel, in the output's own unit."""
         self.epsilon = epsilon
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
-        """Add one call. What cannot be measured is passed over."""
+    def add(self, reference: Any, answer: Any) -> None:
+        """Add one call: arrays, or what the measure says. What cannot be measured is passed over."""
         raise NotImplementedError
 
     def values(self) -> dict[str, float]:
@@ -26,25 +25,42 @@ class Measure:
         raise NotImplementedError
 
 
+# Where a metric has a column although nothing is bounded by it: nowhere, in the tables of pages, or in short tables as well.
+Shown = Literal["", "tables", "short tables"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One number that says how good an answer is.
+    """One number that says how good an answer is. All that commands and pages know of a metric stands here."""
 
-    name: in --thresholds and --accuracy. higher: whether higher is better. column: heading of its column. show: the value for people.
-    measure: the Measure that gives it. kinds: of outputs (accuracy.kinds) for which it is held against the original's answers. labels:
-    kinds of labels (accuracy.labels) against which it is held as well. perfect: what the original's answers have against themselves.
-    share: whether it lies between 0 and 1. meaning: one line, for pages.
-    """
-
+    # In --thresholds and --accuracy.
     name: str
+    # Whether higher is better.
     higher: bool
+    # Heading of its column.
     column: str
+    # The value for people.
     show: Callable[[float], str]
+    # What gives it.
     measure: type[Measure]
+    # Kinds of outputs (accuracy.kinds) for which it is held against the original's answers.
     kinds: frozenset[str]
+    _: dataclasses.KW_ONLY
+    # Kinds of labels (accuracy.labels) against which it is held as well.
     labels: frozenset[str] = frozenset()
+    # The kinds of labels about which it says most.
+    first_of: frozenset[str] = frozenset()
+    # What the original's answers have against themselves.
     perfect: float = 0.0
+    # Whether it lies between 0 and 1.
     share: bool = False
+    # Whether it speaks of classes: it is shown, and is a goal, for outputs that have classes.
+    of_classes: bool = False
+    # Where its column stands.
+    shown: Shown = ""
+    # Whether each comparison's JSON has it, null where it does not apply.
+    written: bool = False
+    # One line, for pages.
     meaning: str = ""
 
     @property

@@ -28,6 +28,16 @@ def of_labels(kind: str) -> dict[type[Measure], tuple[Metric, ...]]:
     return _grouped(one for one in METRICS.values() if kind in one.labels)
 
 
+def first_of(kind: str) -> str:
+    """The metric that says most about labels of this kind."""
+    return next(one.name for one in METRICS.values() if kind in one.first_of)
+
+
+def shown(short: bool = False) -> tuple[str, ...]:
+    """The metrics that have a column in tables although nothing is bounded by them. Args: short: in those with little room."""
+    return tuple(one.name for one in METRICS.values() if one.shown and (not short or one.shown == "short tables"))
+
+
 def _grouped(metrics: Iterable[Metric]) -> dict[type[Measure], tuple[Metric, ...]]:
     found: dict[type[Measure], tuple[Metric, ...]] = {}
     for one in metrics:

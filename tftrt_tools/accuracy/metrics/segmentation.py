@@ -1,7 +1,10 @@
 """Masks: mean_iou = mean over the classes that occur in reference or answer of |both| / |either|, counted in pixels over all calls (the
 Jaccard index of PASCAL VOC's segmentation task, Everingham et al. 2010; sklearn.metrics.jaccard_score, macro)."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import labels
 from tftrt_tools.accuracy.kinds import MASKS
@@ -10,7 +13,7 @@ from tftrt_tools.accuracy.metrics.metric import Measure, Metric, fixed
 _HALF = 0.5
 
 
-def classes_of(array: np.ndarray) -> np.ndarray:
+def classes_of(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The class of each pixel, int64 [pixels]. Args: array: whole numbers [...], or floats [..., classes]; of one class those from 0.5
     on."""
     if array.dtype.kind in "iub":
@@ -27,7 +30,7 @@ class MeanIou(Measure):
         super().__init__(epsilon)
         self._per_class: dict[int, list[int]] = {}  # class: [pixels in both, pixels in either]
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         wanted, given = classes_of(reference), classes_of(answer)
         for one in np.union1d(wanted, given).tolist():
             entry = self._per_class.setdefault(int(one), [0, 0])
@@ -43,5 +46,6 @@ class MeanIou(Measure):
         return {one: (either, both / either) for one, (both, either) in self._per_class.items()}
 
 
-METRICS = (Metric("mean_iou", True, "mean IoU", fixed(4), MeanIou, frozenset((MASKS,)), frozenset((labels.MASKS,)), perfect=1.0, share=True,
+METRICS = (Metric("mean_iou", True, "mean IoU", fixed(4), MeanIou, frozenset((MASKS,)), labels=frozenset((labels.MASKS,)),
+                  first_of=frozenset((labels.MASKS,)), perfect=1.0, share=True,
                   meaning="masks: mean over the classes of the pixels in both / in either"),)

@@ -2,7 +2,9 @@
 the answer of the reference (Levenshtein 1966), word by word, as speech recognition counts them (Jurafsky and Martin, Speech and Language
 Processing). Words are what white space divides; upper and lower case differ."""
 
-import numpy as np
+from typing import Any
+
+import numpy.typing as npt
 
 from tftrt_tools.accuracy import labels
 from tftrt_tools.accuracy.kinds import TEXTS
@@ -16,7 +18,7 @@ class WordErrors(Measure):
         super().__init__(epsilon)
         self._edits = self._words = 0
 
-    def add(self, reference: np.ndarray, answer: np.ndarray) -> None:
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         for wanted, given in zip(reference.reshape(-1), answer.reshape(-1), strict=True):
             words = decoded(wanted).split()
             self._words += len(words)
@@ -45,5 +47,6 @@ def edits(reference: list[str], answer: list[str]) -> int:
     return row[-1]
 
 
-METRICS = (Metric("wer", False, "word errors", fixed(4), WordErrors, frozenset((TEXTS,)), frozenset((labels.TEXTS,)),
+METRICS = (Metric("wer", False, "word errors", fixed(4), WordErrors, frozenset((TEXTS,)), labels=frozenset((labels.TEXTS,)),
+                  first_of=frozenset((labels.TEXTS,)),
                   meaning="texts: words to change / words of the reference"),)

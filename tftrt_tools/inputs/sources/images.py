@@ -1,14 +1,22 @@
 """Picture files for the only input of rank 4; imports TensorFlow while reading."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs import request as requests
+from tftrt_tools.inputs.batching import Tally
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.request import Request
 from tftrt_tools.inputs.sources import files as whole_files
 
 # ITU-R BT.601 luma, as libjpeg and libpng turn colours to grey.
@@ -28,7 +36,7 @@ class _Target:
     first: bool
 
 
-def source(request):
+def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Decodes one file after the other, each a row: resized, scaled, normalized, in the input's dtype and layout.
 
     Where fewer than all are wanted, they come from everywhere in the sorted files: often each class has its folder, and the first
@@ -54,14 +62,14 @@ def source(request):
     return lambda tally: _chunks(files, target, options, tally.failed)
 
 
-def spread(files, count):
+def spread(files: Sequence[str], count: int) -> list[str]:
     """`count` files at even distances, in their order; then the others, in place of those that do not decode."""
     chosen = find.spread(len(files), count)
     others = set(range(len(files))).difference(chosen)
     return [files[number] for number in (*chosen, *sorted(others))]
 
 
-def _target(request):
+def _target(request: Request) -> _Target:
     takes = request.takes
     if len(request.specs) != 1 or request.specs[0].shape is None or len(request.specs[0].shape) != 4:
         raise errors.UsageError("pictures need a signature with one input of rank 4, or of strings",
@@ -69,10 +77,11 @@ def _target(request):
     spec, = request.specs
     if spec.dtype != "uint8" and not spec.dtype.startswith(("float", "bfloat")):
         raise errors.UsageError(f"pictures are uint8 or floats, and input {spec.name!r} takes {spec.dtype}", "give the data as .npz")
-    if spec.shape[3] in (1, 3):
-        channels, first, (height, width) = spec.shape[3], False, spec.shape[1:3]
-    elif spec.shape[1] in (1, 3):
-        channels, first, (height, width) = spec.shape[1], True, spec.shape[2:4]
+    shape: tuple[Any, ...] = spec.shape or ()
+    if shape[3] in (1, 3):
+        channels, first, (height, width) = shape[3], False, shape[1:3]
+    elif shape[1] in (1, 3):
+        channels, first, (height, width) = shape[1], True, shape[2:4]
     else:
         raise errors.UsageError(f"which dimension of input {spec.name!r} {spec.text()} is the channels is not clear: neither the last nor "
                                 "the second is 1 or 3", "give the data as .npz or by module:function")
@@ -85,7 +94,8 @@ def _target(request):
     return _Target(spec.name, spec.dtype, height, width, channels, first)
 
 
-def _chunks(files, target, options, failed):
+def _chunks(files: Sequence[str], target: _Target, options: DataOptions, failed: list[str],
+            ) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     import tensorflow as tf
 
     with tf.device("CPU:0"):
@@ -104,13 +114,13 @@ def _chunks(files, target, options, failed):
         yield path, {target.name: row[None]}
 
 
-def _too_many(failed, number, limit):
+def _too_many(failed: list[str], number: int, limit: int) -> errors.UsageError:
     names = ", ".join(pathlib.Path(path).name for path in failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
     count = f"{len(failed)} of the first {number} pictures cannot be decoded" if number > 1 else "the first picture cannot be decoded"
     return errors.UsageError(f"{count}: {names}", f"repair or remove them, or accept more than {limit} by --image_error_limit")
 
 
-def _picture(path, target, options):
+def _picture(path: str, target: _Target, options: DataOptions) -> npt.NDArray[Any]:
     """A picture in the input's layout and dtype, as a graph."""
     import tensorflow as tf
 
@@ -122,21 +132,21 @@ def _picture(path, target, options):
     if target.dtype == "uint8":
         image = tf.saturate_cast(tf.round(image), tf.uint8)
     else:
-        mean, std = np.float32(options.image_mean or (0,)), np.float32(options.image_std or (1,))
+        mean, std = np.asarray(options.image_mean or (0,), np.float32), np.asarray(options.image_std or (1,), np.float32)
         image = tf.cast((image * np.float32(options.image_scale) - mean) / std, target.dtype)
     return tf.transpose(image, (2, 0, 1)) if target.first else image
 
 
-def _decoded(data, channels):
+def _decoded(data: bytes, channels: int) -> Any:
     """uint8[height, width, channels]. BMP and GIF know no grey, so that it is computed for them."""
     import tensorflow as tf
 
-    def decode(as_channels):
+    def decode(as_channels: int) -> Any:
         image = tf.io.decode_image(data, channels=as_channels, expand_animations=False)
         image.set_shape((None, None, as_channels))
         return image
 
-    def grey():
+    def grey() -> Any:
         return tf.saturate_cast(tf.round(tf.reduce_sum(tf.cast(decode(3), tf.float32) * _LUMA, -1, keepdims=True)), tf.uint8)
 
     if channels == 3:
@@ -145,7 +155,7 @@ def _decoded(data, channels):
     return tf.cond(tf.reduce_any(start == [b"BM", b"GI"]), grey, lambda: decode(1))
 
 
-def _resized(image, target, how):
+def _resized(image: Any, target: _Target, how: str) -> Any:
     import tensorflow as tf
 
     size = target.height, target.width

@@ -1,19 +1,24 @@
 """Tables (.csv, .tsv) whose columns are inputs. No TensorFlow here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import request as requests
 from tftrt_tools.inputs import table as tables
+from tftrt_tools.inputs.batching import Tally
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
-def source(request: requests.Request) -> Callable:
+def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Each line is a row. A header that names inputs (INPUT or SIGNATURE/INPUT) says which column is which; other columns are skipped.
     Without one, the columns are the values of an only input, in order."""
     for spec in request.specs:
@@ -23,7 +28,7 @@ def source(request: requests.Request) -> Callable:
     return lambda tally: _chunks(request)
 
 
-def _chunks(request: requests.Request) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def _chunks(request: requests.Request) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     for path in request.files:
         table = tables.read(path)
         columns, start = _columns(table, request)
@@ -34,13 +39,13 @@ def _chunks(request: requests.Request) -> Iterator[tuple[str, dict[str, np.ndarr
 def _columns(table: tables.Table, request: requests.Request) -> tuple[dict[str, list[int]], int]:
     """({input: numbers of its columns}, number of the first row of data)."""
     header = [cell.strip() for cell in table.rows[0]]
-    named = {spec.name: _named(header, request.signature, spec.name) for spec in request.specs}
+    named = {spec.name: _named(header, request, spec.name) for spec in request.specs}
     if all(number is not None for number in named.values()):
         for spec in request.specs:
             if requests.row_size(spec) != 1:
                 raise errors.UsageError(f"{table.path}: column {spec.name!r} has one value a row, and {request.takes}",
                                         "a column holds one value a row: give the data as .npz")
-        return {name: [number] for name, number in named.items()}, 1
+        return {name: [number] for name, number in named.items() if number is not None}, 1
     if len(request.specs) == 1 and requests.row_size(request.specs[0]) == table.width:
         return {request.specs[0].name: list(range(table.width))}, 0 if _fits(header, request.specs[0]) else 1
     if any(find.is_picture(cell) for row in table.rows[:2] for cell in row):
@@ -50,8 +55,8 @@ def _columns(table: tables.Table, request: requests.Request) -> tuple[dict[str, 
                             f"{request.takes}: name its columns like the inputs, in the first line")
 
 
-def _named(header, signature, name):
-    return next((header.index(one) for one in (f"{signature}/{name}", name) if one in header), None)
+def _named(header: list[str], request: requests.Request, name: str) -> int | None:
+    return next((header.index(one) for one in request.paths(name) if one in header), None)
 
 
 def _fits(cells: list[str], spec: InputSpec) -> bool:
@@ -64,7 +69,7 @@ def _fits(cells: list[str], spec: InputSpec) -> bool:
     return True
 
 
-def _array(table: tables.Table, columns: list[int], start: int, spec: InputSpec) -> np.ndarray:
+def _array(table: tables.Table, columns: list[int], start: int, spec: InputSpec) -> npt.NDArray[Any]:
     """[rows, …] as the input's shape says: object of bytes, bool, int64 or float64. Raises: UsageError."""
     values = []
     for number, row in enumerate(table.rows[start:], start + 1):
@@ -79,11 +84,11 @@ def _array(table: tables.Table, columns: list[int], start: int, spec: InputSpec)
     return array.reshape(len(table.rows) - start, *requests.row_shape(spec)[1:])
 
 
-def _stored(dtype):
+def _stored(dtype: str) -> type[np.generic]:
     return np.bool_ if dtype == "bool" else np.int64 if dtype.startswith(("int", "uint")) else np.float64
 
 
-def _value(cell, dtype):
+def _value(cell: str, dtype: str) -> bytes | bool | int | float:
     """Raises: ValueError."""
     if dtype == "string":
         return cell.encode()

@@ -1,17 +1,21 @@
 """Text files for a model whose only input takes strings. No TensorFlow here."""
 
+from __future__ import annotations
+
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.inputs import request as requests
+from tftrt_tools.inputs.batching import Tally
 from tftrt_tools.inputs.sources import files as whole_files
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
-def source(request: requests.Request) -> Callable:
+def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Of one file each line is a row, without its end; of several each file is one, its bytes as they are."""
     types = {spec.dtype for spec in request.specs}
     if types == {"string"}:
@@ -26,7 +30,7 @@ def source(request: requests.Request) -> Callable:
     return lambda tally: _lines(request.files[0], spec)
 
 
-def _lines(path: str, spec: InputSpec) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def _lines(path: str, spec: InputSpec) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     for number, line in enumerate(lines(path), 1):
         yield f"line {number} of {path}", {spec.name: whole_files.row(line, spec)}
 

@@ -1,18 +1,26 @@
 """TFRecord files of tf.train.Example; imports TensorFlow while reading."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.inputs.batching import Tally
 from tftrt_tools.inputs.labels import LABEL
+from tftrt_tools.inputs.request import Request
 from tftrt_tools.inputs.sources.row_shapes import row_shapes
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 _GZIP = b"\x1f\x8b"
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
 
 
-def source(request):
+def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Reads one record after the other; each is a row.
 
     A feature named INPUT or SIGNATURE/INPUT holds an input's row as a flat list of integers or floats, as one string with the row's
@@ -23,20 +31,21 @@ def source(request):
         name = next(name for name, row in rows.items() if row is None)
         raise errors.UsageError(f"input {name!r} of {request.signature!r} is a scalar, and each record is a row",
                                 "give the data as .npz or by module:function")
-    return lambda tally: _chunks(request, rows)
+    known = {name: row for name, row in rows.items() if row is not None}
+    return lambda tally: _chunks(request, known)
 
 
-def _chunks(request, rows):
+def _chunks(request: Request, rows: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in request.files:
         for number, record in enumerate(_records(path)):
             where = f"record {number} (counted from 0) of {path}"
             features = _features(record, where)
-            arrays = {spec.name: _row(features, spec, rows[spec.name], where, request.signature)[None] for spec in request.specs}
+            arrays = {spec.name: _row(features, spec, rows[spec.name], where, request)[None] for spec in request.specs}
             label = {LABEL: _label(features, request.label_feature, where)} if request.label_feature else {}
             yield where, arrays | label
 
 
-def _records(path):
+def _records(path: str) -> Iterator[bytes]:
     import tensorflow as tf
 
     number = 0
@@ -53,7 +62,7 @@ def _records(path):
         raise errors.UsageError(f"{path} cannot be read: {error.message}", "check its permissions") from None
 
 
-def _features(record, where):
+def _features(record: bytes, where: str) -> Any:
     """{name: tf.train.Feature}."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
@@ -64,11 +73,11 @@ def _features(record, where):
         raise errors.UsageError(f"{where} is no tf.train.Example", "write tf.train.Example messages, or use module:function") from None
 
 
-def _row(features, spec, shape, where, signature):
-    name = f"{signature}/{spec.name}" if f"{signature}/{spec.name}" in features else spec.name
+def _row(features: Any, spec: InputSpec, shape: tuple[int, ...], where: str, request: Request) -> npt.NDArray[Any]:
+    name = next((path for path in request.paths(spec.name) if path in features), spec.name)
     if name not in features:
         raise errors.UsageError(f"{where} has no feature {spec.name!r}; it has {', '.join(sorted(features)) or 'none'}",
-                                f"{signature!r} takes {spec.name} {spec.text()}")
+                                f"{request.signature!r} takes {spec.name} {spec.text()}")
     kind = features[name].WhichOneof("kind")
     values = getattr(features[name], kind).value if kind else ()
     count = math.prod(shape)
@@ -83,16 +92,16 @@ def _row(features, spec, shape, where, signature):
     return flat.reshape(shape)
 
 
-def _label(features, name, where):
-    values = features[name].int64_list.value if name in features else ()
+def _label(features: Any, name: str, where: str) -> int:
+    values: Sequence[int] = features[name].int64_list.value if name in features else ()
     if len(values) != 1:
         there = "no feature" if name not in features else "no single integer in feature"
         raise errors.UsageError(f"{where} has {there} {name!r}; it has {', '.join(sorted(features)) or 'none'}",
                                 "--label_feature names a feature that holds one integer, the class")
-    return values[0]
+    return int(values[0])
 
 
-def _raw(values, spec, shape, name, where):
+def _raw(values: Sequence[bytes], spec: InputSpec, shape: tuple[int, ...], name: str, where: str) -> npt.NDArray[Any]:
     """A row from its bytes."""
     dtype = np.dtype(spec.dtype).newbyteorder("<")
     wanted = dtype.itemsize * math.prod(shape)

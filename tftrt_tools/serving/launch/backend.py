@@ -2,6 +2,10 @@
 
 import dataclasses
 import signal
+from collections.abc import Mapping
+
+from tftrt_tools.serving.launch import readiness
+from tftrt_tools.serving.launch.serve_plan import Plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +20,11 @@ class Command:
       cleanup: command lines that take away what the child may leave behind, run after it ended.
     """
 
-    argv: tuple
-    env: dict
-    ready_probe: object
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready_probe: readiness.Probe
     death_signal: int = signal.SIGKILL
-    cleanup: tuple = ()
+    cleanup: tuple[tuple[str, ...], ...] = ()
 
 
 class Backend:
@@ -28,13 +32,13 @@ class Backend:
 
     name = ""
 
-    def available(self):
+    def available(self) -> tuple[bool, str]:
         """(bool, reason in a few words)."""
         raise NotImplementedError
 
-    def check(self, plan):
-        """Refuse what this backend cannot do. Args: plan: plan.Plan. Raises: UsageError."""
+    def check(self, plan: Plan) -> None:
+        """Refuse what this backend cannot do. Raises: UsageError."""
 
-    def command(self, plan):
-        """The Command that starts the server for plan.Plan `plan`."""
+    def command(self, plan: Plan) -> Command:
+        """The Command that starts the server for `plan`."""
         raise NotImplementedError

@@ -3,8 +3,9 @@
 import shutil
 
 from tftrt_tools import errors
-from tftrt_tools.serving import flags
+from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.launch import backend
+from tftrt_tools.serving.launch.serve_plan import Plan
 
 PROGRAM = "tensorflow_model_server"
 
@@ -14,21 +15,21 @@ class Binary(backend.Backend):
 
     name = "binary"
 
-    def available(self):
+    def available(self) -> tuple[bool, str]:
         path = shutil.which(PROGRAM)
         return (True, path) if path else (False, f"no {PROGRAM} on PATH")
 
-    def check(self, plan):
+    def check(self, plan: Plan) -> None:
         refuse_port_zero(plan)
         if plan.host not in ("", "0.0.0.0"):
             raise errors.UsageError(f"--host={plan.host}: {PROGRAM} listens on all addresses and cannot be told otherwise",
                                     "leave --host out, or use --backend=docker or --backend=local")
 
-    def command(self, plan):
-        return backend.Command((shutil.which(PROGRAM) or PROGRAM, *flags.to_arguments(plan.values)), {}, plan.probe("0.0.0.0"))
+    def command(self, plan: Plan) -> backend.Command:
+        return backend.Command((shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), {}, plan.probe("0.0.0.0"))
 
 
-def refuse_port_zero(plan):
+def refuse_port_zero(plan: Plan) -> None:
     """Raise UsageError where `plan` leaves the choice of the gRPC port to the server: only the development server takes it so."""
     if plan.port == 0:
         raise errors.UsageError(f"--port=0: to {PROGRAM} that is no gRPC port at all",

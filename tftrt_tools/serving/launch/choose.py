@@ -1,6 +1,7 @@
 """Which backend serves: the one that was named, or the first that is there."""
 
 from tftrt_tools import errors
+from tftrt_tools.serving.launch.backend import Backend
 from tftrt_tools.serving.launch.binary import Binary
 from tftrt_tools.serving.launch.docker import Docker
 from tftrt_tools.serving.launch.local import Local
@@ -8,14 +9,14 @@ from tftrt_tools.serving.launch.local import Local
 NAMES = ("auto", "binary", "docker", "local")
 
 
-def choose(name, image=""):
+def choose(name: str, image: str = "") -> tuple[Backend, str]:
     """A Backend and why. Args: name: one of NAMES; image: of Docker, "" for the usual ones.
 
     Returns: (Backend, reason in one line).
 
     Raises: TftrtError where the one that was named is not there.
     """
-    passed = []
+    passed: list[str] = []
     for one in (Binary(), Docker(image), Local()):
         if name not in ("auto", one.name):
             continue

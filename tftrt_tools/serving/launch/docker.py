@@ -10,9 +10,10 @@ import subprocess
 
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import engine_assets
-from tftrt_tools.serving import flags, versions
-from tftrt_tools.serving.launch import backend, binary, preflight
-from tftrt_tools.serving.launch import plan as plans
+from tftrt_tools.serving import server_flags, version_directories
+from tftrt_tools.serving.launch import backend, binary, start_preflight
+from tftrt_tools.serving.launch import serve_plan as plans
+from tftrt_tools.serving.launch.serve_plan import Plan
 from tftrt_tools.stack import images
 
 # serving/Dockerfile makes the first; the second is the stock image, whose TensorRT is another.
@@ -27,20 +28,20 @@ class Docker(backend.Backend):
 
     name = "docker"
 
-    def __init__(self, image=""):
+    def __init__(self, image: str = "") -> None:
         """Args: image: name of the image; by default the first of IMAGES that is there."""
         self._wanted = (image,) if image else IMAGES
 
-    def available(self):
+    def available(self) -> tuple[bool, str]:
         return self._state[1:]
 
-    def check(self, plan):
+    def check(self, plan: Plan) -> None:
         binary.refuse_port_zero(plan)
         if plan.values["grpc_socket_path"]:
             raise errors.UsageError("--grpc_socket_path: the socket would be inside the container", "use --backend=binary, or leave it out")
         self._refuse_foreign_engines(plan)
 
-    def command(self, plan):
+    def command(self, plan: Plan) -> backend.Command:
         host, name = plan.host or _HOST, f"tftrt-serve-{os.getpid()}"
         argv = ["docker", "run", "--rm", "--init", "--name", name]
         if self._nvidia_runtime():
@@ -53,12 +54,12 @@ class Docker(backend.Backend):
                                                   "TF_FORCE_GPU_ALLOW_GROWTH"}):
             argv += ["--env", variable]
         # The image's own entry point would set a model and a REST port that nobody asked for.
-        argv += ["--entrypoint", binary.PROGRAM, self._state[0], *flags.to_arguments(plan.values)]
+        argv += ["--entrypoint", binary.PROGRAM, self._state[0], *server_flags.to_arguments(plan.values)]
         # The client passes SIGTERM on to the container; SIGKILL would end the client alone.
         return backend.Command(tuple(argv), {}, plan.probe(host), signal.SIGTERM, (("docker", "rm", "--force", name),))
 
     @functools.cached_property
-    def _state(self):
+    def _state(self) -> tuple[str, bool, str]:
         """(image, usable, reason)."""
         if not shutil.which("docker"):
             return "", False, "no docker on PATH"
@@ -70,14 +71,14 @@ class Docker(backend.Backend):
                 return image, True, f"docker with the image {image}"
         return "", False, f"docker has no image {' or '.join(self._wanted)}; serving/README.md says how to make it"
 
-    def _nvidia_runtime(self):
+    def _nvidia_runtime(self) -> bool:
         code, out, _said = _docker("info", "--format", "{{json .Runtimes}}")
         try:
             return not code and "nvidia" in json.loads(out)
         except ValueError:
             return False
 
-    def _refuse_foreign_engines(self, plan):
+    def _refuse_foreign_engines(self, plan: Plan) -> None:
         """Engines of another TensorRT would end the stock image's server without a word."""
         try:
             image = images.image(self._state[0])
@@ -86,7 +87,7 @@ class Docker(backend.Backend):
         if not image.tensorrt:
             return
         for model in plan.models:
-            for path in preflight.to_load(model):
+            for path in start_preflight.to_load(model):
                 for asset in engine_assets.read(path):
                     if asset.tensorrt and not engine_assets.same_release(asset.tensorrt, image.tensorrt):
                         raise errors.TftrtError(
@@ -95,15 +96,15 @@ class Docker(backend.Backend):
                             f"make the image of serving/Dockerfile ({IMAGES[0]}), or publish a copy without engines")
 
 
-def mounts(plan):
+def mounts(plan: Plan) -> list[pathlib.Path]:
     """Paths that the container needs, the same inside as outside: base paths, configuration files, and what links in base paths lead to."""
     wanted = [pathlib.Path(plan.values[flag]) for flag in plans.FILE_FLAGS if plan.values[flag] and "://" not in plan.values[flag]]
     for base in filter(None, (model.local_path for model in plan.models)):
         wanted.append(base)
         if base.is_dir():
-            targets = (one.path.resolve() for one in versions.listing(base) if one.path.is_symlink())
+            targets = (one.path.resolve() for one in version_directories.listing(base) if one.path.is_symlink())
             wanted += [target for target in targets if not target.is_relative_to(base.resolve())]
-    kept = []
+    kept: list[pathlib.Path] = []
     for path in sorted(set(wanted)):
         # What lies in a mounted directory comes with it.
         if not any(path.is_relative_to(other) for other in kept):
@@ -111,7 +112,7 @@ def mounts(plan):
     return kept
 
 
-def _docker(*arguments):
+def _docker(*arguments: str) -> tuple[int, str, str]:
     """(exit code, stdout, the last line of stderr) of a docker command."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections.abc import Sequence
 
 from tftrt_tools import errors
 
@@ -19,8 +20,8 @@ _LINES = (
 )
 
 
-def read(code, tail, models_with_engines):
-    """A TftrtError for a server that ended with nobody asking.
+def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> errors.TftrtError:
+    """A TftrtError for a server that ended and was not told to.
 
     Args:
       code: its exit code as subprocess gives it; a container's 128 + N counts as signal N.
@@ -41,7 +42,7 @@ def read(code, tail, models_with_engines):
     return errors.TftrtError(cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]])))
 
 
-def _signal_mend(name, models_with_engines):
+def _signal_mend(name: str, models_with_engines: Sequence[str]) -> str:
     if name in ("SIGSEGV", "SIGABRT") and models_with_engines:
         return (f"{', '.join(models_with_engines)} carries TensorRT engines; a server with another TensorRT, or on another kind of GPU, "
                 "ends like this while it loads them: `tftrt inspect` on the version directory says what they were built for, `tftrt build` "
@@ -50,6 +51,6 @@ def _signal_mend(name, models_with_engines):
             "SIGILL": "this CPU lacks instructions that the server was compiled for"}.get(name, "")
 
 
-def _code_mend(code):
+def _code_mend(code: int) -> str:
     return {_DOCKER_REFUSED: "docker could not start the container", 127: "the image has no tensorflow_model_server on its PATH",
             255: "the server refused a flag or could not start"}.get(code, "")

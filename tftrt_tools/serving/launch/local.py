@@ -1,12 +1,15 @@
 """The backend that runs this project's development server."""
 
+import importlib.util
 import os
 import pathlib
 import sys
 
 import tftrt_tools
-from tftrt_tools.serving import flags
+from tftrt_tools import errors
+from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.launch import backend
+from tftrt_tools.serving.launch.serve_plan import Plan
 
 _HOST = "127.0.0.1"
 _ROOT = str(pathlib.Path(tftrt_tools.__file__).resolve().parents[1])
@@ -17,16 +20,22 @@ class Local(backend.Backend):
 
     name = "local"
 
-    def available(self):
+    def available(self) -> tuple[bool, str]:
         return True, "the development server of this package: right answers, not the speed of the real one"
 
-    def command(self, plan):
+    def check(self, plan: Plan) -> None:
+        # Only looked for: this process loads no TensorFlow.
+        missing = [name for name in errors.EXTRA if importlib.util.find_spec(name) is None]
+        if missing:
+            raise errors.needs_extra(missing[0])
+
+    def command(self, plan: Plan) -> backend.Command:
         host = plan.host or _HOST
-        argv = (sys.executable, "-m", "tftrt_tools.serving.local", f"--host={host}", *flags.to_arguments(plan.values))
+        argv = (sys.executable, "-m", "tftrt_tools.serving.local", f"--host={host}", *server_flags.to_arguments(plan.values))
         return backend.Command(argv, environment(), plan.probe(host))
 
 
-def environment():
+def environment() -> dict[str, str]:
     """Variables for a child Python that runs this package, wherever it lies."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), _ROOT]))
     return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}

@@ -9,7 +9,7 @@ from tftrt_tools import errors
 from tftrt_tools.stack import sockets
 
 
-def check(host, port, flag):
+def check(host: str, port: int, flag: str) -> None:
     """Refuse a port that cannot be listened on. Args: host: address; port: number; flag: such as "--port". Raises: TftrtError."""
     if not 0 < port < 65536:
         raise errors.UsageError(f"{flag}={port} is no port", "choose one from 1024 to 65535")
@@ -22,7 +22,7 @@ def check(host, port, flag):
             raise _refused(error, host, port, flag) from None
 
 
-def _refused(error, host, port, flag):
+def _refused(error: OSError, host: str, port: int, flag: str) -> errors.TftrtError:
     if error.errno == errno.EADDRINUSE:
         return errors.TftrtError(f"port {port} is taken" + (f" by {holder}" if (holder := _holder(port)) else ""),
                                  f"end that process, or choose another port: {flag}={port + 10}")
@@ -31,7 +31,7 @@ def _refused(error, host, port, flag):
     return errors.TftrtError(f"cannot listen on {host}:{port}: {error.strerror}", "is --host an address of this machine?")
 
 
-def _holder(port):
+def _holder(port: int) -> str:
     """Such as "tensorflow_mode (pid 123)", as far as this user may see it, or ""."""
     for pid in sockets.holders(sockets.on_tcp(port)):
         with contextlib.suppress(OSError):

@@ -1,24 +1,30 @@
 """When a started server can be asked: it opens its ports only after the models it starts with are loaded and warm."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-AVAILABLE = 30
 _SECONDS = 2
 _GRPC_LINE = re.compile(r"Running gRPC ModelServer at (\S+):(\d+) \.\.\.")
 _REST_LINE = re.compile(r"Exporting HTTP/REST API at:\s*(\S+):(\d+) \.\.\.")
+
+if TYPE_CHECKING:
+    from tftrt_tools.client import Client
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
     """How to ask a server. host: where it is reached; port, rest_port: 0 and -1 where only the log says which; models: names; tls: the
-    gRPC port does not speak plainly, so the log alone is believed.
+    gRPC port speaks TLS; then the server is ready when its log says so.
     """
 
     host: str
     port: int
     rest_port: int
-    models: tuple
+    models: tuple[str, ...]
     tls: bool = False
 
 
@@ -28,38 +34,39 @@ class Ready:
 
     grpc: str
     rest: str
-    models: tuple
+    models: tuple[tuple[str, tuple[int, ...]], ...]
 
-    def to_dict(self):
+    # Not a Record: the models are pairs, and are written as an object.
+    def to_dict(self) -> dict[str, Any]:
         return {"grpc": self.grpc, "rest": self.rest, "models": {name: list(versions) for name, versions in self.models}}
 
 
-def reached_at(host):
+def reached_at(host: str) -> str:
     """Where a server that listens on `host` is reached from this machine."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _address(host, port):
+def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Watch:
     """Asks one server again and again."""
 
-    def __init__(self, probe):
+    def __init__(self, probe: Probe) -> None:
         """Args: probe: Probe."""
         self._probe = probe
-        self._announced = {}
-        self._channel = None
+        self._announced: dict[str, int] = {}
+        self._client: Client | None = None
 
-    def note(self, line):
+    def note(self, line: str) -> None:
         """Take a line of the server's log: the ports stand there."""
         for kind, pattern in (("grpc", _GRPC_LINE), ("rest", _REST_LINE)):
             found = pattern.search(line)
             if found:
                 self._announced[kind] = int(found[2])
 
-    def ask(self):
+    def ask(self) -> Ready | None:
         """Ready, or None as long as a model has no version that is available."""
         port = self._probe.port or self._announced.get("grpc")
         if not port or self._probe.rest_port < 0 and "rest" not in self._announced:
@@ -75,29 +82,25 @@ class Watch:
             answers.append((name, versions))
         return self._ready(port, ((name, versions) for name, versions in answers if name))
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
-        if self._channel is not None:
-            self._channel.close()
+        if self._client is not None:
+            self._client.close()
 
-    def _ready(self, port, models):
+    def _ready(self, port: int, models: Iterable[tuple[str, tuple[int, ...]]]) -> Ready:
         host, rest = self._probe.host, self._probe.rest_port and (self._announced.get("rest") or self._probe.rest_port)
         return Ready(_address(host, port), _address(host, rest) if rest else "", tuple(models))
 
-    def _versions(self, port, name):
+    def _versions(self, port: int, name: str) -> tuple[int, ...] | None:
         """Versions of model `name` that are available, () where the server knows none, None where it does not answer."""
-        import grpc
+        from tftrt_tools import client
+        from tftrt_tools.client.model_service import AVAILABLE
 
-        from tftrt_tools.serving import management_messages as messages
-
-        if self._channel is None:
-            # A refused connection is tried again at once: the port may open any moment. No proxy stands before this machine itself.
-            options = [("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 500)]
-            self._channel = grpc.insecure_channel(_address(self._probe.host, port), options)
-        request = messages.new("GetModelStatusRequest")
-        request.model_spec.name = name
+        if self._client is None:
+            # This machine itself is not behind a proxy.
+            self._client = client.Client(_address(self._probe.host, port), timeout=_SECONDS, retries=0, proxy=False)
         try:
-            answer = messages.calls(self._channel)[messages.GET_MODEL_STATUS](request, timeout=_SECONDS)
-        except grpc.RpcError as error:
-            return () if error.code() == grpc.StatusCode.NOT_FOUND else None
-        return tuple(sorted(one.version for one in answer.model_version_status if one.state == AVAILABLE))
+            found = self._client.status(name)
+        except client.ServingError as error:
+            return () if error.code == "NOT_FOUND" else None
+        return tuple(sorted(one.version for one in found if one.state == AVAILABLE))

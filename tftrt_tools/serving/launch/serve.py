@@ -1,9 +1,12 @@
 """Starts a server, waits until it answers, and stays until it ends or is told to end."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tftrt_tools import errors, progress
-from tftrt_tools.serving.launch import ending, plan, ports, preflight, process, readiness
+from tftrt_tools.serving.launch import ending, ports, readiness, serve_plan, start_preflight, watched_process
+from tftrt_tools.serving.launch.backend import Backend
 
 _ANY = "0.0.0.0"
 _POLL_SECONDS = 0.5
@@ -18,22 +21,23 @@ class Serving:
     pid: int
     ready: readiness.Ready
 
-    def to_dict(self):
+    # Not a Record: what is said of the addresses stands beside it.
+    def to_dict(self) -> dict[str, Any]:
         return {"backend": self.backend, "reason": self.reason, "pid": self.pid, **self.ready.to_dict()}
 
 
-def prepare(backend, values, host=""):
+def prepare(backend: Backend, values: Mapping[str, Any], host: str = "") -> serve_plan.Plan:
     """Check everything that can be checked before a server starts.
 
     Args: backend: Backend; values: the server's flags by name; host: address to listen on, "" for the backend's own.
 
-    Returns: plan.Plan.
+    Returns: serve_plan.Plan.
 
     Raises: TftrtError.
     """
-    wanted = plan.read(values, host)
+    wanted = serve_plan.read(values, host)
     backend.check(wanted)
-    preflight.check_files(wanted)
+    start_preflight.check_files(wanted)
     address = host or (_ANY if backend.name == "binary" else "127.0.0.1")
     for port, flag in ((wanted.port, "--port"), (wanted.rest_port, "--rest_api_port")):
         # The development server finds a free one for 0, and for a REST port below 0.
@@ -42,13 +46,14 @@ def prepare(backend, values, host=""):
     return wanted
 
 
-def run(backend, reason, wanted, grace_seconds, on_ready, log_file=None):
+def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: float, on_ready: Callable[[Serving], object],
+        log_file: str | None = None) -> None:
     """Serve until the server ends. KeyboardInterrupt and errors.Interrupted end it and are passed on.
 
     Args:
       backend: Backend.
       reason: why that one.
-      wanted: plan.Plan, as `prepare` returned it.
+      wanted: serve_plan.Plan, as `prepare` returned it.
       grace_seconds: between SIGTERM and SIGKILL.
       on_ready: called with Serving once the server answers.
       log_file: where its log goes too, or None.
@@ -59,44 +64,44 @@ def run(backend, reason, wanted, grace_seconds, on_ready, log_file=None):
     watch = readiness.Watch(command.ready_probe)
     child = None
 
-    def on_line(line):
+    def on_line(line: str) -> None:
         watch.note(line)
-        process.to_stderr(line)
+        watched_process.to_stderr(line)
 
     try:
-        child = process.Child(command, on_line, log_file)
+        child = watched_process.Child(command, on_line, log_file)
         with progress.on_terminal():
             progress.say(f"loading {', '.join(wanted.names) or 'no models'}")
-            ready = process.until(watch.ask, child)
+            ready = watched_process.until(watch.ask, child)
         if ready:
             on_ready(Serving(backend.name, reason, child.pid, ready))
-        while child.wait(_POLL_SECONDS) is None:
+        while (code := child.wait(_POLL_SECONDS)) is None:
             pass
-        raise ending.read(child.code(), child.tail, preflight.with_engines(wanted.models))
+        raise ending.read(code, child.tail, start_preflight.with_engines(wanted.models))
     finally:
         watch.close()
         if child is not None:
             _end(child, grace_seconds)
 
 
-def _end(child, grace_seconds):
+def _end(child: watched_process.Child, grace_seconds: float) -> None:
     if child.code() is None:
-        process.to_stderr(f"ending the server (pid {child.pid})")
+        watched_process.to_stderr(f"ending the server (pid {child.pid})")
     child.end(grace_seconds)
 
 
-def version(backend, values):
+def version(backend: Backend, values: Mapping[str, Any]) -> int:
     """Run the server with --version. Returns: its exit code."""
-    command = backend.command(plan.Plan({**values, "version": True}, "", ()))
-    child = process.Child(command, print)
+    command = backend.command(serve_plan.Plan({**values, "version": True}, "", ()))
+    child = watched_process.Child(command, print)
     try:
-        while child.wait(_POLL_SECONDS) is None:
+        while (code := child.wait(_POLL_SECONDS)) is None:
             pass
-        return child.code()
+        return code
     finally:
         child.end(1)
 
 
-def interrupted():
+def interrupted() -> tuple[type[BaseException], ...]:
     """The exceptions that end a server because someone asked."""
     return KeyboardInterrupt, errors.Interrupted

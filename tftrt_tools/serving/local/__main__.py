@@ -1,26 +1,30 @@
 """`python -m tftrt_tools.serving.local`: the development server, with the flags of tensorflow_model_server and --host."""
 
+from __future__ import annotations
+
 import logging
 import os
 import signal
 import sys
 import threading
+import types
+from collections.abc import Sequence
 
 from tftrt_tools import collection, errors
-from tftrt_tools.serving import flags
+from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.local import failure
 
-_OWN = (flags.Flag("host", flags.STRING, "127.0.0.1", "address to listen on"),)
+_OWN = (server_flags.Flag("host", server_flags.STRING, "127.0.0.1", "address to listen on"),)
 _FAILED = 255
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 10
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns: the exit code: 0 after a signal, 255 where the start failed, as the real server."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s.%(msecs)03d: %(levelname).1s %(message)s",
                         datefmt="%Y-%m-%d %H:%M:%S")
-    options = flags.parse(sys.argv[1:] if argv is None else argv, _OWN, "python -m tftrt_tools.serving.local")
+    options = server_flags.parse(sys.argv[1:] if argv is None else argv, _OWN, "python -m tftrt_tools.serving.local")
     # A development server shares its GPU; the real one takes all of its memory.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -32,7 +36,7 @@ def main(argv=None):
     return _serve(options)
 
 
-def _serve(options):
+def _serve(options: types.SimpleNamespace) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -42,7 +46,7 @@ def _serve(options):
 
     server, outcome = Server(options), []
 
-    def start():
+    def start() -> None:
         try:
             server.start()
         except failure.Failure as error:
@@ -58,7 +62,7 @@ def _serve(options):
     # In a thread of its own, so that a signal ends a start that waits for a model.
     starting = threading.Thread(target=start, name="start")
     starting.start()
-    # Python's part of a signal runs in this thread, which a signal that another thread took does not wake.
+    # Python handles signals in this thread. A signal that another thread received does not wake it, so it looks again and again.
     while not ended.wait(_LOOK_SECONDS):
         pass
     stopping = threading.Thread(target=server.stop, name="stop", daemon=True)

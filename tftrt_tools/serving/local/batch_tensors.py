@@ -3,30 +3,36 @@
 Rules and texts are those of TensorFlow Serving 2.14.1 (batching/batching_session.cc, batching_util.cc).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
 import grpc
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.serving.local import failure, tensor_text
+from tftrt_tools.serving.local.servable import Array
 
 _PADDED_RANKS = range(1, 7)
 
 
-def rows(feeds):
+def rows(feeds: Mapping[str, Array]) -> int:
     """Rows of a request: the 0th dimension that all its inputs share. Args: feeds: {tensor name: np.ndarray}. Raises: Failure
     INVALID_ARGUMENT without inputs, for a scalar, for unequal sizes."""
     if not feeds:
         raise failure.invalid("Batching Run() must have at least one input tensor")
-    size = None
+    sizes: list[int] = []
     for array in feeds.values():
         if array.ndim == 0:
             raise failure.invalid("Batching Run() input tensors must have at least one dimension")
-        if size is not None and array.shape[0] != size:
+        if sizes and array.shape[0] != sizes[0]:
             raise failure.invalid("Batching Run() input tensors must have equal 0th-dimension size")
-        size = array.shape[0]
-    return size
+        sizes.append(array.shape[0])
+    return sizes[0]
 
 
-def merge(requests, padding, pad_variable_length):
+def merge(requests: Sequence[Mapping[str, Array]], padding: int, pad_variable_length: bool) -> dict[str, Array]:
     """The inputs of a batch.
 
     Args:
@@ -54,7 +60,7 @@ def merge(requests, padding, pad_variable_length):
     return merged
 
 
-def divide(outputs, sizes, padding):
+def divide(outputs: Mapping[str, Array], sizes: Sequence[int], padding: int) -> list[dict[str, Array]]:
     """The outputs of each request, without the padding.
 
     Args: outputs: {tensor name: np.ndarray}, rows in front. sizes: rows of each request. padding: rows added behind them.
@@ -70,7 +76,7 @@ def divide(outputs, sizes, padding):
     return [{name: array[end - size:end] for name, array in outputs.items()} for size, end in zip(sizes, ends, strict=True)]
 
 
-def _checked(name, arrays):
+def _checked(name: str, arrays: list[Array]) -> list[Array]:
     if any(array.shape[1:] != arrays[0].shape[1:] for array in arrays):
         raise failure.precondition(f"Tensors with name '{name}' from different tasks have different shapes and padding is turned off. Set "
                                    "pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal "
@@ -78,7 +84,7 @@ def _checked(name, arrays):
     return arrays
 
 
-def _equalized(name, arrays):
+def _equalized(name: str, arrays: list[Array]) -> list[Array]:
     if any(array.ndim != arrays[0].ndim for array in arrays):
         # The real server writes past the end of an array here.
         raise failure.precondition(f"Tensors with name '{name}' from different tasks have different ranks")
@@ -88,7 +94,7 @@ def _equalized(name, arrays):
     return [_padded(array, largest) for array in arrays]
 
 
-def _padded(array, largest):
+def _padded(array: Array, largest: npt.NDArray[np.int64]) -> Array:
     shape = (array.shape[0], *map(int, largest))
     if array.size == np.prod(shape):
         return array.reshape(shape)

@@ -1,13 +1,16 @@
 """TensorFlow Serving's BatchingParameters: read from its text format, defaults filled in, checked."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 from google.protobuf import text_format
 
-from tftrt_tools.serving import configuration_protos
 from tftrt_tools.serving.local import failure
+from tftrt_tools.wire import config_messages
 
 PER_MODEL_FILE = "batching_params.pbtxt"
 _FIELDS = {"max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value", "max_enqueued_batches": "Int64Value",
@@ -15,7 +18,7 @@ _FIELDS = {"max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value",
            "pad_variable_length_inputs": "bool", "enable_large_batch_splitting": "BoolValue", "max_execution_batch_size": "Int64Value"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchingParameters:
     """Names and defaults of the real message; each unset field has its default here.
 
@@ -36,23 +39,23 @@ class BatchingParameters:
     max_enqueued_batches: int = 10
     num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
     thread_pool_name: str = "batch_threads"
-    allowed_batch_sizes: tuple = ()
+    allowed_batch_sizes: tuple[int, ...] = ()
     pad_variable_length_inputs: bool = False
     enable_large_batch_splitting: bool = False
-    max_execution_batch_size: int = None
+    max_execution_batch_size: int | None = None
 
     @property
-    def execution_rows(self):
+    def execution_rows(self) -> int:
         """Rows of the largest batch before padding."""
         if self.enable_large_batch_splitting and self.max_execution_batch_size is not None:
             return self.max_execution_batch_size
         return self.max_batch_size
 
-    def padded(self, rows):
+    def padded(self, rows: int) -> int:
         """Rows that a batch of `rows` rows is run with: the smallest allowed size that holds them."""
         return next((size for size in self.allowed_batch_sizes if size >= rows), rows)
 
-    def check(self):
+    def check(self) -> None:
         """Refuse parameters that no batch can be made with. The ascending order, which the real server trusts, is checked too.
 
         Raises: Failure INVALID_ARGUMENT; it makes the load of a model fail.
@@ -77,13 +80,13 @@ class BatchingParameters:
                                   f"max_execution_batch_size, and that positive; they are {self.max_batch_size} and {self.execution_rows}")
 
 
-def parse(text, source="batching parameters"):
+def parse(text: str, source: str | pathlib.Path = "batching parameters") -> BatchingParameters:
     """BatchingParameters of protobuf text, such as "max_batch_size { value: 8 }". Raises: Failure INVALID_ARGUMENT, naming `source`."""
     try:
-        message = text_format.Parse(text, configuration_protos.new(configuration_protos.BATCHING))
+        message = text_format.Parse(text, config_messages.new(config_messages.BATCHING))
     except text_format.ParseError as error:
         raise failure.invalid(f"Invalid protobuf file: '{source}' ({error})") from None
-    given = {}
+    given: dict[str, Any] = {}
     for name, kind in _FIELDS.items():
         if kind.endswith("Value"):
             if message.HasField(name):
@@ -93,7 +96,7 @@ def parse(text, source="batching parameters"):
     return BatchingParameters(**given)
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> BatchingParameters:
     """BatchingParameters of a file. Raises: Failure NOT_FOUND without the file, INVALID_ARGUMENT."""
     try:
         text = pathlib.Path(path).read_text()
@@ -101,10 +104,10 @@ def read(path):
         raise failure.not_found(f"{path}; No such file or directory") from None
     except (OSError, ValueError) as error:
         raise failure.invalid(f"Invalid protobuf file: '{path}' ({error})") from None
-    return parse(text, path)
+    return parse(text, str(path))
 
 
-def of_version(path, common, per_model):
+def of_version(path: str | os.PathLike[str], common: BatchingParameters | None, per_model: bool) -> BatchingParameters | None:
     """The parameters that version directory `path` is batched with.
 
     Args: common: BatchingParameters of the server. per_model: bool, `--enable_per_model_batching_parameters`: the version's own file

@@ -4,9 +4,12 @@ TensorFlow Serving loads and runs models by the same functions below it, so that
 the GIL for the seconds that a graph takes to import, and every request that is being answered would wait.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import pathlib
+from typing import Any
 
 _STRING = 24  # bytes of a TF_TString
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
@@ -26,7 +29,7 @@ class Buffer(ctypes.Structure):
 
 DEALLOCATOR = ctypes.CFUNCTYPE(None, _POINTER, _SIZE, _POINTER)
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "TF_NewStatus": (_POINTER, []),
     "TF_DeleteStatus": (None, [_POINTER]),
     "TF_GetCode": (ctypes.c_int, [_POINTER]),
@@ -64,7 +67,7 @@ _FUNCTIONS = {
 
 
 @functools.cache
-def library():
+def library() -> ctypes.CDLL:
     """The functions above, of the TensorFlow that this process has."""
     import tensorflow as tf
 
@@ -75,6 +78,6 @@ def library():
     return found
 
 
-def string_size():
+def string_size() -> int:
     """Bytes of a string's place in a tensor of strings."""
     return _STRING

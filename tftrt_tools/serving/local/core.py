@@ -1,85 +1,103 @@
 """What gRPC and REST share: one function for each call, which finds the servable, answers and counts."""
 
-import time
+from __future__ import annotations
 
-from tftrt_tools.serving.local import classify, failure, metadata, multi_inference, predict, regress, reload, replay, states
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tftrt_tools.serving.local import (
+    classify_api,
+    config_checks,
+    failure,
+    metadata_api,
+    multi_inference_api,
+    predict_api,
+    regress_api,
+    states,
+    warmup_replay,
+)
+from tftrt_tools.serving.local.held import Handle
+from tftrt_tools.serving.local.manager import Manager
+from tftrt_tools.serving.local.metrics_page import Metrics
+from tftrt_tools.serving.local.servable import AnyServable, Array
 
 
 class Core:
-    """Args: manager: Manager; metrics: Metrics; monitored: whether the metrics page is on; check_method_name: see predict.predict."""
+    """Args: metrics: counts the requests. monitored: whether the metrics page is on. check_method_name: as for predict_api.predict."""
 
-    def __init__(self, metrics, monitored=False, check_method_name=False):
-        self.manager = None  # set once it exists: loading needs the services below
+    def __init__(self, metrics: Metrics, monitored: bool = False, check_method_name: bool = False) -> None:
+        self.manager: Manager  # set once it exists: loading needs the services below
         self._metrics, self._monitored, self._check = metrics, monitored, check_method_name
 
-    def services(self):
-        """replay.Services for the warm-up inside a load."""
-        return replay.Services(*(lambda servable, request, call=call: call(servable, request, 0, self._check) for call in (
-            predict.predict, classify.classify, regress.regress, multi_inference.multi_inference)))
+    def services(self) -> warmup_replay.Services:
+        """What answers the warm-up requests inside a load."""
+        return warmup_replay.Services(*(lambda servable, request, call=call: call(servable, request, 0, self._check) for call in (
+            predict_api.predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)))
 
-    def handle(self, model_spec):
+    def handle(self, model_spec: Any) -> Handle:
         """See Manager.handle."""
         return self.manager.handle(model_spec)
 
-    def serve_predict(self, request, timeout_ms):
+    def serve_predict(self, request: Any, timeout_ms: int) -> bytes:
         """bytes of the PredictResponse."""
-        return self._counted("Predict", predict.predict, request, timeout_ms)
+        return self._counted("Predict", predict_api.predict, request, timeout_ms)
 
-    def serve_classify(self, request, timeout_ms):
+    def serve_classify(self, request: Any, timeout_ms: int) -> Any:
         """ClassificationResponse."""
-        return self._counted("Classify", classify.classify, request, timeout_ms)
+        return self._counted("Classify", classify_api.classify, request, timeout_ms)
 
-    def serve_regress(self, request, timeout_ms):
+    def serve_regress(self, request: Any, timeout_ms: int) -> Any:
         """RegressionResponse."""
-        return self._counted("Regress", regress.regress, request, timeout_ms)
+        return self._counted("Regress", regress_api.regress, request, timeout_ms)
 
-    def serve_multi_inference(self, request, timeout_ms):
+    def serve_multi_inference(self, request: Any, timeout_ms: int) -> Any:
         """MultiInferenceResponse. Not counted, as in the real server."""
-        with self.handle(multi_inference.model_spec(request)) as servable:
-            return multi_inference.multi_inference(servable, request, timeout_ms, self._check)
+        with self.handle(multi_inference_api.model_spec(request)) as servable:
+            return multi_inference_api.multi_inference(servable, request, timeout_ms, self._check)
 
-    def serve_reload(self, request):
+    def serve_reload(self, request: Any) -> None:
         """Take over another configuration. Raises: Failure."""
-        reload.check(request)
+        config_checks.check(request)
         self.manager.reload(request.config)
 
-    def predict(self, servable, arrays, name, timeout_ms):
+    def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> Any:
         """({alias: array}, signature name), for REST."""
-        return self._measured("Predict", servable.name, "REST", lambda: predict.predict_arrays(servable, arrays, name, timeout_ms,
+        return self._measured("Predict", servable.name, "REST", lambda: predict_api.predict_arrays(servable, arrays, name, timeout_ms,
                                                                                                self._check))
 
-    def classify(self, servable, request, timeout_ms):
+    def classify(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
         """ClassificationResponse, for REST."""
-        return self._measured("Classify", servable.name, "REST", lambda: classify.classify(servable, request, timeout_ms, self._check))
+        return self._measured("Classify", servable.name, "REST", lambda: classify_api.classify(servable, request, timeout_ms, self._check))
 
-    def regress(self, servable, request, timeout_ms):
+    def regress(self, servable: AnyServable, request: Any, timeout_ms: int) -> Any:
         """RegressionResponse, for REST."""
-        return self._measured("Regress", servable.name, "REST", lambda: regress.regress(servable, request, timeout_ms, self._check))
+        return self._measured("Regress", servable.name, "REST", lambda: regress_api.regress(servable, request, timeout_ms, self._check))
 
-    def metadata(self, request):
+    def metadata(self, request: Any) -> Any:
         """GetModelMetadataResponse."""
-        metadata.check(request)
+        metadata_api.check(request)
         with self.handle(_spec(request)) as servable:
-            return metadata.metadata(servable, request)
+            return metadata_api.metadata(servable, request)
 
-    def status(self, request):
+    def status(self, request: Any) -> Any:
         """GetModelStatusResponse."""
         return states.response(self.manager, request)
 
-    def metrics(self):
+    def metrics(self) -> str | None:
         """The page for Prometheus, None where it is off."""
         return self._metrics.page() if self._monitored else None
 
-    def _counted(self, api, call, request, timeout_ms):
+    def _counted(self, api: str, call: Callable[..., Any], request: Any, timeout_ms: int) -> Any:
         spec = _spec(request)
 
-        def answer():
+        def answer() -> Any:
             with self.handle(spec) as servable:
                 return call(servable, request, timeout_ms, self._check)
 
         return self._measured(api, spec.name if spec else "", "GRPC", answer)
 
-    def _measured(self, api, model, entrypoint, answer):
+    def _measured(self, api: str, model: str, entrypoint: str, answer: Callable[[], Any]) -> Any:
         start, status = time.monotonic(), "OK"
         try:
             return answer()
@@ -94,5 +112,5 @@ class Core:
             self._metrics.request(model, api, status, seconds, seconds, entrypoint)
 
 
-def _spec(request):
+def _spec(request: Any) -> Any:
     return request.model_spec if request.HasField("model_spec") else None

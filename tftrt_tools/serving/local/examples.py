@@ -1,11 +1,18 @@
 """The input of Classify, Regress and MultiInference: tf.train.Examples, serialized for the graph that parses them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
-from tftrt_tools.serving.local import failure, specs
+from tftrt_tools.serving.local import failure, model_specs
+from tftrt_tools.serving.local.servable import AnyServable, Array
 
 
-def serialized(request_input):
+def serialized(request_input: Any) -> npt.NDArray[np.object_]:
     """The serialized examples of a request.
 
     Args: request_input: tensorflow_serving.apis.input_pb2.Input: `example_list`, or `example_list_with_context`, whose context is
@@ -24,14 +31,15 @@ def serialized(request_input):
     return rows
 
 
-def run(servable, request, tensors, timeout_ms, check_method_name):
+def run(servable: AnyServable, request: Any, tensors: Callable[[Any, bool], tuple[str, list[str]]], timeout_ms: int,
+        check_method_name: bool) -> tuple[Any, int, dict[str, Array]]:
     """Run a signature on a request's examples.
 
     Args: request: ClassificationRequest or RegressionRequest. tensors: function (SignatureDef, check_method_name) -> (input tensor name,
-      output tensor names) that refuses an unfit signature. The others as for `classify.classify`.
+      output tensor names) that refuses an unfit signature. The others as for `classify_api.classify`.
     Returns: (SignatureDef, number of examples, {tensor name: ndarray}). Raises: Failure.
     """
-    name = specs.signature_name(request.model_spec)
+    name = model_specs.signature_name(request.model_spec)
     if name not in servable.signatures:
         raise failure.invalid(f"No signature was found with the name: {name}")
     signature = servable.signatures[name]

@@ -1,5 +1,7 @@
 """A request that failed, as TensorFlow Serving says it: a status code and a message."""
 
+from __future__ import annotations
+
 import grpc
 
 INTERNAL = grpc.StatusCode.INTERNAL
@@ -14,51 +16,52 @@ _BY_NUMBER = {code.value[0]: code for code in _CODE}
 class Failure(Exception):
     """Args: code: grpc.StatusCode. message: text."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
 
     @property
-    def number(self):
+    def number(self) -> int:
         """The code as protobufs carry it, 3 for INVALID_ARGUMENT."""
-        return self.code.value[0]
+        number: int = self.code.value[0]
+        return number
 
     @property
-    def grpc_message(self):
+    def grpc_message(self) -> str:
         """The message, cut as the server cuts it for gRPC."""
         return self.message if len(self.message) <= _GRPC_LIMIT else self.message[:_GRPC_LIMIT] + "...TRUNCATED"
 
     @property
-    def http(self):
+    def http(self) -> int:
         """Status of the REST answer."""
         return _HTTP.get(self.code, 500)
 
-    def to_text(self):
+    def to_text(self) -> str:
         """As TensorFlow prints a status: "INVALID_ARGUMENT: message"."""
         return f"{self.code.name}: {self.message}"
 
 
-def from_number(number, message):
+def from_number(number: int, message: str) -> Failure:
     """A Failure of TensorFlow's error code, an int; TensorFlow's codes and gRPC's are the same."""
     return Failure(_BY_NUMBER.get(number, _CODE.UNKNOWN), message)
 
 
-def invalid(message):
+def invalid(message: str) -> Failure:
     """Failure INVALID_ARGUMENT."""
     return Failure(_CODE.INVALID_ARGUMENT, message)
 
 
-def not_found(message):
+def not_found(message: str) -> Failure:
     """Failure NOT_FOUND."""
     return Failure(_CODE.NOT_FOUND, message)
 
 
-def precondition(message):
+def precondition(message: str) -> Failure:
     """Failure FAILED_PRECONDITION."""
     return Failure(_CODE.FAILED_PRECONDITION, message)
 
 
-def unimplemented(message):
+def unimplemented(message: str) -> Failure:
     """Failure UNIMPLEMENTED."""
     return Failure(_CODE.UNIMPLEMENTED, message)

@@ -1,13 +1,18 @@
 """The gRPC side: PredictionService and ModelService."""
 
+from __future__ import annotations
+
 import concurrent.futures
 import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import grpc
 from google.protobuf import message
 
 from tftrt_tools import errors
 from tftrt_tools.serving.local import failure
+from tftrt_tools.serving.local.core import Core
 
 _log = logging.getLogger("tftrt.serving")
 _STOP_SECONDS = 5
@@ -17,14 +22,14 @@ class GrpcServer:
     """Args: core: core.Core; threads: requests worked on at the same time; options: [(channel argument, value)]; credentials: of
     grpc.ssl_server_credentials, or None."""
 
-    def __init__(self, core, threads, options=(), credentials=None):
+    def __init__(self, core: Core, threads: int, options: Sequence[tuple[str, Any]] = (), credentials: Any | None = None) -> None:
         # SO_REUSEPORT would let two servers share a port without a word.
         limits = [("grpc.max_receive_message_length", 2 ** 31 - 1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"), options=[*limits, *options])
         self._server.add_generic_rpc_handlers(_handlers(core))
         self._credentials = credentials
 
-    def listen(self, address):
+    def listen(self, address: str) -> int:
         """Bind "host:port" or "unix:path". Returns: the port. Raises: TftrtError where it cannot be had."""
         try:
             if self._credentials and not address.startswith("unix:"):
@@ -37,16 +42,16 @@ class GrpcServer:
             raise errors.TftrtError(f"cannot listen on {address}", "choose another --port, or end what listens there")
         return port
 
-    def start(self):
+    def start(self) -> None:
         """Answer requests from now on."""
         self._server.start()
 
-    def stop(self):
+    def stop(self) -> None:
         """Refuse new requests and wait some seconds for those that run."""
         self._server.stop(_STOP_SECONDS).wait()
 
 
-def _handlers(core):
+def _handlers(core: Core) -> tuple[Any, ...]:
     from tensorflow_serving.apis import (
         classification_pb2,
         get_model_metadata_pb2,
@@ -57,7 +62,7 @@ def _handlers(core):
         regression_pb2,
     )
 
-    def reload(request, _):
+    def reload(request: Any, _: int) -> Any:
         core.serve_reload(request)
         answer = model_management_pb2.ReloadConfigResponse()
         answer.status.SetInParent()
@@ -79,8 +84,8 @@ def _handlers(core):
                  for service, methods in (("PredictionService", prediction), ("ModelService", model)))
 
 
-def _unary(name, request_class, answer):
-    def call(raw, context):
+def _unary(name: str, request_class: Any, answer: Callable[[Any, int], Any]) -> Any:
+    def call(raw: bytes, context: Any) -> Any:
         try:
             result = answer(request_class.FromString(raw), _timeout_ms(context))
             return result if isinstance(result, bytes) else result.SerializeToString()
@@ -91,11 +96,11 @@ def _unary(name, request_class, answer):
         except Exception as error:
             _log.exception("%s failed", name)
             code, text = grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}"
-        context.abort(code, text)
+        return context.abort(code, text)  # raises
 
     return grpc.unary_unary_rpc_method_handler(call)  # bytes in, bytes out
 
 
-def _timeout_ms(context):
+def _timeout_ms(context: Any) -> int:
     left = context.time_remaining()
     return 0 if left is None or left > 1e9 else max(int(left * 1000), 1)

@@ -1,21 +1,25 @@
 """A loaded object and the requests that are in it."""
 
+from __future__ import annotations
+
 import threading
+from collections.abc import Callable
+from typing import Any
 
 
 class Held:
-    """Counts who uses `loaded`. Once retired nobody new gets in, and the last one out calls a function."""
+    """Counts who uses `loaded`. Once it is retired nobody new gets in, and the last one who leaves calls a function."""
 
     __slots__ = ("loaded", "_lock", "_users", "_retired", "_on_idle")
 
-    def __init__(self, loaded):
+    def __init__(self, loaded: Any) -> None:
         self.loaded = loaded
         self._lock = threading.Lock()
         self._users = 0
         self._retired = False
-        self._on_idle = None
+        self._on_idle: Callable[[], object] | None = None
 
-    def enter(self):
+    def enter(self) -> bool:
         """Returns: False where it is retired; else `leave` must follow."""
         with self._lock:
             if self._retired:
@@ -23,14 +27,14 @@ class Held:
             self._users += 1
             return True
 
-    def leave(self):
+    def leave(self) -> None:
         with self._lock:
             self._users -= 1
             call = self._on_idle if self._retired and not self._users else None
         if call:
             call()
 
-    def retire(self, on_idle):
+    def retire(self, on_idle: Callable[[], object]) -> bool:
         """Let nobody new in. May be called again, to change the function.
 
         Args: on_idle: called once, by the last one to leave. Returns: True where nobody is in: then it is not called.
@@ -40,7 +44,7 @@ class Held:
             self._on_idle = on_idle
             return not self._users
 
-    def is_idle(self):
+    def is_idle(self) -> bool:
         with self._lock:
             return self._retired and not self._users
 
@@ -50,14 +54,15 @@ class Handle:
 
     __slots__ = ("_acquire", "_held")
 
-    def __init__(self, acquire):
+    def __init__(self, acquire: Callable[[], Held]) -> None:
         self._acquire = acquire
-        self._held = None
+        self._held: Held | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._held = self._acquire()
         return self._held.loaded
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         held, self._held = self._held, None
-        held.leave()
+        if held is not None:
+            held.leave()

@@ -1,41 +1,49 @@
 """A version directory to a servable: engines checked, session made, batching around it, warm-up run."""
 
+from __future__ import annotations
+
 import dataclasses
 import logging
 import pathlib
 import time
 
 from tftrt_tools import errors, scratch
-from tftrt_tools.serving.local import batching, batching_parameters, failure, replay
-from tftrt_tools.serving.local.servable import Servable
+from tftrt_tools.serving.local import batching_parameters, batching_servable, failure, warmup_replay
+from tftrt_tools.serving.local.batch_scheduler import Scheduler
+from tftrt_tools.serving.local.metrics_page import Metrics
+from tftrt_tools.serving.local.servable import AnyServable, Servable
 
 _log = logging.getLogger("tftrt.serving")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadSettings:
-    """tags: of the meta graph. config: serialized ConfigProto. batching: BatchingParameters, or None: requests run one by one.
-    per_model_batching: the version's own batching_params.pbtxt counts. warmup: run the warm-up requests. warmup_iterations: of each."""
+    """How the versions of a server are loaded."""
 
-    tags: tuple = ("serve",)
+    # Of the meta graph.
+    tags: tuple[str, ...] = ("serve",)
+    # Serialized ConfigProto.
     config: bytes = b""
-    batching: object = None
+    # None: requests run one by one.
+    batching: batching_parameters.BatchingParameters | None = None
+    # The version's own batching_params.pbtxt counts.
     per_model_batching: bool = False
+    # Run the warm-up requests.
     warmup: bool = True
+    # How often each is run.
     warmup_iterations: int = 0
 
 
 class Loader:
-    """Called by the manager's threads, by several at a time.
+    """Loads a version. Several of the manager's threads call it at a time. Args: services: None without warm-up. scheduler: None where
+    nothing is batched."""
 
-    Args: settings: LoadSettings; services: replay.Services; scheduler: batch_scheduler.Scheduler or None; metrics: metrics.Metrics.
-    """
-
-    def __init__(self, settings, services, scheduler, metrics):
+    def __init__(self, settings: LoadSettings, services: warmup_replay.Services | None, scheduler: Scheduler | None,
+                 metrics: Metrics) -> None:
         self._settings, self._services, self._scheduler, self._metrics = settings, services, scheduler, metrics
 
-    def __call__(self, name, version, path):
-        """Load one version. Returns: an object with the interface of Servable. Raises: Failure."""
+    def __call__(self, name: str, version: int, path: str) -> AnyServable:
+        """Load one version. Raises: Failure."""
         start = time.monotonic()
         try:
             found = self._load(name, version, path)
@@ -45,20 +53,20 @@ class Loader:
         self._metrics.load_attempt(path, "OK", time.monotonic() - start)
         return found
 
-    def _load(self, name, version, path):
-        servable = self._plain(name, version, path)
+    def _load(self, name: str, version: int, path: str) -> AnyServable:
+        servable: AnyServable = self._plain(name, version, path)
         try:
             parameters = batching_parameters.of_version(path, self._settings.batching, self._settings.per_model_batching)
             if self._scheduler and parameters:
-                servable = batching.BatchingServable(servable, parameters, self._scheduler, self._metrics.batching_hooks())
-            if self._settings.warmup:
-                replay.replay(servable, self._services, self._settings.warmup_iterations, self._metrics.warmup)
+                servable = batching_servable.BatchingServable(servable, parameters, self._scheduler, self._metrics.batching_hooks())
+            if self._settings.warmup and self._services:
+                warmup_replay.replay(servable, self._services, self._settings.warmup_iterations, self._metrics.warmup)
         except BaseException:
             servable.close()
             raise
         return servable
 
-    def _plain(self, name, version, path):
+    def _plain(self, name: str, version: int, path: str) -> Servable:
         from tftrt_tools.serving.local.session import Session
 
         with scratch.folder("serving") as folder:
@@ -70,7 +78,7 @@ class Loader:
             return Servable(name, version, path, Session(place, self._settings.tags, self._settings.config))
 
 
-def _runnable(path, folder):
+def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     """The directory to load: `path`, or a copy whose engine ops call their native segments where no GPU is. Raises: TftrtError."""
     proto = pathlib.Path(path) / "saved_model.pb"
     if not proto.is_file() or b"TRTEngineOp" not in proto.read_bytes():

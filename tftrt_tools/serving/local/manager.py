@@ -1,25 +1,29 @@
 """The models of a server: which there are, which version answers, and how that changes while requests run.
 
-Behaves as tensorflow_model_server 2.14.1 does, with two differences: a swap waits for the requests of the version that leaves and not for
-those of every model, and stop() and an unwanted version end the wait between two tries of a load.
+It behaves as tensorflow_model_server 2.14.1 does, with two differences. A swap waits for the requests of the version that leaves, and not
+for those of every model. stop() ends the wait between two tries of a load, and so does a version that is no longer wanted.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import functools
 import logging
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
-from tftrt_tools.serving.local import failure, labels, reload, sources, states
+from tftrt_tools.serving.local import base_paths, config_checks, failure, states, version_labels
 from tftrt_tools.serving.local.failure import Failure
-from tftrt_tools.serving.local.held import Handle
-from tftrt_tools.serving.local.versions import Versions
+from tftrt_tools.serving.local.held import Handle, Held
+from tftrt_tools.serving.local.version_loading import Loads, Versions
 
 _LOG = logging.getLogger("tftrt.serving")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ManagerSettings:
     """Flags of tensorflow_model_server, with their names and defaults."""
 
@@ -34,59 +38,59 @@ class ManagerSettings:
 class Manager:
     """Thread-safe. `start` once, then anything at any time, `stop` at the end."""
 
-    def __init__(self, loader, settings=ManagerSettings()):
+    def __init__(self, loader: Loads, settings: ManagerSettings = ManagerSettings()) -> None:
         """Args: loader: function (name, version, path) -> object with close(); raises Failure. It is called in the manager's threads."""
         self._settings = settings
         self._board = states.Board()
         self._changed = self._board.changed
         self._versions = Versions(loader, settings, self._board)
         self._configuring = threading.Lock()  # one configuration at a time
-        self._polling = threading.Lock()  # none changes the base paths during a look at them
-        self._config = None
-        self._labels = {}  # {name: {label: version}}, replaced whole
-        self._sources = None
-        self._thread = None
+        self._polling = threading.Lock()  # held while the base paths are looked at, and while they change
+        self._config: Any = None
+        self._labels: version_labels.Labels = {}  # replaced whole
+        self._sources: tuple[base_paths.Source, ...] | None = None
+        self._thread: threading.Thread | None = None
         self._look_now = False
         self._stopping = False
 
-    def start(self, config):
+    def start(self, config: Any) -> None:
         """Load the models of a ModelServerConfig. Blocks until a version of each is available: for ever where one has no version.
 
         Raises: Failure as the real server's at start: those of `reload`, UNKNOWN where a model cannot be loaded, CANCELLED by `stop`.
         """
         self._apply(config)
 
-    def reload(self, config):
+    def reload(self, config: Any) -> None:
         """Change to another ModelServerConfig, as HandleReloadConfigRequest. Blocks until the models with new names are available.
 
-        Models left out are unloaded; new base paths, policies and labels of known models hold from now on, without waiting.
-        Raises: Failure. One about labels or platforms comes after the configuration was taken over as the one to compare the next with.
+        Models left out are unloaded. New base paths, policies and labels of known models hold from now on, without waiting.
+        Raises: Failure. Where it is about labels or platforms, the next configuration is compared with this one all the same.
         """
         self._apply(config)
 
-    def handle(self, model_spec):
+    def handle(self, model_spec: Any) -> Handle:
         """A context manager that yields the loaded object; it is not closed before the block is left.
 
         Args: model_spec: ModelSpec, or None where a request has none. Raises, on entering: Failure INVALID_ARGUMENT, NOT_FOUND.
         """
         return Handle(functools.partial(self._acquire, model_spec))
 
-    def status(self, name, version=None):
+    def status(self, name: str, version: int | None = None) -> list[states.VersionState]:
         """VersionStates of one version or all, the newest first. Raises: Failure NOT_FOUND."""
         return self._board.of(name, version)
 
-    def poll(self):
-        """Look at the base paths now. One that cannot be read ends the look for all: then nothing is loaded or unloaded."""
+    def poll(self) -> None:
+        """Look at the base paths now. Where one of them cannot be read, nothing is loaded or unloaded for any model."""
         with self._polling:
             try:
-                found = sources.poll(self._sources or ())
-            except sources.PollError as error:
+                found = base_paths.poll(self._sources or ())
+            except base_paths.PollError as error:
                 _LOG.error("file system access error: %s", error)
                 return
             self._versions.want(found)
 
-    def stop(self):
-        """Unload everything and end the threads; ends a `start` or `reload` that waits. Returns after a load that is running."""
+    def stop(self) -> None:
+        """Unload everything and end the threads. Ends a `start` or `reload` that waits. Waits for a load that is running."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -94,7 +98,7 @@ class Manager:
             self._thread.join()
         self._versions.stop()
 
-    def _acquire(self, spec):
+    def _acquire(self, spec: Any) -> Held:
         if spec is None:
             raise failure.invalid("Missing ModelSpec")
         name = spec.name
@@ -104,38 +108,38 @@ class Manager:
         if choice == "version":
             version = spec.version.value
         else:
-            version = labels.resolve(self._labels, name, spec.version_label) if choice else None
-        # A version retires after it has left `serving`: then the next look finds another, or none.
+            version = version_labels.resolve(self._labels, name, spec.version_label) if choice else None
+        # A version leaves `serving` before it retires: then the next look finds another, or none.
         while (held := self._versions.serving.get((name, version))) is not None:
             if held.enter():
                 return held
         request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
         raise failure.not_found(f"Servable not found for request: {request}")
 
-    def _apply(self, config):
+    def _apply(self, config: Any) -> None:
         with self._configuring:
             kind = config.WhichOneof("config")
             if self._config:
-                reload.check_transition(self._config, config)
+                config_checks.check_transition(self._config, config)
             if kind is None:
                 _LOG.info("nothing to do for an empty configuration")
                 return
             models = config.model_config_list.config
-            reload.check_list(models)
+            config_checks.check_list(models)
             if self._config:
-                reload.check_same_platforms(self._config.model_config_list.config, models)
+                config_checks.check_same_platforms(self._config.model_config_list.config, models)
             self._config = type(config).FromString(config.SerializeToString())
-            self._labels = labels.assign(models, self._labels, self._board.is_available,
+            self._labels = version_labels.assign(models, self._labels, self._board.is_available,
                                          self._settings.allow_version_labels_for_unavailable_models)
-            if kind != reload.LIST:
+            if kind != config_checks.LIST:
                 raise failure.invalid("ModelServer does not yet support custom model config.")
-            reload.check_platforms(models)
+            config_checks.check_platforms(models)
             for model in models:
                 _LOG.info("adding or updating model %s at %s", model.name, model.base_path)
-            new = tuple(sources.Source.of(model) for model in models)
+            new = tuple(base_paths.Source.of(model) for model in models)
             self._begin(new) if self._sources is None else self._change(new)
 
-    def _begin(self, new):
+    def _begin(self, new: tuple[base_paths.Source, ...]) -> None:
         self._sources = new
         with self._changed:
             if not self._stopping:
@@ -146,10 +150,10 @@ class Manager:
         self._wait([source.name for source in new], 0, "servable(s)")
         self._versions.end_first_loads()
 
-    def _change(self, new):
+    def _change(self, new: tuple[base_paths.Source, ...]) -> None:
         since = self._board.events()
         with self._polling:
-            old_names = {source.name for source in self._sources}
+            old_names = {source.name for source in self._sources or ()}
             new_names = [source.name for source in new if source.name not in old_names]
             self._versions.want({name: {} for name in old_names - {source.name for source in new}})
             self._sources = new
@@ -160,16 +164,16 @@ class Manager:
             self._changed.notify_all()
         self._wait(new_names, since, "model(s)")
 
-    def _wait(self, names, since, what):
+    def _wait(self, names: Sequence[str], since: int, what: str) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._board.reached(names, since) is not None)
             if self._stopping:
                 raise Failure(grpc.StatusCode.CANCELLED, "the server was stopped while it waited for its models")
-            error = states.unavailable(self._board.reached(names, since), what)
+            error = states.unavailable(self._board.reached(names, since) or (), what)
         if error:
             raise error
 
-    def _poll_forever(self):
+    def _poll_forever(self) -> None:
         wait = self._settings.file_system_poll_wait_seconds
         while True:
             with self._changed:

@@ -1,32 +1,38 @@
 """Which versions of a model are wanted, and what to do next so that the model stays available meanwhile."""
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, Protocol, TypeVar
 
-from tftrt_tools.serving import versions
+from tftrt_tools.serving import version_directories
 
 _LOG = logging.getLogger("tftrt.serving")
+
+Kind = Literal["latest", "all", "specific"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
     """A model's version policy. kind: "latest", "all" or "specific". latest: how many. versions: those of "specific", frozenset of int."""
 
-    kind: str = "latest"
+    kind: Kind = "latest"
     latest: int = 1
-    versions: frozenset = frozenset()
+    versions: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, proto):
+    def of(cls, proto: Any) -> Policy:
         """Of a ServableVersionPolicy; unset, or latest without a number, is the latest one."""
         return cls(proto.WhichOneof("policy_choice") or "latest", max(proto.latest.num_versions, 1), frozenset(proto.specific.versions))
 
-    def choose(self, model, children):
+    def choose(self, model: str, children: Iterable[str]) -> dict[int, str]:
         """The wanted among the children of the base path of `model`. Returns: {version: child's name}, empty where there is none."""
-        found = {}
+        found: dict[int, str] = {}
         for child in sorted(children):
-            number = versions.parse(child)
+            number = version_directories.parse(child)
             if number is None:
                 continue
             if number in found:
@@ -54,14 +60,27 @@ class Phase(enum.Enum):
     ENDED = "ended"
 
 
-LOAD, UNLOAD = "load", "unload"
+Action = Literal["load", "unload"]
+LOAD: Action = "load"
+UNLOAD: Action = "unload"
 
 
-def next_action(versions):
+class _Managed(Protocol):
+    """A version in the manager's hands."""
+
+    number: int
+    phase: Phase
+    wanted: bool
+
+
+_Any = TypeVar("_Any", bound=_Managed)
+
+
+def next_action(versions: Collection[_Any]) -> tuple[Action, _Any] | None:
     """What to do next with one model, so that a version stays loaded while one is wanted (AvailabilityPreservingPolicy).
 
-    Unwanted versions go, the lowest first, as soon as a wanted one is ready, or none is wanted; before that all but one may go. Otherwise
-    the highest new wanted version is loaded. A wanted version whose load has failed holds nothing up and is not tried again.
+    Unwanted versions go, the lowest first, as soon as a wanted one is ready, or none is wanted. Before that, all of them but one may go.
+    Otherwise the highest new wanted version is loaded. A wanted version whose load has failed stops nothing and is not tried again.
     Args: versions: of objects with .number (int), .phase (Phase), .wanted (bool). Returns: (LOAD or UNLOAD, one of them), or None.
     """
     ready = [one for one in versions if one.phase is Phase.READY]

@@ -1,32 +1,75 @@
 """One loaded version of a model."""
 
+import typing
+from collections.abc import Mapping, Sequence
+
+import numpy.typing as npt
+
 from tftrt_tools.serving.local import failure
+
+# An array of any dtype; strings are bytes in object arrays.
+Array: typing.TypeAlias = npt.NDArray[typing.Any]
+
+
+class AnyServable(typing.Protocol):
+    """What the services ask: a Servable, or one with batching around it."""
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+
+    @property
+    def path(self) -> str:
+        """The version's directory."""
+
+    @property
+    def signatures(self) -> Mapping[str, typing.Any]:
+        """{name: SignatureDef}."""
+
+    def run(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int = 0) -> list[Array]:
+        """As Servable.run."""
+
+    def close(self) -> None:
+        """Free the model."""
+
+
+class Runs(typing.Protocol):
+    """What runs a model: session.Session."""
+
+    signatures: Mapping[str, typing.Any]
+
+    def run(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int = 0) -> list[Array]:
+        """As Session.run."""
+
+    def close(self) -> None:
+        """Free the model."""
 
 
 class Servable:
-    """What the services ask.
+    """A model that runs requests one by one.
 
     Attributes:
       name: of the model. version: number. path: of the version's directory. signatures: {name: SignatureDef}.
 
-    Args: session: session.Session, closed with this.
+    Args: session: closed with this.
     """
 
-    def __init__(self, name, version, path, session):
+    def __init__(self, name: str, version: int, path: object, session: Runs) -> None:
         self.name, self.version, self.path = name, version, str(path)
         self.signatures = session.signatures
         self._session = session
 
-    def run(self, feeds, fetches, timeout_ms=0):
-        """Args: feeds: {tensor name: ndarray}; fetches: [tensor name], one may be there twice; timeout_ms: 0 for none.
-
-        Returns: [ndarray]; strings are bytes in object arrays. Raises: Failure.
-        """
+    def run(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int = 0) -> list[Array]:
+        """Args: feeds: by tensor name. fetches: tensor names; one may be there twice. timeout_ms: 0 for none. Raises: Failure."""
         try:
             return self._session.run(feeds, fetches, timeout_ms)
         except ValueError as error:  # a dtype that NumPy has not
             raise failure.unimplemented(str(error)) from None
 
-    def close(self):
+    def close(self) -> None:
         """Free the model."""
         self._session.close()

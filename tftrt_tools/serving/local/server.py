@@ -1,14 +1,21 @@
 """The development server as a whole: reads its flags, loads the models, then listens."""
 
-import contextlib
+from __future__ import annotations
+
 import logging
 import pathlib
 import threading
+import types
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import text_format
 
-from tftrt_tools.serving import configuration_protos, flags
-from tftrt_tools.serving.local import batch_scheduler, batching_parameters, core, failure, grpc_server, loader, manager, metrics
+from tftrt_tools.serving import server_flags
+from tftrt_tools.serving.local import batch_scheduler, batching_parameters, core, failure, grpc_server, loader, manager, metrics_page
+from tftrt_tools.wire import config_messages
+
+if TYPE_CHECKING:
+    from tftrt_tools.serving.local.rest.rest_server import RestServer
 
 _log = logging.getLogger("tftrt.serving")
 _ABSENT = ("use_alts_credentials", "platform_config_file", "prefer_tflite_model", "thread_pool_factory_config_file")
@@ -20,18 +27,21 @@ class Server:
     Attributes: port: of gRPC; rest_port: 0 where REST is off; both known after `start`.
     """
 
-    def __init__(self, options):
+    def __init__(self, options: types.SimpleNamespace) -> None:
         self._options = options
         self.port = self.rest_port = 0
-        self._grpc = self._rest = self._scheduler = self._watcher = None
+        self._grpc: grpc_server.GrpcServer | None = None
+        self._rest: RestServer | None = None
+        self._scheduler: batch_scheduler.Scheduler | None = None
+        self._watcher: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._manager = None
+        self._manager: manager.Manager | None = None
 
-    def start(self):
+    def start(self) -> None:
         """Load the models, for as long as that takes, and then listen. Raises: Failure, TftrtError."""
         options = self._options
         _refuse_absent(options)
-        counted = metrics.Metrics()
+        counted = metrics_page.Metrics()
         monitoring = _monitoring(options)
         parameters = _batching(options)
         settings = loader.LoadSettings(
@@ -39,7 +49,7 @@ class Server:
             per_model_batching=options.enable_per_model_batching_parameters, warmup=options.enable_model_warmup,
             warmup_iterations=options.num_request_iterations_for_warmup)
         shared = core.Core(counted, monitoring is not None, options.enable_signature_method_name_check)
-        if options.enable_batching:
+        if parameters is not None:
             self._scheduler = batch_scheduler.Scheduler(parameters.num_batch_threads, parameters.thread_pool_name)
         load = loader.Loader(settings, shared.services(), self._scheduler, counted)
         self._manager = shared.manager = manager.Manager(load, manager.ManagerSettings(**{
@@ -50,12 +60,13 @@ class Server:
             self._watcher = threading.Thread(target=self._watch, name="tftrt-config", daemon=True)
             self._watcher.start()
 
-    def stop(self):
+    def stop(self) -> None:
         """End in order: no new requests, those that run, then the models. Ends a `start` that waits, from another thread."""
         self._stopping.set()
-        for side in (self._rest, self._grpc):
-            if side:
-                side.stop()
+        if self._rest:
+            self._rest.stop()
+        if self._grpc:
+            self._grpc.stop()
         if self._watcher:
             self._watcher.join()
         if self._manager:
@@ -63,7 +74,7 @@ class Server:
         if self._scheduler:
             self._scheduler.stop()
 
-    def _listen(self, shared, monitoring):
+    def _listen(self, shared: core.Core, monitoring: Any) -> None:
         options = self._options
         self._grpc = grpc_server.GrpcServer(shared, options.grpc_max_threads, _channel_arguments(options), _credentials(options))
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -73,33 +84,34 @@ class Server:
         self._grpc.start()
         _log.info("Running gRPC ModelServer at %s:%d ...", options.host, self.port)
         if options.rest_api_port:
-            from tftrt_tools.serving.local.rest.server import RestServer
+            from tftrt_tools.serving.local.rest.handler import METRICS_PATH
+            from tftrt_tools.serving.local.rest.rest_server import RestServer
 
             path = monitoring.path if monitoring is not None and monitoring.path else None
-            extra = {"metrics_path": path} if path else {}
             self._rest = RestServer(shared, options.host, max(options.rest_api_port, 0), options.rest_api_timeout_in_ms,
-                                    options.rest_api_num_threads, **extra)
+                                    options.rest_api_num_threads, path or METRICS_PATH)
             self.rest_port = self._rest.start()
             _log.info("Exporting HTTP/REST API at:%s:%d ...", options.host, self.rest_port)
 
-    def _watch(self):
+    def _watch(self) -> None:
         while not self._stopping.wait(self._options.model_config_file_poll_wait_seconds):
             try:
-                self._manager.reload(_models(self._options))
+                if self._manager:
+                    self._manager.reload(_models(self._options))
             except failure.Failure as error:
                 _log.error("%s: %s", self._options.model_config_file, error.to_text())
 
 
-def _refuse_absent(options):
+def _refuse_absent(options: types.SimpleNamespace) -> None:
     for name in _ABSENT:
-        if getattr(options, name) != flags.DEFAULTS[name]:
+        if getattr(options, name) != server_flags.DEFAULTS[name]:
             raise failure.unimplemented(f"the development server has no --{name}; use --backend=binary or --backend=docker")
     if options.batching_parameters_file and not options.enable_batching:
         raise failure.invalid("server_options.batching_parameters_file is set without setting server_options.enable_batching to true.")
 
 
-def _models(options):
-    config = configuration_protos.new(configuration_protos.MODELS)
+def _models(options: types.SimpleNamespace) -> Any:
+    config = config_messages.new(config_messages.MODELS)
     if options.model_config_file:
         return _text(options.model_config_file, config)
     if not options.model_base_path:
@@ -108,15 +120,15 @@ def _models(options):
     return config
 
 
-def _monitoring(options):
+def _monitoring(options: types.SimpleNamespace) -> Any:
     """PrometheusConfig where the metrics page is on, or None."""
     if not options.monitoring_config_file:
         return None
-    config = _text(options.monitoring_config_file, configuration_protos.new(configuration_protos.MONITORING)).prometheus_config
+    config = _text(options.monitoring_config_file, config_messages.new(config_messages.MONITORING)).prometheus_config
     return config if config.enable else None
 
 
-def _batching(options):
+def _batching(options: types.SimpleNamespace) -> batching_parameters.BatchingParameters | None:
     if not options.enable_batching:
         return None
     if not options.batching_parameters_file:
@@ -126,7 +138,7 @@ def _batching(options):
     return parameters
 
 
-def _session_config(options):
+def _session_config(options: types.SimpleNamespace) -> bytes:
     from tensorflow.core.protobuf import config_pb2
 
     config = config_pb2.ConfigProto()
@@ -143,28 +155,29 @@ def _session_config(options):
     return config.SerializeToString()
 
 
-def _credentials(options):
+def _credentials(options: types.SimpleNamespace) -> Any:
     if not options.ssl_config_file:
         return None
     import grpc
 
-    config = _text(options.ssl_config_file, configuration_protos.new(configuration_protos.SSL))
+    config = _text(options.ssl_config_file, config_messages.new(config_messages.SSL))
     return grpc.ssl_server_credentials([(config.server_key.encode(), config.server_cert.encode())],
                                        config.custom_ca.encode() or None, config.client_verify)
 
 
-def _channel_arguments(options):
+def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | int]]:
     """[(name, value)]: an int where it reads as one, else text."""
-    found = []
+    found: list[tuple[str, str | int]] = []
     for pair in filter(None, options.grpc_channel_arguments.split(",")):
         name, _, value = pair.partition("=")
-        with contextlib.suppress(ValueError):
-            value = int(value)
-        found.append((name, value))
+        try:
+            found.append((name, int(value)))
+        except ValueError:
+            found.append((name, value))
     return found
 
 
-def _text(path, message):
+def _text(path: str, message: Any) -> Any:
     try:
         return text_format.Parse(pathlib.Path(path).read_text(), message)
     except FileNotFoundError:

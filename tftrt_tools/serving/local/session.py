@@ -1,11 +1,16 @@
 """A SavedModel, loaded and run as TensorFlow Serving does it: C++ loader, Session::Run, run options with a deadline."""
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tftrt_tools import op_libraries
-from tftrt_tools.serving.local import c_api, failure, tensors
+from tftrt_tools.serving.local import c_api, failure, tf_tensors
+from tftrt_tools.serving.local.servable import Array
 
 
 class Session:
@@ -20,12 +25,14 @@ class Session:
     Raises: Failure with TensorFlow's code and text.
     """
 
-    def __init__(self, path, tags=("serve",), config=b""):
+    def __init__(self, path: object, tags: Sequence[str] = ("serve",), config: bytes = b"") -> None:
         from tensorflow.core.protobuf import meta_graph_pb2
 
         _load_op_libraries()
         library = c_api.library()
-        self._session, self._operations, self._lock = None, {}, threading.Lock()
+        self._session: Any = None
+        self._operations: dict[str, c_api.Output] = {}
+        self._lock = threading.Lock()
         self._graph = library.TF_NewGraph()
         options, buffer = library.TF_NewSessionOptions(), library.TF_NewBuffer()
         try:
@@ -42,22 +49,23 @@ class Session:
         finally:
             library.TF_DeleteBuffer(buffer)
             library.TF_DeleteSessionOptions(options)
-        self.signatures = dict(meta_graph.signature_def)
+        self.signatures: Mapping[str, Any] = dict(meta_graph.signature_def)
 
-    def run(self, feeds, fetches, timeout_ms=0):
+    def run(self, feeds: Mapping[str, Array], fetches: Sequence[str], timeout_ms: int = 0) -> list[Array]:
         """Args: feeds: {tensor name: ndarray}; fetches: [tensor name]; timeout_ms: 0 for none.
 
         Returns: [ndarray], one for each fetch; strings are bytes in object arrays.
         Raises: Failure with TensorFlow's code and text.
         """
-        library, made = c_api.library(), []
+        library = c_api.library()
+        made: list[Any] = []
         inputs = (c_api.Output * max(len(feeds), 1))(*(self._output(name) for name in feeds))
         outputs = (c_api.Output * max(len(fetches), 1))(*(self._output(name) for name in fetches))
         values = (ctypes.c_void_p * max(len(fetches), 1))()
         options = _run_options(timeout_ms) if timeout_ms else None
         try:
             for array in feeds.values():
-                made.append(tensors.new(array))
+                made.append(tf_tensors.new(array))
             given = (ctypes.c_void_p * max(len(made), 1))(*made)
             _checked(lambda status: library.TF_SessionRun(self._session, options, inputs, given, len(made), outputs, values, len(fetches),
                                                           None, 0, None, status))
@@ -66,20 +74,20 @@ class Session:
                 library.TF_DeleteTensor(tensor)
             if options:
                 library.TF_DeleteBuffer(options)
-        return [tensors.read(value) for value in values[:len(fetches)]]
+        return [tf_tensors.read(value) for value in values[:len(fetches)]]
 
-    def _output(self, name):
+    def _output(self, name: str) -> c_api.Output:
         found = self._operations.get(name)
         if found is None:
             operation, _, index = name.partition(":")
             pointer = c_api.library().TF_GraphOperationByName(self._graph, operation.encode())
             if not pointer:
                 raise failure.invalid(f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph")
-            found = self._operations[name] = (pointer, int(index or 0))
+            found = self._operations[name] = c_api.Output(pointer, int(index or 0))
         return found
 
-    def close(self):
-        """Free the model. The caller sees to it that nothing runs."""
+    def close(self) -> None:
+        """Free the model. No run may be under way."""
         with self._lock:
             session, self._session = self._session, None
         if session:
@@ -94,13 +102,13 @@ def _load_op_libraries() -> None:
     """As op_libraries.load, into TensorFlow without Python. Raises: Failure."""
     for path in op_libraries.named():
         try:
-            _checked(lambda status, path=path: c_api.library().TF_LoadLibrary(path.encode(), status))
+            _checked(functools.partial(c_api.library().TF_LoadLibrary, path.encode()))
         except failure.Failure as error:
             unusable = op_libraries.unusable(path, str(error))
             raise failure.precondition(f"{unusable.cause}; {unusable.mend}") from None
 
 
-def _run_options(timeout_ms):
+def _run_options(timeout_ms: int) -> Any:
     # RunOptions.timeout_in_ms is field 2, a varint.
     from tftrt_tools.wire import varints
 
@@ -108,7 +116,7 @@ def _run_options(timeout_ms):
     return c_api.library().TF_NewBufferFromString(content, len(content))
 
 
-def _checked(call):
+def _checked(call: Callable[[Any], Any]) -> Any:
     """What `call(status)` returns. Raises: Failure where the status is not OK."""
     library = c_api.library()
     status = library.TF_NewStatus()

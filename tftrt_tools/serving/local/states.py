@@ -1,13 +1,20 @@
 """The state of every version that a server has had: what GetModelStatus answers and what start and reload wait for."""
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.failure import Failure
+
+if TYPE_CHECKING:
+    from tftrt_tools.serving.local.manager import Manager
 
 
 class State(enum.IntEnum):
@@ -28,40 +35,41 @@ class VersionState:
     state: State
     failure: Failure | None = None
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
+        """As GetModelStatus tells it, with the failure's code and message beside the state."""
         return {"version": self.version, "state": self.state.name, "error_code": self.failure.code.name if self.failure else "OK",
                 "error_message": self.failure.message if self.failure else ""}
 
 
-def label(name, version):
+def label(name: str, version: int) -> str:
     """A version as TensorFlow Serving prints it."""
     return f"{{name: {name} version: {version}}}"
 
 
 class Board:
-    """The last state of each version, for ever: a version that ended stays, and one that was dropped before its load stays at START.
+    """The last state of each version. It keeps a version that ended; one that was dropped before its load stays at START.
 
     changed: the one Condition of a manager, notified at each change. It may be held while a method is called.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.changed = threading.Condition()
-        self._states = {}  # name -> {version: (number of the event, VersionState)}
+        self._states: dict[str, dict[int, tuple[int, VersionState]]] = {}  # by name and version, with the number of its event
         self._events = 0
 
-    def set(self, name, version, state, error=None):
+    def set(self, name: str, version: int, state: State, error: Failure | None = None) -> None:
         """Args: state: State. error: Failure or None."""
         with self.changed:
             self._events += 1
             self._states.setdefault(name, {})[version] = (self._events, VersionState(version, state, error))
             self.changed.notify_all()
 
-    def events(self):
+    def events(self) -> int:
         """How many events there were: a `since` for `reached`."""
         with self.changed:
             return self._events
 
-    def of(self, name, version=None):
+    def of(self, name: str, version: int | None = None) -> list[VersionState]:
         """States of one version or all, the newest version first. Raises: Failure NOT_FOUND, as GetModelStatus."""
         with self.changed:
             known = self._states.get(name, {})
@@ -73,12 +81,12 @@ class Board:
                 raise failure.not_found(f"Could not find any versions of model {name}")
             return [known[number][1] for number in sorted(known, reverse=True)]
 
-    def is_available(self, name, version):
+    def is_available(self, name: str, version: int) -> bool:
         with self.changed:
             event = self._states.get(name, {}).get(version)
             return event is not None and event[1].state is State.AVAILABLE
 
-    def reached(self, names, since):
+    def reached(self, names: Iterable[str], since: int) -> list[tuple[str, VersionState]] | None:
         """Of each name the newest version that became available or ended after event number `since`.
 
         Returns: [(name, VersionState)] by name, or None while a name has none.
@@ -94,7 +102,7 @@ class Board:
         return found
 
 
-def unavailable(reached, what):
+def unavailable(reached: Sequence[tuple[str, VersionState]], what: str) -> Failure | None:
     """The Failure UNKNOWN of models that did not come up, None where all did.
 
     Args: reached: as of Board.reached. what: "servable(s)" at start, "model(s)" at a reload.
@@ -107,7 +115,7 @@ def unavailable(reached, what):
     return Failure(grpc.StatusCode.UNKNOWN, f"{len(bad)} {what} did not become available: {{{text}}}")
 
 
-def response(manager, request):
+def response(manager: Manager, request: Any) -> Any:
     """GetModelStatusResponse for a GetModelStatusRequest. The version label is ignored, and a missing name is an unknown model's.
 
     Raises: Failure INVALID_ARGUMENT without a model spec, NOT_FOUND.

@@ -1,26 +1,29 @@
 """TF-TRT's gate: TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION, read from the environment at each fallback.
 
 Closed ("0" or "false", in any case; TensorFlow's ReadBoolFromEnvVar), a fallback fails the request with ABORTED, so that an answer proves
-the engines. Three fallbacks pass it all the same: an engine op that still calibrates, one left in profile generation mode, and inputs that
-do not fit the shapes which the op was converted for; see model.Engine.hole.
+the engines. Three fallbacks pass it all the same: that of an engine op which still calibrates, that of one which was left in profile
+generation mode, and that of inputs which do not fit the shapes the op was converted for; see version_on_disk.Engine.hole.
 """
 
-from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
+from collections.abc import Mapping
+
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
+from tftrt_tools.serving.smoke.gpu_use import Use
+from tftrt_tools.serving.smoke.version_on_disk import Model
 
 VARIABLE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
 REFUSAL = "User disallowed engine native segment execution"
 
 
-def closed(environ):
+def closed(environ: Mapping[str, str]) -> bool:
     """Whether the gate is closed in an environment."""
     return environ.get(VARIABLE, "").lower() in ("0", "false")
 
 
-def of_answer(environ, use, model, call, signature):
+def of_answer(environ: Mapping[str, str], use: Use, model: Model | None, call: str, signature: str) -> Evidence:
     """The Evidence of a request that was answered.
 
-    Args: environ: the server's. use: gpu_use.Use of the server. model: model.Model, or None where its files were not seen. call: its text.
-      signature: its name.
+    Args: environ: the server's. use: of the server. model: None where its files were not seen. call: its text. signature: its name.
     """
     if not closed(environ):
         text = f"{VARIABLE} is not set in the server"
@@ -45,7 +48,7 @@ def of_answer(environ, use, model, call, signature):
     return Evidence("gate", text, YES, CERTAIN, call)
 
 
-def of_refusal(text, call):
+def of_refusal(text: str, call: str) -> Evidence | None:
     """The Evidence of a request that the gate refused, or None. Args: text: the server's words."""
     if REFUSAL not in text:
         return None

@@ -6,34 +6,39 @@ import pathlib
 import re
 import subprocess
 import threading
-import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from tftrt_tools import child, errors
-from tftrt_tools.serving.smoke import process as processes
-from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence
+from tftrt_tools import child, errors, records
+from tftrt_tools.serving.smoke import server_process as processes
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence, Weight
+from tftrt_tools.serving.smoke.server_process import Process
 
 # Whoever computes on an NVIDIA GPU holds one of these open: a card, WSL's, a Tegra's.
 _DEVICE = re.compile(r"/dev/(nvidia\d+|dxg|nvhost-.*gpu|nvgpu.*)$")
 # The kernel's first PID namespace (PROC_PID_INIT_INO): NVML's process ids are of this one.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _SECONDS = 60
-_PERIOD_SECONDS = 0.1
 # Variables that decide which libraries and GPUs a process finds.
 _DECIDES = re.compile(r"(CUDA|NVIDIA|TF|XLA|LD)_\w+$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Use:
-    """uses: True, False, or None where nothing says it; seen: in words; weight: how sure `uses` is; memory_bytes: of the server on GPUs,
-    None where NVML does not tell; busy: highest utilisation in percent while it was asked, None without NVML."""
+class Use(records.Record):
+    """Whether a server uses a GPU. What follows the first three is given by name."""
 
+    # None where nothing says it.
     uses: bool | None
+    # In words.
     seen: str
-    weight: str = CERTAIN
-    memory_bytes: int | None = None
-    busy: int | None = None
+    # How sure `uses` is.
+    weight: Weight = CERTAIN
+    # Of the server on GPUs; None where NVML does not tell.
+    memory_bytes: int | None = dataclasses.field(default=None, kw_only=True)
+    # Highest utilisation in percent while it was asked; None without NVML.
+    busy: int | None = dataclasses.field(default=None, kw_only=True)
 
-    def evidence(self):
+    def evidence(self) -> Evidence:
         """A GPU that is used says nothing: TensorFlow's own ops use it too."""
         if self.uses is False:
             return Evidence("GPU", self.seen, NO, self.weight)
@@ -41,12 +46,9 @@ class Use:
             return Evidence("GPU", f"{self.seen}; but no GPU was seen busy while the server was asked", NO, WEAK)
         return Evidence("GPU", self.seen, NOTHING)
 
-    def to_dict(self):
-        return dataclasses.asdict(self)
 
-
-def look(server, busy=None):
-    """The Use of a GPU by a server. Args: server: process.Process of a known program; busy: what `burst` returned, or None."""
+def look(server: Process, busy: Sequence[int] | None = None) -> Use:
+    """The Use of a GPU by a server. Args: server: server_process.Process of a known program; busy: what `burst` returned, or None."""
     if server.program == processes.LOCAL:
         return _of_development_server(server)
     devices = open_devices(server.pid)
@@ -65,16 +67,16 @@ def look(server, busy=None):
     return Use(None, f"nothing says whether the server (pid {server.pid}) uses a GPU", busy=highest)
 
 
-def _of_development_server(server):
+def _of_development_server(server: Process) -> Use:
     """It runs engine ops natively where TensorFlow sees no GPU; TensorFlow is asked in the same way in which the server was started."""
     if open_devices(server.pid) == [] and not any(_DEVICE.match(str(one)) for one in pathlib.Path("/dev").iterdir()):
         return Use(False, f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none")
     if server.environ is None:
         return Use(None, "the server's environment cannot be read")
-    env = {name: None for name in os.environ if _DECIDES.match(name)}
+    env: dict[str, str | None] = {name: None for name in os.environ if _DECIDES.match(name)}
     env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name)}
     try:
-        found = child.run("tftrt_tools.serving.smoke.gpu_use:tensorflow_job", None, env=env, python=_interpreter(server), timeout=_SECONDS)
+        found = child.run("tftrt_tools.serving.smoke.gpu_use_job:tensorflow", None, env=env, python=_interpreter(server), timeout=_SECONDS)
     except (errors.TftrtError, child.ChildBug, OSError) as error:
         return Use(None, f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}")
     if found.result is None:
@@ -84,20 +86,13 @@ def _of_development_server(server):
     return Use(True, f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}", memory_bytes=memory)
 
 
-def _interpreter(server):
+def _interpreter(server: Process) -> str | None:
     """The server's Python as it was named: following the link would leave its virtual environment."""
     named = server.argv[0]
     return str(server.path(named)) if "/" in named else None
 
 
-def tensorflow_job(_request):
-    """The GPU that TensorFlow sees, as execution.gpu.seen; in a child process."""
-    from tftrt_tools.execution import gpu
-
-    return gpu.seen()
-
-
-def open_devices(pid):
+def open_devices(pid: int) -> list[str] | None:
     """Names of the GPU devices that a process holds open, or None where this user may not see it."""
     try:
         links = [os.readlink(one) for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
@@ -106,7 +101,7 @@ def open_devices(pid):
     return sorted({link for link in links if _DEVICE.match(link)})
 
 
-def first_namespace():
+def first_namespace() -> bool:
     """Whether NVML's process ids are the ones that this process sees."""
     try:
         return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
@@ -114,50 +109,19 @@ def first_namespace():
         return False
 
 
-def _nvml(request):
+def _nvml(request: Mapping[str, Any]) -> dict[str, int]:
     try:
-        return child.run("tftrt_tools.serving.smoke.gpu_use:nvml_job", request, timeout=_SECONDS).result
+        return child.run("tftrt_tools.serving.smoke.gpu_use_job:nvml", request, timeout=_SECONDS).result
     except (errors.TftrtError, child.ChildBug):
         return {}
 
 
-def nvml_job(request):
-    """Ask NVML, in a child process.
-
-    Args: request: {"pid"} for the memory of a process, or {"seconds"} to watch how busy the GPUs are.
-    Returns: {"memory": bytes on all GPUs} or {"busy": highest utilisation in percent}; {} without NVML or a GPU.
-    """
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        if not devices:
-            return {}
-        if "pid" in request:
-            held = [one.usedGpuMemory for device in devices for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-                    if one.pid == request["pid"]]
-            # None: the driver lists the process and does not say how much it holds.
-            return {"memory": sum(one or 1 for one in held)}
-        return {"busy": _highest(pynvml, devices, request["seconds"])}
-    except Exception:  # NVML is a witness, not a need
-        return {}
-
-
-def _highest(nvml, devices, seconds):
-    end, highest = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        highest = max(highest, *(nvml.nvmlDeviceGetUtilizationRates(device).gpu for device in devices))
-        time.sleep(_PERIOD_SECONDS)
-    return highest
-
-
-def burst(send, seconds):
+def burst(send: Callable[[], object], seconds: float) -> list[int]:
     """Ask the server again and again while NVML watches. Args: send: a function that sends one request. Returns: [percent], or [] without
     NVML or a GPU."""
     found, stop = [], threading.Event()
 
-    def watch():
+    def watch() -> None:
         told = _nvml({"seconds": seconds})
         if "busy" in told:
             found.append(told["busy"])
@@ -171,7 +135,7 @@ def burst(send, seconds):
     return found
 
 
-def version(server):
+def version(server: Process) -> str:
     """What the server's program says to --version, its first line, or ""."""
     argv = list(server.argv[:1])
     if server.program == processes.LOCAL:

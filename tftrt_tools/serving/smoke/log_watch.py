@@ -1,12 +1,14 @@
 """What a server writes to its log while it is asked, and what TF-TRT's lines in it say."""
 
 import os
+import pathlib
 import re
 import time
+from collections.abc import Collection, Iterable
 
 from tftrt_tools import errors
 from tftrt_tools.execution import trace
-from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
 
 # A log that a parent process passes on comes a little late.
 _QUIET_SECONDS, _LONGEST_SECONDS = 0.25, 3
@@ -17,7 +19,7 @@ _NATIVE = re.compile(r"[Nn]ative segment for\s*(\S+)")
 class LogWatch:
     """Reads what comes to a log file from now on. Raises: UsageError where it cannot be read."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | pathlib.Path) -> None:
         self._path = path
         try:
             with open(path, "rb") as file:
@@ -25,7 +27,7 @@ class LogWatch:
         except OSError as error:
             raise errors.UsageError(f"--log_file={path}: {error.strerror}", "give the file that the server writes its log to") from None
 
-    def new(self):
+    def new(self) -> str:
         """What was written since the last call, as text; waits until the file is quiet."""
         end = time.monotonic() + _LONGEST_SECONDS
         size = self._size()
@@ -45,14 +47,14 @@ class LogWatch:
         self._position += len(raw)
         return raw.decode(errors="replace")
 
-    def _size(self):
+    def _size(self) -> int:
         try:
             return os.path.getsize(self._path)
         except FileNotFoundError:
             return 0
 
 
-def read(text, call, engines, sent):
+def read(text: str, call: str, engines: Collection[str] | None, sent: int) -> tuple[list[Evidence], int]:
     """The Evidence that a call left in the log.
 
     Args: text: written while the call ran. call: its text. engines: names of the signature's engine ops, None where not known. sent: how
@@ -81,10 +83,10 @@ def read(text, call, engines, sent):
     return found, sum(seen.build.values())
 
 
-def _concerns(line, engines):
+def _concerns(line: str, engines: Collection[str] | None) -> bool:
     named = set(_ENGINE.findall(line))
     return engines is None or not named or bool(named & set(engines))
 
 
-def _names(counts):
+def _names(counts: Iterable[str]) -> str:
     return ", ".join(sorted(counts))

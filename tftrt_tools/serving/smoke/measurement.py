@@ -1,11 +1,17 @@
 """Sends the calls and times them."""
 
 import dataclasses
+from typing import Any
 
-from tftrt_tools import progress
-from tftrt_tools.serving import management_client
-from tftrt_tools.serving.smoke import messages, statistics
-from tftrt_tools.serving.smoke.evidence import LIKELY, NO, NOTHING, WEAK, YES, Evidence
+import numpy.typing as npt
+
+from tftrt_tools import client as clients
+from tftrt_tools import errors, progress
+from tftrt_tools.execution import run
+from tftrt_tools.serving.smoke import latency
+from tftrt_tools.serving.smoke.engine_evidence import LIKELY, NO, NOTHING, WEAK, YES, Evidence
+from tftrt_tools.serving.smoke.plan import Group
+from tftrt_tools.serving.smoke.served_model import Asking, Served
 
 _WARM_UP = 5
 # A first request this many times slower than the later ones built an engine, or had other things made at first use.
@@ -20,12 +26,12 @@ class Measured:
     refused the call, "" otherwise; answers: [{output: ndarray}], one for each call of the group, [] where refused."""
 
     first: float | None
-    later: tuple
+    later: tuple[float, ...]
     refused: str
-    answers: tuple
+    answers: tuple[dict[str, npt.NDArray[Any]], ...]
 
     @property
-    def sent(self):
+    def sent(self) -> int:
         """How many requests were answered."""
         return (self.first is not None) + len(self.later)
 
@@ -33,27 +39,30 @@ class Measured:
 class Sender:
     """Sends calls to one version of a model.
 
-    Args: client: client.Client. served: client.Served, whose version is asked for by number, so that a swap in between is not mixed in.
+    Args: client: served_model.Asking. served: served_model.Served. Its version is asked for by number: where the server changes to another
+    version meanwhile, no answer of that one is mixed in.
     """
 
-    def __init__(self, client, served):
+    def __init__(self, client: Asking, served: Served) -> None:
         self._client, self._served = client, served
 
-    def request(self, call):
+    def request(self, call: run.Call) -> bytes:
         """bytes of the PredictRequest for a run.Call."""
-        return messages.predict_request(messages.model_spec(self._served.name, self._served.version, signature=call.signature), call.inputs)
+        return clients.request_bytes(self._served.name, call.inputs, call.signature, self._served.version)
 
-    def send(self, request, call):
-        """Returns: (bytes of the answer, seconds). Raises as client.predict."""
+    def send(self, request: bytes, call: run.Call) -> tuple[bytes, float]:
+        """Returns: (bytes of the answer, seconds). Raises as Asking.predict."""
         return self._client.predict(request, call.text())
 
 
-def group(sender, one, repeats):
+def group(sender: Sender, one: Group, repeats: int) -> Measured:
     """Send a Group: each of its calls once, then its first call until there are `repeats` later requests.
 
     Returns: Measured. Raises: TftrtError where no answer came, or one that does not decode.
     """
-    first, later, answers = None, [], []
+    first: float | None = None
+    later: list[float] = []
+    answers: list[dict[str, npt.NDArray[Any]]] = []
     try:
         for number, call in enumerate(one.calls):
             progress.say(f"asking {one.text}", number, len(one.calls))
@@ -66,28 +75,26 @@ def group(sender, one, repeats):
         request = sender.request(one.calls[0])
         while len(later) < repeats:
             later.append(sender.send(request, one.calls[0])[1])
-    except management_client.ServerError as error:
-        return Measured(first, tuple(later), f"{error.code}: {error.text}", ())
+    except clients.ServingError as error:
+        return Measured(first, tuple(later), f"{error.code}: {error.line}", ())
     return Measured(first, tuple(later), "", tuple(answers))
 
 
-def _decoded(raw, call):
-    from tftrt_tools import errors
-
+def _decoded(raw: bytes, call: run.Call) -> dict[str, npt.NDArray[Any]]:
     try:
-        return messages.predict_answer(raw)[0]
+        return clients.response_arrays(raw)[1]
     except ValueError as error:
         raise errors.TftrtError(f"the answer to {call.text()} does not decode: {error}", "is that a TensorFlow Serving?") from None
 
 
-def against_native(converted, native, call, repeats):
+def against_native(converted: Sender, native: Sender, call: run.Call, repeats: int) -> latency.Ratio:
     """Time two models on the same inputs in the order native, converted, converted, native, again and again.
 
-    Args: converted, native: Senders. repeats: blocks of four requests. Returns: statistics.Ratio, native over converted.
+    Args: converted, native: Senders. repeats: blocks of four requests. Returns: latency.Ratio, native over converted.
     """
     requests = {sender: sender.request(call) for sender in (converted, native)}
 
-    def seconds(sender):
+    def seconds(sender: Sender) -> float:
         return sender.send(requests[sender], call)[1]
 
     for _ in range(_WARM_UP):
@@ -97,12 +104,12 @@ def against_native(converted, native, call, repeats):
         progress.say(f"timing {call.text()} against the native model", number, repeats)
         first, second, third, fourth = map(seconds, (native, converted, converted, native))
         blocks.append(((first + fourth) / 2, (second + third) / 2))
-    return statistics.ratio(blocks)
+    return latency.ratio(blocks)
 
 
-def first_request(measured, call):
+def first_request(measured: Measured, call: str) -> Evidence | None:
     """The Evidence of a first request that took long, or None."""
-    later = statistics.p50(measured.later)
+    later = latency.p50(measured.later)
     if measured.first is None or not later or measured.first < SLOW_FIRST * later:
         return None
     return Evidence("first request", f"the first request took {measured.first / later:.0f} times as long as the later ones "
@@ -110,13 +117,13 @@ def first_request(measured, call):
                     "cover this shape", YES, WEAK, call)
 
 
-def of_ratio(ratio, call):
-    """The Evidence of a statistics.Ratio."""
+def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:
+    """The Evidence of a latency.Ratio."""
     text = (f"{ratio.value:.2f} times as fast as the native model (95% interval {ratio.low:.2f} to {ratio.high:.2f}; "
             f"{1e3 * ratio.first:.2f} ms native, {1e3 * ratio.second:.2f} ms converted)")
-    if ratio.low >= statistics.CLEARLY_FASTER:
+    if ratio.low >= latency.CLEARLY_FASTER:
         return Evidence("native model", text, YES, LIKELY, call)
-    if ratio.high <= statistics.NOT_FASTER:
+    if ratio.high <= latency.NOT_FASTER:
         if ratio.first < _LAUNCH_BOUND_SECONDS:
             return Evidence("native model", f"{text}; of requests this short the model itself may be the least part", NO, WEAK, call)
         return Evidence("native model", text, NO, LIKELY, call)

@@ -2,82 +2,113 @@
 
 import contextlib
 import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement
+from tftrt_tools.client import ServingError, Tls
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.inputs.calls import Takes
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.serving import management_client
-from tftrt_tools.serving.smoke import answers, evidence, gate, gpu_use, log_watch, measurement, plan, process, statistics, steps
-from tftrt_tools.serving.smoke import client as clients
-from tftrt_tools.serving.smoke import model as models
-from tftrt_tools.serving.smoke.evidence import CERTAIN, LIKELY, NO, NOTHING, Evidence
-from tftrt_tools.serving.smoke.result import CallResult, Smoke
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.serving.smoke import (
+    answer_check,
+    engine_evidence,
+    gate,
+    gpu_use,
+    latency,
+    log_watch,
+    measurement,
+    plan,
+    served_model,
+    server_process,
+    smoke_job,
+)
+from tftrt_tools.serving.smoke import version_on_disk as models
+from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, Evidence
+from tftrt_tools.serving.smoke.plan import Group, Plan
+from tftrt_tools.serving.smoke.served_model import Served
+from tftrt_tools.serving.smoke.server_process import Process
+from tftrt_tools.serving.smoke.smoke_result import CallResult, Smoke
 from tftrt_tools.sources.opened import check, opened
 
 _BURST_SECONDS = 1.5
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """model_version, version_label: which version, None and "" for the server's default; model_dir, data, shapes, ranges,
-    thresholds: texts of the flags; original: source.Source or ""; batch_size: rows of a request with data, 0 for the declared ones;
-    repeats: later requests of each shape;
-    native_model_name: the original on the same server, or ""; native_model_version: of it, None for the default; log_file: of the server,
-    or ""; server_pid: of its process, 0 to find it by its port; timeout: seconds for one request; require_engines: see result.Smoke; tls:
-    client.Tls or None; allow_constant_outputs: accept answers that show nothing; output_kind: texts of the flag; reading, data_rows: how
-    files of the data are read, and how many rows."""
+    """What to test, and how."""
 
+    # Which version; None and "" for the server's default.
     model_version: int | None = None
     version_label: str = ""
+    # Text of the flag; "" where the server's command line says it.
     model_dir: str = ""
-    original: object = ""
+    # source.Source, or "".
+    original: Any = ""
+    # Texts of the flags.
     data: str = ""
     shapes: str = ""
     ranges: str = ""
     thresholds: str = ""
+    # Rows of a request with data; 0 for the declared ones.
     batch_size: int = 0
     seed: int = 0
-    signature_keys: tuple = ()
+    signature_keys: tuple[str, ...] = ()
+    # Later requests of each shape.
     repeats: int = 20
+    # The original on the same server, or "".
     native_model_name: str = ""
+    # Of the server, or "".
     log_file: str = ""
+    # Of the server's process; 0 to find it by its port.
     server_pid: int = 0
+    # Seconds for one request.
     timeout: float = 60.0
+    # Any answer but "yes" to "did the engines run" is a problem.
     require_engines: bool = False
-    tls: object = None
+    # None: a connection in the clear.
+    tls: Tls | None = None
+    # Of the native model; None for the server's default.
     native_model_version: int | None = None
+    # Accept answers that show nothing.
     allow_constant_outputs: bool = False
+    # Texts of the flag.
     output_kind: tuple[str, ...] = ()
+    # How files of the data are read, and how many rows.
     reading: DataOptions = DataOptions()
     data_rows: int = 0
 
 
-def smoke(address, model_name, options):
+def smoke(address: str, model_name: str, options: Options) -> Smoke:
     """Test a running server.
 
     Args: address: HOST[:PORT] or unix:PATH of its gRPC port. model_name: as requests call it. options: Options.
-    Returns: result.Smoke, also where something is wrong with the answers. Raises: UsageError; TftrtError where the server cannot be asked;
+    Returns: Smoke, also where something is wrong with the answers. Raises: UsageError; TftrtError where the server cannot be asked;
       CheckFailed where it ended.
     """
     rules = judgement.Rules.of(options)
     if options.original:
         check(options.original)
-    with clients.Client(address, options.timeout, options.tls) as client, steps.worker() as worker, \
+    with served_model.Asking(address, options.timeout, options.tls) as client, smoke_job.worker() as worker, \
             scratch.folder("smoke") as folder, contextlib.ExitStack() as stack:
         progress.say("asking for the signatures")
-        server, unseen = (process.of_id(options.server_pid), "") if options.server_pid else process.find(client.address)
+        server, unseen = (server_process.of_id(options.server_pid), "") if options.server_pid else server_process.find(client.address)
         served = _served(client, server, "--model_name", model_name, options.model_version, options.version_label)
         native = _served(client, server, "--native_model_name", options.native_model_name,
                          options.native_model_version) if options.native_model_name else None
         path, same = models.locate(options.model_dir, served, server)
-        planned = plan.plan(served, models.declared_shapes(path) if path else None, options, folder)
+        model = _read(path, same, served, worker) if path else None
+        takes, known_from = _takes(served, model, options)
+        planned = plan.plan(takes, known_from, options, folder)
         if native:
             _check_native(native, planned)
-        model = _read(path, same, served, worker) if path else None
         if options.original:
             original = stack.enter_context(opened(options.original))
             every_call = [call for group in planned.groups for call in group.calls]
-            answers.check_original(options.original, worker.describe(original), every_call)
+            answer_check.check_original(options.original, worker.describe(original), every_call)
         seen = _Asked(client, served, native, server, model, options)
         try:
             measured = [seen.group(group) for group in planned.groups]
@@ -89,37 +120,51 @@ def smoke(address, model_name, options):
         form = _form(planned, measured, served, finite=not options.original)
         judged, kind = None, ("", "")
         if options.original:
-            ran = {evidence.YES: True, evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
-            kind = answers.arithmetic(model, ran, use)
+            ran = {engine_evidence.YES: True, engine_evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
+            kind = answer_check.arithmetic(model, ran, use)
             judged = _judged(planned, measured, kind[0], rules, original, folder, worker)
-    results = tuple(CallResult(group.signature, group.calls[0].shapes, one.first, statistics.p50(one.later), one.sent, one.refused,
-                               verdict.calls[group.text], ratios.get(group.text))
+    results = tuple(CallResult(signature=group.signature, shapes=group.calls[0].shapes, first_seconds=one.first,
+                               p50_seconds=latency.p50(one.later), requests=one.sent, refused=one.refused,
+                               engines=verdict.calls[group.text], native=ratios.get(group.text))
                     for group, one in zip(planned.groups, measured, strict=True))
     shown = server if server and server.known else None
     if server and not shown:
         unseen = f"{server.program} (pid {server.pid}) listens there, which is no server known here"
-    version = gpu_use.version(server) if shown else ""
-    return Smoke(client.address, model_name, served.version, shown, unseen, version, model, str(options.original), planned.sources, results,
-                 judged, kind, tuple(form), use, verdict, options.require_engines, options.seed, planned.dropped)
+    version = gpu_use.version(shown) if shown else ""
+    return Smoke(address=client.address, model_name=model_name, model_version=served.version, server=shown, unseen=unseen,
+                 server_version=version, model=model, original=str(options.original), shapes_from=planned.sources, calls=results,
+                 judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict, require_engines=options.require_engines,
+                 seed=options.seed, dropped=planned.dropped, twins=planned.twins)
 
 
-def _served(client, server, flag, *which):
+def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
     try:
         return client.served(*which)
-    except clients.NotServed as error:
+    except served_model.NotServed as error:
         names = models.names(server) if server and server.known else []
         known = f"; its command line names {', '.join(names)}" if names else ""
         raise errors.UsageError(error.cause, error.mend or f"check {flag}{known or '; `tftrt versions` asks for its versions'}") from None
 
 
-def _read(path, same, served, worker):
+def _read(path: pathlib.Path, same: bool, served: Served, worker: smoke_job.Steps) -> models.Model:
     progress.say("reading the model")
     model = models.from_step(path, same, worker.read_model(path))
     models.check_same(model, served)
     return model
 
 
-def _check_native(native, planned):
+def _takes(served: Served, model: models.Model | None, options: Options) -> tuple[Takes, str]:
+    """(calls.Takes, where its known shapes are from, in words). What the files alone tell is the shapes, which signatures are one function
+    and which inputs the conversion froze."""
+    specs = {name: one.inputs for name, one in served.signatures.items()}
+    if model is None:
+        return inputs.Takes.of(specs, keys=options.signature_keys), ""
+    takes = inputs.Takes.of(specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST))
+    known, known_from = models.declared_shapes(model.path)
+    return takes.with_known(known), known_from
+
+
+def _check_native(native: Served, planned: Plan) -> None:
     for group in planned.groups:
         one = native.signatures.get(group.signature)
         if one is None or {spec.name for spec in one.inputs} != set(group.calls[0].inputs):
@@ -127,36 +172,38 @@ def _check_native(native, planned):
                                     "serve the original of the converted model under that name")
 
 
-def _form(planned, measured, served, finite):
+def _form(planned: Plan, measured: Sequence[measurement.Measured], served: Served, finite: bool) -> Iterator[str]:
     for group, one in zip(planned.groups, measured, strict=True):
         # A group that was refused has no answers.
         for call, answer in zip(group.calls, one.answers, strict=not one.refused):
-            yield from answers.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
+            yield from answer_check.form_problems(call.text(), answer, served.signatures[call.signature].outputs, finite)
 
 
-def _judged(planned, measured, kind, rules, original, folder, worker):
+def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, rules: judgement.Rules, original: Any, folder: str,
+            worker: smoke_job.Steps) -> judgement.Judgement | None:
     pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
              for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
     if not pairs:
         return None
-    reference = answers.reference(original, [call for call, _ in pairs], folder, worker)
+    reference = answer_check.reference(original, [call for call, _ in pairs], folder, worker)
     progress.say("comparing")
-    return answers.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
+    return answer_check.compare([(call, reference.answer(number), answer) for number, (call, answer) in enumerate(pairs)], kind,
                            planned.own_data, rules)
 
 
 class _Asked:
     """Sends the groups and gathers what speaks of the engines."""
 
-    def __init__(self, client, served, native, server, model, options):
+    def __init__(self, client: served_model.Asking, served: Served, native: Served | None, server: Process | None,
+                 model: models.Model | None, options: Options) -> None:
         self._server = server if server and server.known else None
         self._model, self._options = model, options
         self._converted = measurement.Sender(client, served)
         self._native = measurement.Sender(client, native) if native else None
         self._log = log_watch.LogWatch(options.log_file) if options.log_file else None
-        self._found = []
+        self._found: list[Evidence] = []
 
-    def group(self, group):
+    def group(self, group: Group) -> measurement.Measured:
         """Send a plan.Group. Returns: measurement.Measured."""
         one = measurement.group(self._converted, group, self._options.repeats)
         if self._log:
@@ -170,18 +217,18 @@ class _Asked:
             self._found += [slow] if slow else []
         return one
 
-    def end_of_log(self):
+    def end_of_log(self) -> list[str]:
         """The last lines that the server wrote, where its log is known."""
         return ["the end of its log:", *self._log.new().splitlines()[-12:]] if self._log else []
 
-    def gpu(self, planned, measured):
+    def gpu(self, planned: Plan, measured: Sequence[measurement.Measured]) -> gpu_use.Use | None:
         """The gpu_use.Use of the server, or None where its process is not seen."""
         if not self._server:
             return None
         progress.say("looking at the server's process")
         busy = None
         groups = [group for group, one in zip(planned.groups, measured, strict=True) if not one.refused]
-        if groups and self._server.program == process.SERVING:
+        if groups and self._server.program == server_process.SERVING:
             call = groups[-1].calls[0]
             request = self._converted.request(call)
             busy = gpu_use.burst(lambda: self._converted.send(request, call), _BURST_SECONDS)
@@ -189,44 +236,31 @@ class _Asked:
         self._found.append(use.evidence())
         return use
 
-    def ratios(self, planned, measured):
-        """{text of a call: statistics.Ratio against the native model}."""
+    def ratios(self, planned: Plan, measured: Sequence[measurement.Measured]) -> dict[str, latency.Ratio]:
+        """{text of a call: latency.Ratio against the native model}."""
         found = {}
         for group, one in zip(planned.groups, measured, strict=True):
             if self._native and not one.refused:
                 try:
                     found[group.text] = measurement.against_native(self._converted, self._native, group.calls[0], self._options.repeats)
-                except management_client.ServerError as error:
-                    raise errors.TftrtError(f"--native_model_name={self._options.native_model_name} refuses {group.text}: {error.text}",
+                except ServingError as error:
+                    raise errors.TftrtError(f"--native_model_name={self._options.native_model_name} refuses {group.text}: {error.line}",
                                             "serve the original of the converted model under that name") from None
                 self._found.append(measurement.of_ratio(found[group.text], group.text))
         return found
 
-    def verdict(self, planned, measured, use):
-        """The evidence.Verdict of everything gathered."""
+    def verdict(self, planned: Plan, measured: Sequence[measurement.Measured], use: gpu_use.Use | None) -> engine_evidence.Verdict:
+        """The engine_evidence.Verdict of everything gathered."""
         has, of_model = {}, []
         for group, one in zip(planned.groups, measured, strict=True):
             has[group.text] = None if self._model is None else bool(self._model.engines_of(group.signature))
             if self._model is not None:
-                of_model.append(self._of_model(group))
-            if use and not one.refused and self._server.environ is not None:
+                of_model.append(_of_model(self._model, group))
+            if use and self._server and not one.refused and self._server.environ is not None:
                 self._found.append(gate.of_answer(self._server.environ, use, self._model, group.text, group.signature))
-        return evidence.judge([*of_model, *self._found], has, self._settle())
+        return engine_evidence.judge([*of_model, *self._found], has, self._settle())
 
-    def _of_model(self, group):
-        engines = self._model.engines_of(group.signature)
-        # The files are the served ones by the server's own word, or only by that of --model_dir.
-        weight = CERTAIN if self._model.same else LIKELY
-        if not engines:
-            return Evidence("model", f"signature {group.signature!r} of {self._model.path} has no engine op: there is nothing to run", NO,
-                            weight, group.text)
-        silent = [engine.hole for engine in engines if engine.silent]
-        if silent:
-            return Evidence("model", silent[0], NO, weight, group.text)
-        return Evidence("model", f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}", NOTHING,
-                        call=group.text)
-
-    def _settle(self):
+    def _settle(self) -> list[str]:
         """What would make the answer surer."""
         found = []
         if self._model is None:
@@ -243,3 +277,16 @@ class _Asked:
         return found
 
 
+def _of_model(model: models.Model, group: Group) -> Evidence:
+    """What the files of the served version say of the engines of a signature."""
+    engines = model.engines_of(group.signature)
+    # The files are the served ones by the server's own word, or only by that of --model_dir.
+    weight = CERTAIN if model.same else LIKELY
+    if not engines:
+        return Evidence("model", f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run", NO,
+                        weight, group.text)
+    silent = [engine.hole for engine in engines if engine.silent]
+    if silent:
+        return Evidence("model", silent[0], NO, weight, group.text)
+    return Evidence("model", f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}", NOTHING,
+                    call=group.text)

@@ -4,18 +4,25 @@ Six significant digits where these read back as the same number, else 9 (float) 
 NaN, Infinity, -Infinity (util/json_tensor.cc, WriteDecimal).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 
-_LONG = {np.dtype(np.float32): 9, np.dtype(np.float64): 17}
+Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+_LONG: dict[np.dtype[Any], int] = {np.dtype(np.float32): 9, np.dtype(np.float64): 17}
 
 
-def text(value, single):
+def text(value: float, single: bool) -> str:
     """One number. Args: value: float. single: whether it is a float rather than a double."""
     with np.errstate(over="ignore"):
-        return texts(np.array([value]).astype(np.float32 if single else np.float64))[0]
+        return texts(np.array([value], np.float64).astype(np.float32) if single else np.array([value], np.float64))[0]
 
 
-def texts(values):
+def texts(values: Floats) -> list[str]:
     """Each number of a float32 or float64 array, flat. Returns: list of str."""
     flat = values.ravel()
     numbers = flat.tolist()
@@ -37,7 +44,7 @@ def texts(values):
     return found
 
 
-def _maybe_short(values):
+def _maybe_short(values: Floats) -> npt.NDArray[np.bool_]:
     """Whether a number may read back from six digits: False only where it surely does not, which spares most numbers one of two tries."""
     wide = np.abs(values.astype(np.float64))
     with np.errstate(all="ignore"):
@@ -49,6 +56,6 @@ def _maybe_short(values):
         return ~(error > (1 if values.dtype == np.float32 else 8) * np.spacing(np.abs(values)).astype(np.float64))  # NaN: maybe
 
 
-def _formatted(numbers, digits):
+def _formatted(numbers: Sequence[float], digits: int) -> list[str]:
     # One format string for all numbers is several times faster than one call for each.
     return (f"%.{digits}g\n" * len(numbers) % tuple(numbers)).split("\n")[:-1]

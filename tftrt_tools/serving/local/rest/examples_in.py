@@ -1,12 +1,16 @@
 """Classify and Regress requests in JSON to tf.train.Example, with the checks and messages of util/json_tensor.cc."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.rest import json_in, value_text
 
 _INT64 = range(-2**63, 2**63)
 
 
-def fill(document, message):
+def fill(document: dict[str, Any], message: Any) -> None:
     """Fill `input` of a ClassificationRequest or a RegressionRequest from "examples" and "context".
 
     Raises: Failure INVALID_ARGUMENT.
@@ -15,7 +19,7 @@ def fill(document, message):
     if with_context:
         _fill_example(document["context"], message.example_list_with_context.context)
     examples = document.get("examples")
-    problem = None
+    problem = ""
     if "examples" not in document:
         problem = "When method is classify, key 'examples' is expected and was not found"
     elif not isinstance(examples, list):
@@ -25,11 +29,11 @@ def fill(document, message):
     if problem:
         raise failure.invalid(f"JSON Value: {value_text.text(document)} {problem}")
     target = message.example_list_with_context if with_context else message.example_list
-    for value in examples:
+    for value in examples or ():
         _fill_example(value, target.examples.add())
 
 
-def _fill_example(value, example):
+def _fill_example(value: Any, example: Any) -> None:
     example.SetInParent()
     if not isinstance(value, dict):
         raise failure.invalid(f"Example must be JSON object but got JSON {value_text.type_name(value)}")
@@ -41,7 +45,7 @@ def _fill_example(value, example):
                 _add(item, name, feature)
 
 
-def _fill_whole(values, feature):
+def _fill_whole(values: Any, feature: Any) -> bool:
     """Fill from values that are all of one type and within its range. Returns: whether they were."""
     kinds = set(map(type, values))
     if kinds == {float} and all(json_in.lossless(value, "float") for value in values):
@@ -55,7 +59,7 @@ def _fill_whole(values, feature):
     return True
 
 
-def _add(value, name, feature):
+def _add(value: Any, name: str, feature: Any) -> None:
     """Add one value; the first one decides the feature's kind."""
     if value is None or isinstance(value, list) or isinstance(value, dict) and not json_in.is_base64(value):
         raise failure.invalid(f"Feature: {name} has element with unexpected JSON type: {value_text.type_name(value)}")
@@ -74,7 +78,7 @@ def _add(value, name, feature):
         feature.int64_list.value.append(int(value))
 
 
-def _expect(feature, kind, name):
+def _expect(feature: Any, kind: str, name: str) -> None:
     present = feature.WhichOneof("kind")
     if present not in (None, kind):
         raise failure.invalid(f"Unexpected element type in feature: {name} expecting type: {present.removesuffix('_list')}")

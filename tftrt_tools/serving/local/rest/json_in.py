@@ -4,14 +4,19 @@ Whole lists are checked and converted by functions that run in C; the walk over 
 only where that refuses.
 """
 
+from __future__ import annotations
+
 import base64
 import itertools
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.rest import value_text
+from tftrt_tools.serving.local.servable import Array
 
 DEFAULT_SIGNATURE = "serving_default"
 _FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -23,12 +28,13 @@ _INT32 = (-2**31, 2**31 - 1)
 _INTS = {"int32": (np.int32, *_INT32), "int16": (np.int16, *_INT32), "int8": (np.int8, *_INT32), "uint8": (np.uint8, *_INT32),
          "int64": (np.int64, _INT64_MIN, 2**63 - 1), "uint32": (np.uint32, 0, 2**32 - 1), "uint64": (np.uint64, 0, 2**64 - 1)}
 _OTHERS = {"half": np.float16, "uint16": np.uint16, "complex64": np.complex64, "complex128": np.complex128}  # empty lists only
+_LEAVES: dict[str, set[type]] = {"bool": {bool}, "string": {str}}
 _MAX_RANK = 32  # NumPy's
 _BASE64 = re.compile(r"([A-Za-z0-9+/]*)([=.]{0,2})")
 _SPACE = re.compile(r"[ \t\n\v\f\r]+")
 
 
-def signature_name(document):
+def signature_name(document: dict[str, Any]) -> str:
     """The request's "signature_name", "" where there is none. Raises: Failure INVALID_ARGUMENT."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
@@ -37,7 +43,7 @@ def signature_name(document):
     return name
 
 
-def tensors(document, inputs):
+def tensors(document: dict[str, Any], inputs: Mapping[str, Any]) -> tuple[bool, dict[str, Array]]:
     """The arrays of a Predict request.
 
     Args:
@@ -57,34 +63,34 @@ def tensors(document, inputs):
     raise failure.invalid("Missing 'inputs' or 'instances' key")
 
 
-def dtype_name(info):
+def dtype_name(info: Any) -> str:
     """TensorFlow's name of a TensorInfo's dtype, "float" or "half"."""
     values = info.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
     return values[info.dtype].name.removeprefix("DT_").lower() if info.dtype in values else "unknown dtype enum"
 
 
-def as_bytes(text):
+def as_bytes(text: str) -> bytes:
     """The bytes of a string value, those that were no UTF-8 included."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def is_base64(value):
+def is_base64(value: Any) -> bool:
     """Whether a value is {"b64": "…"}."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
-def decode_base64(value):
+def decode_base64(value: Any) -> bytes:
     """The bytes of {"b64": "…"}: padding may be missing, white space is skipped. Raises: Failure INVALID_ARGUMENT."""
     if not is_base64(value):
         raise failure.invalid(f"JSON Value: {value_text.text(value)} not formatted correctly for base64 data")
     match = _BASE64.fullmatch(_SPACE.sub("", value["b64"]))
     missing = -len(match[1]) % 4 if match else 3
-    if missing == 3 or len(match[2]) not in (0, missing):
+    if match is None or missing == 3 or len(match[2]) not in (0, missing):
         raise failure.invalid("Unable to base64 decode")
     return base64.b64decode(match[1] + "=" * missing)
 
 
-def _instances(document):
+def _instances(document: dict[str, Any]) -> list[Any]:
     value = document["instances"]
     problem = None
     if "inputs" in document:
@@ -98,7 +104,7 @@ def _instances(document):
     return value
 
 
-def _columns(value, dtypes):
+def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
     if not isinstance(value, dict) or is_base64(value):
         if len(dtypes) > 1:
             raise failure.invalid("inputs is a plain value/list, but expecting an object as multiple input tensors required as per"
@@ -108,13 +114,12 @@ def _columns(value, dtypes):
     for alias, dtype in dtypes.items():
         if alias not in value:
             raise failure.invalid(f"Missing named input: {alias} in 'inputs' object.")
-        arrays[alias] = dense(value[alias], dtype)
-        if arrays[alias] is None:
-            arrays[alias] = walk(value[alias], dtype)
+        array = dense(value[alias], dtype)
+        arrays[alias] = walk(value[alias], dtype) if array is None else array
     return arrays
 
 
-def _rows(instances, dtypes):
+def _rows(instances: list[Any], dtypes: Mapping[str, str]) -> dict[str, Array]:
     if not isinstance(instances[0], dict) and len(dtypes) > 1:
         raise failure.invalid("instances is a plain list, but expecting list of objects as multiple input tensors required as per"
                               " tensorinfo_map")
@@ -122,26 +127,31 @@ def _rows(instances, dtypes):
     return (_named_rows if named else _plain_rows)(instances, dtypes) or _walk_rows(instances, dtypes, named)
 
 
-def _plain_rows(instances, dtypes):
+def _plain_rows(instances: list[Any], dtypes: Mapping[str, str]) -> dict[str, Array] | None:
     """Rows that are values or lists, as one array. Returns: None where one of them needs a closer look."""
     alias, dtype = next(iter(dtypes.items()))
     array = dense(instances, dtype)
     return None if array is None else {alias: array}
 
 
-def _named_rows(instances, dtypes):
+def _named_rows(instances: list[Any], dtypes: Mapping[str, str]) -> dict[str, Array] | None:
     """Rows that are objects with one member for each input. Returns: None where one of them needs a closer look."""
     if set(map(type, instances)) != {type(instances[0])} or not all(row.keys() == dtypes.keys() for row in instances):
         return None
     if any(map(is_base64, instances)):
         return None
-    arrays = {alias: dense([row[alias] for row in instances], dtype) for alias, dtype in dtypes.items()}
-    return None if any(array is None for array in arrays.values()) else arrays
+    arrays = {}
+    for alias, dtype in dtypes.items():
+        array = dense([row[alias] for row in instances], dtype)
+        if array is None:
+            return None
+        arrays[alias] = array
+    return arrays
 
 
-def _walk_rows(instances, dtypes, named):
+def _walk_rows(instances: list[Any], dtypes: Mapping[str, str], named: bool) -> dict[str, Array]:
     """Rows one by one, as the server reads them; the first fault is raised."""
-    columns = {}
+    columns: dict[str, list[tuple[list[Any], list[int]]]] = {}
     for i, row in enumerate(instances):
         if _is_object(row) != named:
             what = "Expecting object but got list" if named else "Expecting value/list but got object"
@@ -158,7 +168,7 @@ def _walk_rows(instances, dtypes, named):
             for alias, rows in columns.items()}
 
 
-def _add_row(columns, alias, item, dtypes, where):
+def _add_row(columns: dict[str, list[tuple[list[Any], list[int]]]], alias: str, item: Any, dtypes: Mapping[str, str], where: str) -> None:
     try:
         if alias not in dtypes:
             raise failure.invalid(f"JSON object: does not have named input: {alias}")
@@ -173,15 +183,15 @@ def _add_row(columns, alias, item, dtypes, where):
         raise failure.invalid(f"Failed to process {where} of 'instances' list. Error: {error.to_text()}") from None
 
 
-def _shape_text(shape):
+def _shape_text(shape: Sequence[int]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 
-def _is_object(value):
+def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and not is_base64(value)
 
 
-def dense(value, dtype):
+def dense(value: Any, dtype: str) -> Array | None:
     """An array of a value or of regular nested lists, checked and converted without a loop over the values.
 
     Returns: array, equal to what `walk` returns; None where a value or a length is not as it should be.
@@ -198,13 +208,13 @@ def dense(value, dtype):
     elif dtype in _INTS:
         fits = kinds <= {int} and (not level or _INTS[dtype][1] <= min(level) and max(level) <= _INTS[dtype][2])
     else:
-        fits = kinds <= {"bool": {bool}, "string": {str}}.get(dtype, set())
+        fits = kinds <= _LEAVES.get(dtype, set())
     if not fits:
         return None
     return _array(list(map(as_bytes, level)) if dtype == "string" else level, shape, dtype)
 
 
-def _float_fits(values, kinds, dtype):
+def _float_fits(values: Sequence[Any], kinds: set[type], dtype: str) -> bool:
     whole = [value for value in values if type(value) is int] if int in kinds else ()
     if whole and not -_WHOLE[dtype] <= min(whole) <= max(whole) <= _WHOLE[dtype]:
         return False
@@ -214,19 +224,20 @@ def _float_fits(values, kinds, dtype):
     return not ((size > _FLOAT_MAX) & (size != np.inf)).any()
 
 
-def walk(value, dtype):
+def walk(value: Any, dtype: str) -> Array:
     """The same array value by value. Raises: Failure, of the first fault in the server's order."""
     flat, shape = _walked(value, dtype)
     return _array(flat, shape, dtype)
 
 
-def _walked(value, dtype):
-    flat, shape = [], _shape(value)
+def _walked(value: Any, dtype: str) -> tuple[list[Any], list[int]]:
+    flat: list[Any] = []
+    shape = _shape(value)
     _fill(value, 0, shape, dtype, flat)
     return flat, shape
 
 
-def _shape(value):
+def _shape(value: Any) -> list[int]:
     """Lengths of the lists on the way to the first value."""
     shape = []
     while isinstance(value, list):
@@ -235,7 +246,7 @@ def _shape(value):
     return shape
 
 
-def _array(flat, shape, dtype):
+def _array(flat: list[Any], shape: Sequence[int], dtype: str) -> Array:
     if len(shape) > _MAX_RANK:
         raise failure.invalid(f"JSON value of {len(shape)} dimensions, and the local server takes at most {_MAX_RANK}")
     if dtype in _FLOATS:
@@ -250,7 +261,7 @@ def _array(flat, shape, dtype):
     return array.reshape(shape)
 
 
-def _fill(value, level, shape, dtype, flat):
+def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any]) -> None:
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
@@ -266,7 +277,7 @@ def _fill(value, level, shape, dtype, flat):
         _fill(item, level + 1, shape, dtype, flat)
 
 
-def _leaf(value, dtype):
+def _leaf(value: Any, dtype: str) -> Any:
     """One value, checked. Returns: what `_array` takes."""
     if isinstance(value, dict):
         if dtype == "string":
@@ -287,17 +298,17 @@ def _leaf(value, dtype):
     return as_bytes(value) if dtype == "string" else value
 
 
-def lossless(value, dtype):
+def lossless(value: float, dtype: str) -> bool:
     """Whether the server takes a number for "float" or "double": whole ones up to 2**24 - 1 or 2**53 - 1, others within its range."""
     if type(value) is int:
         return abs(value) <= _WHOLE[dtype] or value == _INT64_MIN  # C's abs() of it is negative
     return dtype == "double" or abs(value) <= _FLOAT_MAX or value != value or abs(value) == float("inf")
 
 
-def lossy(value, dtype):
+def lossy(value: float, dtype: str) -> failure.Failure:
     """The Failure of a number that is not `lossless`."""
     return failure.invalid(f"Cannot convert JSON value: {value_text.text(value)} to {dtype} without loss of precision.")
 
 
-def _wrong_type(value, dtype):
+def _wrong_type(value: Any, dtype: str) -> failure.Failure:
     return failure.invalid(f"JSON Value: {value_text.text(value)} Type: {value_text.type_name(value)} is not of expected type: {dtype}")

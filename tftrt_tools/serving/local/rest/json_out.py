@@ -1,18 +1,23 @@
 """Results to JSON, laid out as RapidJSON's PrettyWriter does it under util/json_tensor.cc."""
 
+from __future__ import annotations
+
 import base64
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.rest import decimals, value_text
+from tftrt_tools.serving.local.servable import Array
 
 _DTYPES = {"float16": "half", "uint16": "uint16", "complex64": "complex64", "complex128": "complex128", "bfloat16": "bfloat16"}
 _INDENT = "    "
 
 
-def outputs(arrays, rows):
+def outputs(arrays: Mapping[str, Array], rows: bool) -> bytes:
     """The answer to a Predict request.
 
     Args:
@@ -27,7 +32,7 @@ def outputs(arrays, rows):
     return _encoded((_predictions if rows else _outputs)(arrays))
 
 
-def classification(result):
+def classification(result: Any) -> bytes:
     """The answer to a Classify request. Args: result: ClassificationResult. Returns: bytes. Raises: Failure INVALID_ARGUMENT."""
     if not result.classifications:
         raise failure.invalid("Cannot convert empty ClassificationResults to JSON")
@@ -39,7 +44,7 @@ def classification(result):
     return _encoded('{\n    "results": [' + ", ".join(examples) + "\n    ]\n}")
 
 
-def regression(result):
+def regression(result: Any) -> bytes:
     """The answer to a Regress request. Args: result: RegressionResult. Returns: bytes. Raises: Failure INVALID_ARGUMENT."""
     if not result.regressions:
         raise failure.invalid("Cannot convert empty RegressionResults to JSON")
@@ -47,16 +52,16 @@ def regression(result):
     return _encoded('{\n    "results": [' + ", ".join(values) + "]\n}")
 
 
-def error(message):
+def error(message: str) -> bytes:
     """The body of a failed request, bytes."""
     return _encoded('{\n    "error": ' + value_text.quoted(message) + "\n}")
 
 
-def _encoded(text):
+def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _predictions(arrays):
+def _predictions(arrays: Mapping[str, Array]) -> str:
     size = None
     for alias, array in arrays.items():
         if not array.ndim:
@@ -75,7 +80,7 @@ def _predictions(arrays):
     return '{\n    "predictions": [' + ",".join(f"\n{_INDENT * 2}{{{row}\n{_INDENT * 2}}}" for row in rows) + "\n    ]\n}"
 
 
-def _outputs(arrays):
+def _outputs(arrays: Mapping[str, Array]) -> str:
     level = 1 if len(arrays) == 1 else 2
     texts = {alias: _column(_tokens(alias, array, level + array.ndim), array.shape, level) for alias, array in arrays.items()}
     if len(arrays) == 1:
@@ -84,7 +89,7 @@ def _outputs(arrays):
     return '{\n    "outputs": {' + members + "\n    }\n}"
 
 
-def _rows(tokens, shape):
+def _rows(tokens: list[str], shape: tuple[int, ...]) -> list[str]:
     """The text of each row, lists on one line."""
     tokens, inner = _emptied(tokens, shape)
     for size in reversed(inner[1:]):
@@ -92,7 +97,7 @@ def _rows(tokens, shape):
     return tokens
 
 
-def _column(tokens, shape, level):
+def _column(tokens: list[str], shape: tuple[int, ...], level: int) -> str:
     """The text of a whole array, one value a line. level: how many lists and objects are open around it."""
     tokens, inner = _emptied(tokens, shape)
     for axis in reversed(range(len(inner))):
@@ -102,7 +107,7 @@ def _column(tokens, shape, level):
     return tokens[0]
 
 
-def _emptied(tokens, shape):
+def _emptied(tokens: list[str], shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
     """Where a dimension is 0, its lists as tokens, and the dimensions before it."""
     if 0 not in shape:
         return tokens, shape
@@ -110,7 +115,7 @@ def _emptied(tokens, shape):
     return ["[]"] * math.prod(inner), inner
 
 
-def _tokens(alias, array, level):
+def _tokens(alias: str, array: Array, level: int) -> list[str]:
     """Each value of an array as text. level: how many lists and objects are open around a value."""
     if not array.size:
         return []

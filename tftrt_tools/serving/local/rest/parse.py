@@ -1,7 +1,10 @@
 """A request body to a JSON document, by RapidJSON itself: its number rules, its error texts and offsets."""
 
+from __future__ import annotations
+
 import itertools
 import re
+from typing import Any
 
 import numpy as np
 import rapidjson
@@ -21,7 +24,7 @@ _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
 
 
-def parse(body):
+def parse(body: bytes) -> dict[str, Any]:
     """Parse the bytes of a request body.
 
     Returns: dict; within it dict, list, str (bytes that are no UTF-8 as surrogate escapes), int (within 64 bits), float,
@@ -44,12 +47,12 @@ def parse(body):
     return document
 
 
-def _decode(body):
+def _decode(body: bytes) -> Any:
     # No hooks of a Decoder here: with objects other than dicts python-rapidjson 1.25 loses count of references and crashes.
     return rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
 
 
-def _decoded(body, skipped):
+def _decoded(body: bytes, skipped: int) -> Any:
     try:
         return _decode(body)
     except rapidjson.JSONDecodeError as error:
@@ -59,7 +62,7 @@ def _decoded(body, skipped):
         raise failure.invalid(f"JSON Parse error: {match.group(2)} at offset: {int(match.group(1)) + skipped}") from None
 
 
-def _lenient(body, skipped):
+def _lenient(body: bytes, skipped: int) -> Any:
     """Parse with each byte that is no UTF-8 kept, as a surrogate escape in the strings that come out.
 
     RapidJSON passes such bytes through, Python's binding refuses them; so private characters stand in for them meanwhile.
@@ -71,12 +74,15 @@ def _lenient(body, skipped):
     try:
         return _translated(_decode(hidden), shown)
     except rapidjson.JSONDecodeError as error:
-        offset, text = _ERROR.match(str(error)).groups()
+        match = _ERROR.match(str(error))
+        if not match:
+            raise failure.invalid(f"JSON Parse error: {error}") from None
+        offset, text = match.groups()
         before = hidden[:int(offset)].decode("utf-8", "ignore").translate(shown).encode("utf-8", "surrogateescape")
         raise failure.invalid(f"JSON Parse error: {text} at offset: {len(before) + skipped}") from None
 
 
-def _translated(value, table):
+def _translated(value: Any, table: dict[int, int]) -> Any:
     if isinstance(value, str):
         return value.translate(table)
     if isinstance(value, list):
@@ -86,7 +92,7 @@ def _translated(value, table):
     return value
 
 
-def _check_depth(body):
+def _check_depth(body: bytes) -> None:
     """Raise Failure where lists and objects nest deeper than MAX_DEPTH; brackets inside strings do not count."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return
@@ -101,5 +107,5 @@ def _check_depth(body):
             depth = int(depths[-1])
 
 
-def _too_deep():
+def _too_deep() -> failure.Failure:
     return failure.invalid(f"JSON Parse error: nested deeper than {MAX_DEPTH} levels, which the local server does not follow")

@@ -1,18 +1,21 @@
 """Protobuf messages in the layout of protobuf's C++ JSON printer with whitespace and default values (model status, metadata)."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 from google.protobuf import json_format
 
 _SIGNATURE_DEF = "signature_def"
 
 
-def status(response):
+def status(response: Any) -> bytes:
     """The answer to a status request. Args: response: GetModelStatusResponse. Returns: bytes."""
     return _printed(response, preserve=False).encode()
 
 
-def metadata(response):
+def metadata(response: Any) -> bytes:
     """The answer to a metadata request, put together of two messages as the server does.
 
     Args: response: GetModelMetadataResponse. Returns: bytes.
@@ -25,13 +28,13 @@ def metadata(response):
             f'"metadata": {{"signature_def": {_printed(signatures, preserve=True)}}}\n}}\n').encode()
 
 
-def _printed(message, preserve):
+def _printed(message: Any, preserve: bool) -> str:
     values = json_format.MessageToDict(message, including_default_value_fields=True, preserving_proto_field_name=preserve)
     text = json.dumps(_ordered(values, message.DESCRIPTOR, preserve), indent=1, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e") + "\n"
 
 
-def _ordered(values, descriptor, preserve):
+def _ordered(values: Any, descriptor: Any, preserve: bool) -> Any:
     """Members in the printer's order: the fields by number, then those of a oneof; maps by key."""
     if not isinstance(values, dict) or descriptor.full_name.startswith("google.protobuf."):
         return values
@@ -43,7 +46,7 @@ def _ordered(values, descriptor, preserve):
     return ordered
 
 
-def _ordered_field(value, field, preserve):
+def _ordered_field(value: Any, field: Any, preserve: bool) -> Any:
     inner = field.message_type
     if inner is None:
         return value

@@ -1,8 +1,12 @@
 """JSON values as the server's error messages print them: RapidJSON's PrettyWriter, four spaces a level."""
 
+from __future__ import annotations
+
 import decimal
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 from tftrt_tools.serving.local.rest import decimals
 
@@ -12,19 +16,19 @@ _FLOAT_LIMIT = 3.4028234e38  # RapidJSON 1.1.0, Value::IsFloat
 _NAMES = {type(None): "Null", list: "Array", str: "String", int: "Number", float: "Number"}
 
 
-def type_name(value):
+def type_name(value: Any) -> str:
     """RapidJSON's name of a value's type: Null, False, True, Object, Array, String or Number."""
     if isinstance(value, bool):
         return "True" if value else "False"
     return _NAMES.get(type(value), "Object")
 
 
-def quoted(text):
+def quoted(text: str) -> str:
     """A str as a JSON string, with quotes; everything but quotes, backslashes and control characters stays as it is."""
     return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
-def text(value):
+def text(value: Any) -> str:
     """One JSON value (see parse.parse) as text.
 
     A number by itself is printed as results are (decimals); within a list or an object as RapidJSON prints doubles. RapidJSON
@@ -32,7 +36,7 @@ def text(value):
     """
     if type(value) is float:
         return decimals.text(value, single=-_FLOAT_LIMIT <= value <= _FLOAT_LIMIT)
-    parts = []
+    parts: list[str] = []
     try:
         _write(value, "\n", parts.append)
     except _Unprintable:
@@ -44,7 +48,7 @@ class _Unprintable(Exception):
     pass
 
 
-def _write(value, line, put):
+def _write(value: Any, line: str, put: Callable[[str], object]) -> None:
     """line: a line break with the indentation of the place where `value` stands."""
     inner = line + "    "
     if isinstance(value, dict):
@@ -63,7 +67,7 @@ def _write(value, line, put):
         put(_scalar(value))
 
 
-def _scalar(value):
+def _scalar(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
     if value is None:
@@ -73,14 +77,14 @@ def _scalar(value):
     return _double(value) if isinstance(value, float) else str(value)
 
 
-def _double(value):
+def _double(value: float) -> str:
     """Shortest digits that read back as the same double, in RapidJSON's notation (its dtoa.h, Prettify)."""
     if not math.isfinite(value):
         raise _Unprintable
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = decimal.Decimal(repr(value)).as_tuple()
-    digits = "".join(map(str, digits))
+    written = decimal.Decimal(repr(value)).as_tuple()
+    digits, exponent = "".join(map(str, written.digits)), int(written.exponent)
     exponent += len(digits) - len(digits.rstrip("0"))
     digits = digits.rstrip("0")
     point = len(digits) + exponent  # the value is 0.DIGITS * 10**point
@@ -92,9 +96,9 @@ def _double(value):
         number = "0." + "0" * -point + digits
     else:
         number = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1}"
-    return ("-" if sign else "") + number
+    return ("-" if written.sign else "") + number
 
 
-def _escape(match):
+def _escape(match: re.Match[str]) -> str:
     character = match.group()
     return _ESCAPES.get(character) or f"\\u{ord(character):04X}"

@@ -1,0 +1,37 @@
+"""Small models for engines, and what building them says."""
+
+import tensorflow as tf
+
+
+def saved(module, path):
+    tf.saved_model.save(module, str(path), signatures=module.__call__)
+    return path
+
+
+class Branches(tf.Module):
+    """Which of two branches runs is an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.random.stateless_normal((8, 8), [1, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x"), tf.TensorSpec([], tf.int32, name="branch")])
+    def __call__(self, x, branch):
+        h = tf.matmul(x, self.w) + 1.
+        h = tf.cond(tf.equal(branch, 7), lambda: tf.nn.relu(tf.matmul(h, self.w) * 2. + 1.), lambda: tf.tanh(tf.matmul(h, self.w) * 3.))
+        return {"y": tf.cumsum(h)}
+
+
+class Steps(tf.Module):
+    """Three segments, for cumulative sums between them stay in TensorFlow."""
+
+    def __init__(self):
+        super().__init__()
+        # Equal segments would be one entry of the cache.
+        self.weights = [tf.Variable(tf.random.stateless_normal((8, 8), [1, step])) for step in range(3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], name="x")])
+    def __call__(self, x):
+        for weights in self.weights:
+            x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.) * 2.)
+        return {"y": x}

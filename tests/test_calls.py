@@ -1,0 +1,127 @@
+"""What a model is called with: the user's data first, else drawn values; each function once, frozen inputs with their value."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tftrt_tools import errors
+from tftrt_tools.calibration import data as calibration_data
+from tftrt_tools.inputs import calls, read, read_job, user_calls, user_calls_job
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+X, TRAINING = InputSpec("x", "float32", (None, 3)), InputSpec("training", "bool", ())
+SPECS = {"serve": (X, TRAINING), "serving_default": (X, TRAINING)}
+SAME = {name: "serving_default" for name in SPECS}
+ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)
+FROZEN = {"signatures": [{"name": "serving_default", "twins": ["serve"], "preparation": {"frozen": [["training", False]]}}]}
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """What runs in a child runs here: TensorFlow is loaded already."""
+    jobs = {"tftrt_tools.inputs.read_job:job": read_job.job, "tftrt_tools.inputs.user_calls_job:job": user_calls_job.job}
+
+    def run(target, request, **_):
+        return dataclasses.make_dataclass("Done", ["result"])(jobs[target](request))
+
+    for module in (read, user_calls):
+        monkeypatch.setattr(module.child, "run", run)
+
+
+def chosen(tmp_path, takes, sizes=(2,), **asked):
+    return calls.choose(takes, calls.Asked(**asked), tmp_path / "read", sizes)
+
+
+def saved(path, **arrays):
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_a_function_is_called_once_and_its_data_may_bear_either_name(tmp_path):
+    takes = calls.Takes.of(SPECS, SAME)
+    assert list(chosen(tmp_path, takes).calls) == ["serving_default"]
+    source = saved(tmp_path / "d.npz", **{"serve/x": ROWS, "serve/training": np.array(True)})
+    found = chosen(tmp_path, takes, data=source)
+    assert [call.rows for call in found.all] == [2, 2] and found.dropped == 1 and found.own == ("serving_default",)
+    assert list(calls.Takes.of(SPECS).specs) == list(SPECS), "of models that nobody knows each signature counts"
+
+
+def test_a_signature_that_is_asked_by_its_name_takes_the_data_of_its_twin(tmp_path):
+    takes = calls.Takes.one("serve", SPECS, SAME)
+    source = saved(tmp_path / "d.npz", **{"serving_default/x": ROWS, "serving_default/training": np.array(True)})
+    assert {call.signature for call in chosen(tmp_path, takes, data=source).all} == {"serve"}
+    assert [call.shapes["x"] for call in chosen(tmp_path, takes, shapes="serving_default/x:4x3").all] == [(4, 3)]
+    with pytest.raises(errors.UsageError, match="no input"):
+        chosen(tmp_path, calls.Takes.one("serve", SPECS), data=source)
+
+
+def test_a_frozen_input_is_sent_with_its_value_and_need_not_be_given(tmp_path):
+    takes = calls.Takes.of(SPECS, SAME, manifest=FROZEN)
+    # Of eight seeds one at least draws True.
+    drawn = [call.inputs["training"] for seed in range(8) for call in chosen(tmp_path, takes, seed=seed).all]
+    assert drawn and not any(drawn)
+    plain = [call.inputs["training"] for seed in range(8) for call in chosen(tmp_path, calls.Takes.of(SPECS, SAME), seed=seed).all]
+    assert any(plain)
+    for given in ({"x": ROWS}, {"x": ROWS, "training": np.array(False)}):
+        found = chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", **given))
+        assert found.own and not any(call.inputs["training"] for call in found.all)
+    with pytest.raises(errors.UsageError, match="another value than False, to which it was frozen"):
+        chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", x=ROWS, training=np.array(True)))
+
+
+def test_a_frozen_input_may_be_left_out_of_every_kind_of_data(tmp_path, monkeypatch):
+    takes = calls.Takes.of(SPECS, SAME, manifest=FROZEN)
+    (tmp_path / "d.csv").write_text("1,2,3\n4,5,6\n")
+    for part in (ROWS[:1], ROWS[1:]):
+        np.savez(tmp_path / f"{len(part)}.npz", x=part)
+    (tmp_path / "inputs_of_test_calls.py").write_text("import numpy as np\ndef rows():\n    yield {'x': np.zeros((2, 3), 'f4')}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, source in enumerate((tmp_path / "d.csv", tmp_path / "*.npz", "inputs_of_test_calls:rows")):
+        found = chosen(tmp_path / str(number), takes, data=str(source))
+        assert found.own == ("serving_default",) and {"x", "training"} == set(found.all[0].inputs), source
+
+
+def test_a_missing_scalar_is_asked_for_as_an_array_of_rank_0(tmp_path):
+    takes = calls.Takes.of(SPECS, SAME)
+    with pytest.raises(errors.UsageError, match="fills no signature") as caught:
+        chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", x=ROWS))
+    assert "as an array of rank 0, such as training=np.array(False)" in caught.value.mend
+    with pytest.raises(errors.UsageError, match=r"shape \[2\] a call") as caught:
+        chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", x=ROWS, training=np.zeros(5, bool)))
+    assert "array of rank 0" in caught.value.mend
+    np.savez(tmp_path / "e.npz", x=ROWS)
+    # Of several files each is read for itself.
+    for path, words in (("[de].npz", r"has shape \[5\]"), ("[e].npz", "nothing for input 'training'")):
+        np.savez(tmp_path / "ee.npz", x=ROWS)
+        with pytest.raises(errors.UsageError, match=words) as caught:
+            chosen(tmp_path, takes, data=str(tmp_path / path.replace("[e]", "e*")))
+        assert "array of rank 0" in caught.value.mend
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_calibration_data_may_bear_the_name_of_a_twin(tmp_path, kind):
+    spec = InputSpec("x", "float32", (None,))
+    np.savez(tmp_path / "d.npz", **{"serve/x": np.zeros(8)})
+    (tmp_path / "d.csv").write_text("serve/x,other/x\n" + "1,2\n" * 8)
+    options = DataOptions(source=str(tmp_path / f"d.{kind}"))
+    batch, = calibration_data.open(options, "serving_default", [spec], ("serve",))
+    assert batch["x"].shape == (8,) and batch["x"].max() == (0 if kind == "npz" else 1)
+    if kind == "npz":
+        with pytest.raises(errors.UsageError, match="nothing for input 'x'"):
+            list(calibration_data.open(options, "serving_default", [spec]))
+
+
+def test_shapes_that_no_longer_fit_the_signature_are_not_used(tmp_path):
+    for shapes, rows in (({"x": [4, 3], "training": []}, [4]), ({"x": [4, 9], "training": []}, [1, 8]), ({"x": [4, 3]}, [1, 8])):
+        takes = calls.Takes.of(SPECS, SAME, manifest={"signatures": [{"name": "serving_default", "calls": [shapes]}]})
+        assert [call.rows for call in chosen(tmp_path, takes).all] == rows
+
+
+def test_each_signature_knows_where_its_calls_are_from(tmp_path):
+    specs = {name: (InputSpec(name, "float32", (None, 2)),) for name in "abcd"}
+    takes = calls.Takes.of(specs).with_known({name: [{name: (3, 2)}] for name in "abc"})
+    found = chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", a=np.zeros((2, 2))), shapes="b:5x2")
+    assert found.origins == {"a": "data", "b": "shapes", "c": "known", "d": "signature"}
+    assert found.rows == {"a": 2, "b": 5, "c": 3, "d": 9}

@@ -1,0 +1,180 @@
+"""Models on disk of several kinds: an ONNX file beside a SavedModel, and a fourth kind that this file brings: NumPy's own arrays."""
+
+import contextlib
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tftrt_tools import cli, errors
+from tftrt_tools.accuracy import verify
+from tftrt_tools.execution import load_job, run_job
+from tftrt_tools.execution.run import Runtime
+from tftrt_tools.execution.runner import Where
+from tftrt_tools.models import names, opening, table
+from tftrt_tools.models.model import Arithmetic, Contents, Signature
+from tftrt_tools.savedmodel import files
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+WEIGHTS = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
+
+
+# As child processes import this file.
+HERE = "tests.test_models"
+
+
+class Weights:
+    """A kind: an .npz with one matrix, by which rows are multiplied."""
+
+    name = "matrix"
+    runtime = Runtime(jobs=HERE)
+    timed = f"{HERE}:make"
+    named_signatures = False
+    arithmetic = Arithmetic("FP32", "NumPy")
+
+    def takes(self, path):
+        return path.endswith(".matrix.npz")
+
+    def check(self, source, as_it_is):
+        if not self.takes(source.path):
+            raise errors.UsageError("no matrix")
+
+    def opened(self, source, log_file):
+        return contextlib.nullcontext(source.path)
+
+    def contents(self, paths):
+        specs = [[InputSpec("rows", "float32", (None, len(matrix)))] + [InputSpec("product", "float32", (None, matrix.shape[1]))]
+                 for matrix in (np.load(path)["w"] for path in paths)]
+        return [Contents(signatures={"serving_default": Signature((one,), (other,))}) for one, other in specs]
+
+    def digest(self, path):
+        return files.digest(path)
+
+    def document(self, path, name):
+        return None
+
+    def keep(self, path, name, document):
+        return False
+
+
+class Loaded:
+    """The runner of a matrix."""
+
+    where = Where(mode="cpu", runtime="NumPy", version=np.__version__)
+
+    def __init__(self, path):
+        self._weights = np.load(path)["w"]
+
+    def ready(self, signature, inputs):
+        return lambda: {"product": inputs["rows"] @ self._weights}
+
+    def watched(self, ready):
+        return ready(), None
+
+    def kernels(self, calls):
+        return {}
+
+
+@contextlib.contextmanager
+def load(path, wanted):
+    yield Loaded(path)
+
+
+def job(request):
+    return run_job.answer(request, load)
+
+
+def make(request):
+    return load_job.made(request, load)
+
+
+@pytest.fixture
+def matrix(tmp_path, monkeypatch):
+    """The path of a matrix, with its kind in the table."""
+    monkeypatch.setattr(table, "KINDS", (Weights(), *table.KINDS))
+    np.savez(tmp_path / "m.matrix.npz", w=WEIGHTS)
+    return str(tmp_path / "m.matrix.npz")
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A function that writes an ONNX file with the product of rows and a matrix. Returns: its path."""
+
+    def write(weights=WEIGHTS, inputs=("x:0",), shape=("n", 3), dtype=TensorProto.FLOAT, outputs=("Identity",), name="m.onnx"):
+        values = [helper.make_tensor_value_info(one, dtype, list(shape)) for one in inputs]
+        given = [helper.make_tensor_value_info(one, TensorProto.FLOAT, None) for one in outputs]
+        nodes = [helper.make_node("Cast", [inputs[0]], ["cast"], to=TensorProto.FLOAT)]
+        nodes += [helper.make_node("MatMul", ["cast", "w"], [one]) for one in outputs]
+        made = helper.make_graph(nodes, "g", values, given, [numpy_helper.from_array(weights, "w")])
+        onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="by hand"), tmp_path / name)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_a_kind_of_the_tests_own_is_verified_against_an_onnx_file(matrix, graph):
+    done = verify.verify(graph(), matrix, verify.Options())
+    assert done.passed and done.arithmetic == "FP32" and done.mode == "cpu"
+    assert done.runtimes["converted"].startswith("NumPy ") and done.runtimes["original"].startswith("ONNX Runtime ")
+    assert [text.split(" of ")[0] for text in done.matched] == ["input 'x:0'", "output 'Identity'"]
+    other = verify.verify(matrix, graph(2 * WEIGHTS), verify.Options())
+    assert not other.passed and "snr_db" in other.problems[0]
+
+
+def test_it_is_benched_and_compared_in_process(matrix, graph, tmp_path):
+    found = tmp_path / "bench.json"
+    assert cli.main(["bench", f"--in_process={matrix}", f"--original={graph()}", "--duration_seconds=0.2", "--warmup_seconds=0.1",
+                     f"--json={found}"]) == 0
+    assert json.loads(found.read_text())["rows"][0]["answered"] > 10
+    found = tmp_path / "regress.json"
+    # Which of the two is the faster is not the question here.
+    cli.main(["regress", "--in_process", f"--native={graph()}", f"--candidate={matrix}", "--rounds=12", "--max_rounds=12",
+              "--allow_worse", f"--json={found}"])
+    said = json.loads(found.read_text())
+    assert said["failed"] == {"native": 0, "candidate": 0} and said["answers"]["problems"] == []
+
+
+def test_an_onnx_file_answers_like_the_saved_model_that_it_was_made_from(graph, tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.w = tf.Variable(WEIGHTS)
+    answer = tf.function(lambda x: {"y": x @ module.w}, input_signature=[tf.TensorSpec((None, 3), tf.float32, "x")])
+    tf.saved_model.save(module, str(tmp_path / "saved"), {"serving_default": answer})
+    # Exported for one batch size: calls have that.
+    done = verify.verify(tmp_path / "saved", graph(shape=(1, 3)), verify.Options())
+    assert done.passed and done.shapes == ("serving_default(x 1x3)",) and len(done.matched) == 2
+    assert not (tmp_path / "m.onnx" / "assets.extra").exists()
+
+
+def test_names_that_are_not_certain_are_asked_for(matrix, graph):
+    two = graph(inputs=("a", "b"), name="two.onnx")
+    with pytest.raises(errors.UsageError, match="which input is which.*rows float32.*a float32.*b float32") as caught:
+        verify.verify(matrix, two, verify.Options())
+    assert "--rename=rows=a" in caught.value.mend
+    with pytest.raises(errors.UsageError, match="no input or output 'c'"):
+        verify.verify(matrix, two, verify.Options(rename=("rows=c",)))
+    with opening.opened(matrix, two) as models:
+        assert names.match(*models, said={"rows": "b"}).names["serving_default"].inputs == {"rows": "b"}
+
+
+@pytest.mark.parametrize("changed, said", [
+    ({"dtype": TensorProto.INT64}, "became int64, it was float32"), ({"shape": ("n", 3, 3)}, r"became float32\[\?,3,3\], it was float32"),
+])
+def test_another_dtype_or_rank_is_named(matrix, graph, changed, said):
+    with pytest.raises(errors.CheckFailed, match=said):
+        verify.verify(matrix, graph(**changed), verify.Options())
+
+
+def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, monkeypatch):
+    (tmp_path / "bad.onnx").write_bytes(b"no graph")
+    with pytest.raises(errors.TftrtError, match="cannot load .*bad.onnx"):
+        verify.verify(graph(), tmp_path / "bad.onnx", verify.Options())
+    with pytest.raises(errors.UsageError, match="no such file"):
+        verify.verify(graph(), tmp_path / "none.onnx", verify.Options())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(errors.TftrtError, match="not installed") as caught:
+        opening.check(graph())
+    assert "pip install onnxruntime" in caught.value.mend

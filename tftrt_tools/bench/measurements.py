@@ -1,0 +1,250 @@
+"""What a benchmark found. Text, JSON, CSV and pages are made from these."""
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from tftrt_tools import errors, records
+from tftrt_tools.bench.gpu_watch import Use
+from tftrt_tools.bench.points import Point
+from tftrt_tools.bench.server_metrics import ServerSide
+from tftrt_tools.stack.fingerprint import Fingerprint
+
+SERVER, IN_PROCESS = "server", "in process"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Latency(records.Record):
+    """Times of the requests that went well, in milliseconds."""
+
+    # How many requests.
+    count: int
+    # None without any.
+    mean_ms: float | None
+    min_ms: float | None
+    max_ms: float | None
+    # {"p99": milliseconds, or None where there are too few requests}.
+    percentiles: Mapping[str, float | None]
+    # {"p99": how many requests it takes}, of those that are None.
+    needs: Mapping[str, int]
+    # (share, milliseconds) of the distribution.
+    cdf: tuple[tuple[float, float], ...] = ()
+    # {"p99": milliseconds}, of those that are not None: with 99 % confidence the percentile is below that.
+    below: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A percentile for people: "1.234", or "needs 662" (samples)."""
+        value = self.percentiles.get(name)
+        return f"{value:.3f}" if value is not None else f"needs {self.needs[name]}"
+
+    def bounds(self) -> str:
+        """Such as "p50 below 1.2 ms, p99 below 13.1 ms", "" without any."""
+        return ", ".join(f"{name} below {value:.3f} ms" for name, value in self.below.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Error(records.Record):
+    """Requests that failed alike. code: name of the gRPC status; message: of the first."""
+
+    code: str
+    count: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Series(records.Record):
+    """How it went over time, one entry an interval after the warm-up."""
+
+    # Length of an interval.
+    seconds: float
+    # Answers and errors a second.
+    answered: tuple[float, ...]
+    failed: tuple[float, ...]
+    # Median and highest response time in milliseconds, None where nothing was answered.
+    p50_ms: tuple[float | None, ...]
+    max_ms: tuple[float | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked(records.Record):
+    """One bound of the goal at one point. value: in the bound's unit (seconds, or a share); kept: None where too few requests say it."""
+
+    bound: str
+    value: float | None
+    kept: bool | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(records.Record):
+    """One point, measured."""
+
+    written_too: typing.ClassVar[tuple[str, ...]] = ("failed", "kept")
+
+    # SERVER or IN_PROCESS.
+    target: str
+    # What was offered.
+    point: Point
+    # Of the measurement, and of the warm-up before it.
+    seconds: float
+    warmup_seconds: float
+    # Requests sent in the measurement, and those of them that went well.
+    requests: int
+    answered: int
+    errors: tuple[Error, ...]
+    # Answers that were compared with the expected ones, and those that differ.
+    checked: int
+    wrong: int
+    # Answers a second, and rows of inputs a second.
+    throughput: float
+    rows_per_second: float
+    # Requests a second as scheduled and as really sent, in an open loop.
+    offered: float | None
+    sent_rate: float | None
+    # Requests sent more than 1 ms after their instant.
+    late: int
+    # Why the load generator, not the server, set the pace; "" where it did not.
+    limited: str
+    # From the scheduled instant (open loop) or the sending.
+    response: Latency
+    # From the sending.
+    service: Latency
+    series: Series
+    # What the server counted, and the GPUs did, meanwhile.
+    server: ServerSide | None = None
+    gpus: tuple[Use, ...] = ()
+    goal: tuple[Checked, ...] = ()
+    # Lines.
+    notes: tuple[str, ...] = ()
+    # False where it was interrupted.
+    complete: bool = True
+    # Whether it belongs to the search for a rate.
+    probe: bool = False
+    # Answers that are not the same bytes as the expected ones, and were too many to be compared.
+    unjudged: int = 0
+    # Why the load generator may have made the tail of the times, or is part of each of them; "" where it is not.
+    waits: str = ""
+
+    @property
+    def failed(self) -> int:
+        """Requests that failed."""
+        return self.requests - self.answered
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the goal was kept: True, False, or None where nobody can say or there is none."""
+        if not self.goal:
+            return None
+        if any(one.kept is False for one in self.goal):
+            return False
+        return None if any(one.kept is None for one in self.goal) else True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Searched(records.Record):
+    """The highest rate that keeps the goal, at one batch size."""
+
+    target: str
+    batch_size: int | None
+    # Requests a second; None where no rate keeps the goal.
+    rate: float | None
+    # The lowest rate that was not shown to keep it.
+    above: float | None
+    # (above - rate) / rate at which the search stops.
+    resolution: float
+    # Why the search stopped, in words.
+    ended: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Price(records.Record):
+    """What serving costs at one point: the server beside the same runtime without a server."""
+
+    written_too: typing.ClassVar[tuple[str, ...]] = ("added_ms",)
+
+    point: Point
+    # Median response times, None where there are too few requests.
+    server_ms: float | None
+    in_process_ms: float | None
+    # Answers a second.
+    server_throughput: float
+    in_process_throughput: float
+
+    @property
+    def added_ms(self) -> float | None:
+        return None if self.server_ms is None or self.in_process_ms is None else self.server_ms - self.in_process_ms
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject(records.Record):
+    """What was asked."""
+
+    # HOST:PORT, "" without a server.
+    address: str
+    model_name: str
+    # As the server says.
+    model_version: int | None
+    # The files and their digests, "" where they are not known.
+    model_dir: str
+    model_digest: str
+    manifest_digest: str
+    signature: str
+    # {name: "float32[?,8]"}.
+    inputs: Mapping[str, str]
+    # Where the requests' values are from, in words.
+    values: str
+    # How many different requests, and their mean size in bytes.
+    requests: int
+    request_bytes: int
+    # Of the requests, as text.
+    shapes: tuple[str, ...]
+    # What the answers are compared with, in words.
+    compared: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The whole."""
+
+    subject: Subject
+    # {flag: value} of the flags that were set.
+    settings: Mapping[str, Any]
+    # {package: version} of what measured.
+    versions: Mapping[str, str]
+    # Of this machine.
+    fingerprint: Fingerprint
+    # Tool, version and time, as passport.stamp gives them.
+    stamp: Mapping[str, str]
+    rows: tuple[Row, ...]
+    # Text of the goal, or "".
+    goal: str = ""
+    searched: tuple[Searched, ...] = ()
+    prices: tuple[Price, ...] = ()
+    # Lines; and what fails the check, a line each.
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    # "" where all points were measured, else why not.
+    ended: str = ""
+    # It ended because first answers were wrong.
+    refused: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return not self.ended and all(row.complete for row in self.rows)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where nothing was answered or something was cut short, 3 where a check does not hold."""
+        if self.refused:
+            return errors.EXIT_CHECK
+        if not self.complete or not any(row.answered for row in self.rows):
+            return errors.EXIT_FAILED
+        return errors.EXIT_CHECK if self.problems else errors.EXIT_DONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: the document begins with how it ended, and names the machine otherwise."""
+        return {"kind": "bench", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
+                "subject": self.subject.to_dict(), "settings": self.settings, "versions": self.versions,
+                "machine": self.fingerprint.to_dict(), "goal": self.goal, "rows": [row.to_dict() for row in self.rows],
+                "searched": [one.to_dict() for one in self.searched], "prices": [one.to_dict() for one in self.prices],
+                "notes": list(self.notes), "problems": list(self.problems)}

@@ -1,0 +1,46 @@
+"""The closed sets of words in settings, files and verdicts, as types. Import them from here; nothing here imports the package.
+
+    from tftrt_tools.choices import Precision, PRECISIONS
+
+    def lowest(precisions: Iterable[Precision]) -> Precision | Literal[""]: ...
+
+A type checker compares the words at each use. The tuples hold the same words in the order in which messages list them; `records`
+refuses a file that has another word in a field of such a type.
+"""
+
+import typing
+from typing import Literal
+
+# --precision_mode, and the precision of an engine op.
+Precision = Literal["FP32", "FP16", "INT8"]
+PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
+
+# --dynamic_shape_profile_strategy, as TF-TRT spells it.
+Strategy = Literal["Range", "Optimal", "Range+Optimal", "ImplicitBatchModeCompatible"]
+STRATEGIES: tuple[Strategy, ...] = typing.get_args(Strategy)
+
+# The batch mode has no words: it is a bool everywhere, `dynamic` or `use_dynamic_shape` (False: implicit batch).
+
+# --calibrator: who finds the ranges of INT8.
+Calibrator = Literal["toolkit", "tensorrt"]
+CALIBRATORS: tuple[Calibrator, ...] = typing.get_args(Calibrator)
+
+# A method of the toolkit's calibrator.
+Method = Literal["entropy", "percentile", "mse", "max"]
+METHODS: tuple[Method, ...] = typing.get_args(Method)
+
+# --calibration_method: one of them, or the one that harms the outputs least.
+CalibrationMethod = Literal["auto", "entropy", "percentile", "mse", "max"]
+CALIBRATION_METHODS: tuple[CalibrationMethod, ...] = typing.get_args(CalibrationMethod)
+
+# What becomes of a quantization node of a model that was trained for quantization.
+NodeFate = Literal["explicit INT8", "dynamic range", "no effect", "stays native", "removed"]
+
+# A metric of one model against the same metric of another (`tftrt regress`).
+Verdict = Literal["better", "worse", "same", "cannot tell"]
+# A measured value against a goal.
+GoalVerdict = Literal["kept", "missed", "cannot tell"]
+# A whole comparison, or one of its checks.
+RunVerdict = Literal["pass", "fail", "cannot tell", "ended early"]
+# How a metric moved; "" where no difference was shown.
+Direction = Literal["faster", "slower", "higher", "lower", ""]

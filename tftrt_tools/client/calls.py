@@ -1,0 +1,95 @@
+"""What can be asked, each as a Call: the bytes to send, and how the answer's bytes are read. Client sends it, AsyncClient awaits it.
+
+The functions here are the clients' methods: their arguments and their docstrings. `connection` is the client itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy.typing as npt
+
+from tftrt_tools.client import model_metadata, model_service, predict_messages, serving_error
+from tftrt_tools.client.model_metadata import Signature
+from tftrt_tools.client.model_service import VersionStatus
+from tftrt_tools.client.model_spec import Answered, ModelSpec
+
+PATHS = (predict_messages.PREDICT, model_metadata.METADATA, model_service.STATUS, model_service.RELOAD)
+_Answer = TypeVar("_Answer")
+
+
+class Connection(Protocol):
+    """What a call has to know of its client. address: the gRPC target."""
+
+    address: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Call(Generic[_Answer]):
+    """path: of the method; request: bytes; read: gives the answer from its bytes; timeout: seconds, None for the client's own."""
+
+    path: str
+    request: bytes
+    read: Callable[[bytes], _Answer]
+    timeout: float | None
+
+
+def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
+            label: str = "", outputs: str | Iterable[str] = (), timeout: float | None = None, content: bool = True,
+            copy: bool = False) -> Call[Answered[npt.NDArray[Any]]]:
+    """Run a signature.
+
+    Args: as for `request_bytes`. timeout: seconds for this call. copy: give arrays of their own, aligned and writable, instead of
+    read-only ones that lie in the answer.
+    Returns: {alias: ndarray}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
+    """
+    def read(raw: bytes) -> Answered[npt.NDArray[Any]]:
+        answered, arrays = predict_messages.response_arrays(raw)
+        return Answered({alias: array.copy() for alias, array in arrays.items()} if copy else arrays, answered)
+
+    request = predict_messages.request_bytes(model, inputs, signature, version, label, outputs, content)
+    return Call(predict_messages.PREDICT, request, read, timeout)
+
+
+def predict_bytes(connection: Connection, request: bytes, timeout: float | None = None) -> Call[bytes]:
+    """Run a signature, bytes in and bytes out: what such a call takes is the server's and the wire's time, not that of reading arrays.
+
+    Args: request: of `request_bytes`. timeout: seconds for this call.
+    Returns: bytes for `response_arrays`. Raises: ServingError, UsageError.
+    """
+    return Call(predict_messages.PREDICT, request, bytes, timeout)
+
+
+def metadata(connection: Connection, model: str, version: int | None = None, label: str = "",
+             timeout: float | None = None) -> Call[Answered[Signature]]:
+    """The signatures of a model.
+
+    Returns: {name: Signature}, a dict whose attribute `model` is the ModelSpec that answered. Raises: ServingError, UsageError.
+    """
+    return Call(model_metadata.METADATA, model_metadata.request(ModelSpec(model, version, label)), model_metadata.read, timeout)
+
+
+def status(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[VersionStatus]]:
+    """The states of all versions that the server has ever seen, or of one; those that were unloaded stay in the list as END.
+
+    Returns: [VersionStatus(version, state, error_code, error)], the newest first. Raises: ServingError, UsageError.
+    """
+    return Call(model_service.STATUS, model_service.status_request(ModelSpec(model, version)), model_service.read_status, timeout)
+
+
+def reload(connection: Connection, config: Any, timeout: float | None = None) -> Call[None]:
+    """Give the server a new configuration, whole: a model that it does not list is unloaded.
+
+    It returns when models with new names are available; for a new version of a known model, ask `status`. It is never sent twice.
+
+    Args: config: a pathlib.Path of a models.config, its text, or a ModelServerConfig message.
+    Raises: ServingError, UsageError.
+    """
+    def read(raw: bytes) -> None:
+        code, message = model_service.read_reload(raw)
+        if code != "OK":  # the real server also fails the call itself
+            raise serving_error.of(code, message, connection.address, None, "HandleReloadConfigRequest")
+
+    return Call(model_service.RELOAD, model_service.reload_request(config), read, timeout)

@@ -1,0 +1,99 @@
+"""A PredictRequest's bytes from arrays, and arrays from a PredictResponse's bytes (tensorflow_serving/apis/predict.proto)."""
+
+from collections.abc import ItemsView, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tftrt_tools import errors
+from tftrt_tools.client.model_spec import ModelSpec, utf8
+from tftrt_tools.wire import entries, fields, tensor, tensor_bytes, varints
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+LARGEST = (1 << 31) - 1  # bytes; protobuf's and the server's own limit for one message
+_TEXTS = {bytes, str, np.bytes_, np.str_}
+
+
+def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
+                  outputs: str | Iterable[str] = (), content: bool = True) -> bytes:
+    """A PredictRequest on the wire: byte for byte what tensorflow-serving-api writes with SerializeToString(deterministic=True).
+
+    Args:
+      model: its name. signature: "" for "serving_default". version: int; label: instead of a version.
+      inputs: {alias: ndarray, or what numpy.asarray takes}. Texts are arrays of str (sent as UTF-8) or of bytes; bfloat16 is ml_dtypes'.
+      outputs: aliases of the wanted outputs, all where empty.
+      content: numbers as tensor_content, the bytes of the array. False: in the typed fields (float_val and the like).
+
+    Returns: bytes. The values are copied once, into it. Raises: UsageError.
+    """
+    asked = ModelSpec(model, version, label, signature)
+    if not model:
+        raise errors.UsageError("the model has no name", "write client.predict('digits', …)")
+    parts = varints.delimited(1, asked.to_bytes())
+    for raw, alias, array in sorted(((utf8(alias), alias, array) for alias, array in _pairs(inputs)), key=_place):
+        parts += varints.delimited(2, *varints.delimited(1, raw), *varints.delimited(2, *_encoded(alias, array, content)))
+    for alias in (outputs,) if isinstance(outputs, str) else outputs:
+        parts += varints.delimited(3, utf8(alias))
+    size = sum(map(len, parts))
+    if size > LARGEST:
+        raise errors.UsageError(f"the request has {size} bytes, and no message can have more than {LARGEST}", "send fewer rows at a time")
+    return b"".join(parts)
+
+
+def response_arrays(raw: bytes) -> tuple[ModelSpec, dict[str, npt.NDArray[Any]]]:
+    """What a PredictResponse says; numbers may be in tensor_content or in the typed fields.
+
+    Args: raw: bytes of it, which nobody has checked.
+    Returns: (ModelSpec of what answered, {alias: ndarray}), in the order of the aliases. Arrays are read-only; floats, and all numbers
+    that came as tensor_content, lie in `raw` at any alignment and keep it alive. Strings are bytes in an object array.
+    Raises: ValueError where it is none, or is damaged in a way that can be seen.
+    """
+    outputs: dict[str, memoryview] = {}
+    specs: list[memoryview] = []
+    for field, wire_type, value in fields.walk(memoryview(raw)):
+        if wire_type == fields.DELIMITED:
+            if field == 1:
+                alias, message = entries.read(value)
+                outputs[alias] = message
+            elif field == 2:
+                specs.append(value)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    spare = tensor_bytes.SPARE
+    for alias in sorted(outputs):
+        try:
+            arrays[alias], filled = tensor_bytes.read(outputs[alias], spare)
+        except ValueError as error:
+            raise ValueError(f"output {alias!r}: {error}") from None
+        spare -= filled
+    return ModelSpec.from_parts(specs), arrays
+
+
+def _place(entry: tuple[bytes, str, npt.ArrayLike]) -> tuple[int, ...]:
+    """protobuf (upb) sorts the keys of a map by their bytes, and a key that begins another comes after it: "ids_mask", then "ids"."""
+    return (*entry[0], 256)
+
+
+def _pairs(inputs: Mapping[str, npt.ArrayLike]) -> ItemsView[str, npt.ArrayLike]:
+    if not hasattr(inputs, "items"):
+        raise errors.UsageError(f"the inputs are a {type(inputs).__name__}", "give a dict: {'x': array}")
+    return inputs.items()
+
+
+def _encoded(alias: str, value: npt.ArrayLike, content: bool) -> list[Any]:
+    """Pieces of a TensorProto, bytes and memoryviews."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O":
+            _check_texts(array)
+        elif not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return tensor.encode(array, content)
+    except (ValueError, TypeError) as error:
+        raise errors.UsageError(f"input {alias!r} cannot be sent: {error}", "give an array of numbers, bools, str or bytes") from None
+
+
+def _check_texts(array: npt.NDArray[Any]) -> None:
+    wrong = set(map(type, array.ravel().tolist())) - _TEXTS
+    if wrong:
+        raise ValueError(f"it holds objects of type {', '.join(sorted(kind.__name__ for kind in wrong))}")

@@ -1,0 +1,93 @@
+"""A call that failed, as one clear line: the only place that puts gRPC's statuses into words."""
+
+import re
+from collections.abc import Mapping
+
+from tftrt_tools import errors
+
+# gRPC's own words, not the server's, when the channel has no connection.
+_NO_TLS = ("handshake", "certificate", "hostname verification", "ssl_error")
+_NO_CONNECTION = ("failed to connect", "connections to all backends failing", "dns resolution failed", "errors resolving")
+_HTTP = ("http1", "http/1", "parsing http/2", "trying to connect an http")
+_LOST = ("socket closed", "connection reset", "broken pipe", "goaway", "stream removed", "connection aborted", "endpoint closing")
+_PREDICT = "Predict"
+
+
+class ServingError(errors.TftrtError):
+    """The server refused, failed, or did not answer.
+
+    Attributes: code: name of the gRPC status, such as "NOT_FOUND"; message: the server's text, or gRPC's where no server spoke.
+    """
+
+    def __init__(self, code: str, message: str, cause: str = "", mend: str = "") -> None:
+        super().__init__(cause or f"{code}: {message}", mend)
+        self.code, self.message = code, message
+
+    @property
+    def line(self) -> str:
+        """The message in one line."""
+        return one_line(self.message)
+
+
+def of(code: str, message: str, address: str, seconds: float | None, method: str = _PREDICT,
+       mends: Mapping[str, str] | None = None) -> ServingError:
+    """The ServingError of a gRPC status.
+
+    Args: code: its name; message: its details; seconds: the call's deadline, None for none; method: the last part of the call's path;
+    mends: {code: what to do}, in place of the words here.
+    """
+    cause, mend = _words(code, message, address, seconds, method)
+    return ServingError(code, message, cause, (mends or {}).get(code, mend))
+
+
+def one_line(text: str) -> str:
+    """Each run of white space becomes one space."""
+    return " ".join(text.split())
+
+
+def _words(code: str, message: str, address: str, seconds: float | None, method: str) -> tuple[str, str]:
+    if code == "UNAVAILABLE":
+        return _unavailable(one_line(message), address)
+    if code == "DEADLINE_EXCEEDED":
+        return (f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
+                "give more time (timeout), or ask for fewer rows at once" if method == _PREDICT else
+                "is that the gRPC port of a TensorFlow Serving? give more time (timeout)")
+    if code == "UNIMPLEMENTED" and method != _PREDICT:
+        return f"{address} is no TensorFlow Serving: it has no {method}", "give the gRPC port of a TensorFlow Serving"
+    # A model may hold an op that the server does not have: Predict alone may be UNIMPLEMENTED by a TensorFlow Serving.
+    return (f"{address} says {code}: {one_line(message)}",
+            "is that the gRPC port of a TensorFlow Serving?" if code == "UNIMPLEMENTED" else "")
+
+
+def _unavailable(line: str, address: str) -> tuple[str, str]:
+    """(cause, mend) of a call that ended with UNAVAILABLE. Args: line: its details in one line."""
+    low, reason = line.lower(), _reason(line)
+    connected = not any(sign in low for sign in _NO_CONNECTION)
+    closed = any(sign in low for sign in _LOST)
+    if any(sign in low for sign in _NO_TLS):
+        cause = f"no TLS with {address}: {reason}"
+        mend = ("the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; "
+                "does the server speak TLS there?")
+    elif any(sign in low for sign in _HTTP):
+        cause, mend = f"{address} speaks HTTP, not gRPC", "give the gRPC port, 8500 by default, not the REST port"
+    elif closed and not connected:
+        cause = f"{address} closes the connection at once: {reason}"
+        mend = "does it ask for TLS, or for a client certificate? give them (Tls(…), the flags --tls…)"
+    elif not connected:
+        cause = f"no server at {address}: {reason}"
+        mend = "start it, or mend the address; its ports open when its first models are loaded"
+        if "[::1]" in line:
+            # gRPC tried several addresses and tells what the last one said. Another may have closed the connection.
+            mend += "; where it asks for TLS, give the flags --tls…"
+    elif closed:
+        cause, mend = f"the connection to {address} was lost: {reason}", "is the server still there? see its log"
+    else:
+        cause, mend = f"{address} says UNAVAILABLE: {line}", ""
+    return cause, mend
+
+
+def _reason(line: str) -> str:
+    """gRPC's own words without the addresses that it tried. Of OpenSSL's words, what it found wrong."""
+    line = re.sub(r"((: OK)|\])+$", "", line)
+    openssl = line.rpartition("OPENSSL_internal:")[2]
+    return openssl if openssl != line else line.rpartition(": ")[2] or line

@@ -1,0 +1,87 @@
+"""The last line of a command that has a natural next step: the command to run then, with its paths filled in, ready to be pasted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from tftrt_tools.commands import _calibration_flags, _flags, _output
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import passport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from absl import flags
+
+_OUTPUT = "--output_saved_model_dir="
+# Flags that say how a model is read: the next command needs them too.
+_SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_library", "outputs")
+
+
+def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
+    """Print `next: tftrt COMMAND …`; several commands follow one another. Nothing where --json is given: a program reads the result then.
+
+    Args: commands: the words of each, without `tftrt`.
+    """
+    if values.json:
+        return
+    line = " && ".join(shlex.join(["tftrt", *words]) for words in commands)
+    _output.console(values.json).print(f"next: {line}", markup=False, soft_wrap=True)
+
+
+def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
+    """The words that repeat those of these flags that differ from their default."""
+    return [word for name in names if name in values and values[name].value != values[name].default for word in _flags.words(values[name])]
+
+
+def convert(values: flags.FlagValues, model: str, precision: str, *words: str, settings: bool = True,
+            without: Iterable[str] = ()) -> list[str]:
+    """A conversion of `model` to a folder beside it.
+
+    Args: settings: repeat the given flags that decide a conversion. without: those of them that are left out.
+    """
+    names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision_mode", *without})
+    return ["convert", f"--input_saved_model_dir={model}", f"{_OUTPUT}{sibling(model, precision.lower())}", f"--precision_mode={precision}",
+            *given(values, names), *words]
+
+
+def output_of(conversion: Sequence[str]) -> str:
+    """The folder that the words of `convert` name."""
+    return next(word for word in conversion if word.startswith(_OUTPUT)).removeprefix(_OUTPUT)
+
+
+def verify(values: flags.FlagValues, original: str, converted: str, *words: str) -> list[str]:
+    """The proof of a converted model."""
+    return ["verify", original, converted, *words, *given(values, _SOURCE)]
+
+
+def publish(values: flags.FlagValues, model: str) -> list[str]:
+    """The next step of a model that is proven. Its folder's name becomes the model's; servers and paths allow few characters there."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", os.path.basename(os.path.abspath(model)))
+    return ["publish", model, f"--model_name={name}", "--base_path=models", *given(values, ("op_library",))]
+
+
+def sibling(model: str, ending: str) -> str:
+    """A folder beside a model, for what is made of it: "resnet.h5" and "fp16" give "resnet_fp16"."""
+    path = pathlib.Path(model)
+    stem = path.stem if path.suffix in (".keras", ".h5", ".pb") else path.name
+    return str(path.with_name(f"{stem}_{ending}"))
+
+
+def original(converted: str) -> str:
+    """The model that a converted one was made from, relative where it lies below this folder; "" where it is not known or gone."""
+    source = (passport.read(converted, passport.MANIFEST) or {}).get("source", "")
+    if not source or not os.path.exists(source):
+        return ""
+    shorter = os.path.relpath(source)
+    return source if shorter.startswith(os.pardir) else shorter
+
+
+def _conversion_flags() -> set[str]:
+    """Names of the flags that decide what a conversion gives."""
+    return {*_calibration_flags.names(), *(field.name for field in dataclasses.fields(Settings))}

@@ -1,0 +1,68 @@
+"""`tftrt inspect` in its child process: a plan of a SavedModel, or, where TF-TRT was there already, what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tftrt_tools import errors, progress
+from tftrt_tools.calibration import agreement
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.savedmodel import fidelity, files, findings, graph, inspector, open_channels, protos, signatures
+from tftrt_tools.savedmodel.inspection import Finding
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    from tftrt_tools.savedmodel.inspection import Inspection
+
+
+def job(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Args: request: {"model": SavedModel directory, "settings": Settings.to_dict()}.
+
+    Returns: Plan.to_dict() or Inspection.to_dict(); their "kind" tells. Raises: UsageError, TftrtError.
+    """
+    settings = Settings.from_dict(request["settings"])
+    progress.say("reading the model")
+    meta_graph = protos.meta_graph(protos.read(request["model"]), settings.tags)
+    if inspector.is_converted(request["model"], meta_graph):
+        return _converted(request["model"], meta_graph, settings).to_dict()
+    from tftrt_tools.conversion import planner
+
+    return planner.plan(request["model"], settings).to_dict()
+
+
+def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef,
+          manifest: Mapping[str, Any] | None) -> list[Finding]:
+    """What the model lost of its source, where that is still there and as it was."""
+    manifest = manifest or {}
+    source = manifest.get("source", "")
+    if not source or not files.is_saved_model(source):
+        return []
+    try:
+        before = protos.meta_graph(protos.read(source), tuple(manifest.get("settings", {}).get("tags", ())))
+    except errors.TftrtError:
+        return []
+    lost = fidelity.differences(source, before, model, meta_graph, folders=("assets",))
+    if not lost or files.digest(source) != manifest.get("source_digest"):
+        return []
+    return [Finding(f"its source {source}", one, findings.AGAIN) for one in lost]
+
+
+def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Settings) -> Inspection:
+    from tftrt_tools.stack import installed, nvml_job
+
+    keys = signatures.chosen(list(signatures.definitions(meta_graph)), settings.signature_keys)
+    seen = inspector.inspect(model, meta_graph)
+    capabilities = [gpu["compute_capability"] for gpu in nvml_job.query().get("gpus", ())]
+    found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
+    calibration, damaged = agreement.read(model)
+    if seen.manifest is not None and not damaged:
+        texts = {graph.engine_name(node.name): node.attr["calibration_data"].s.decode(errors="replace")
+                 for node in graph.engine_nodes(meta_graph.graph_def)}
+        damaged = agreement.find(texts, calibration)
+    lost = _lost(model, meta_graph, seen.manifest)
+    document = calibration.to_dict() if calibration else None
+    never = [one for one in open_channels.find(meta_graph.graph_def) if not seen.assets(one.about)]
+    return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

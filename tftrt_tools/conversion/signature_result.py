@@ -1,0 +1,126 @@
+"""What a conversion did, signature by signature."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tftrt_tools import records
+from tftrt_tools.conversion.pass_log import LeftOut
+from tftrt_tools.conversion.plan import Outcome
+from tftrt_tools.conversion.quantization import Quantization
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel.engine_op import EngineOp, Shape
+from tftrt_tools.savedmodel.flops import Flops
+from tftrt_tools.savedmodel.inspection import Finding, SignatureGraph
+from tftrt_tools.savedmodel.preparation import Preparation
+from tftrt_tools.savedmodel.shapes import Call, InputSpec
+
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.graph_pass import PassResult
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuiltEngine(records.Record):
+    """An engine that was built."""
+
+    # Of its engine op.
+    name: str
+    # For which it was built, one shape an input.
+    shapes: tuple[Shape, ...]
+    # Of the serialized engine.
+    bytes: int
+    # That building all engines of its engine op took, there where it was built.
+    seconds: float | None = None
+    # Of the whole GPU meanwhile, above what was in use before; None where not known.
+    peak_memory_bytes: int | None = None
+    # Whether it was taken from the engine cache.
+    cached: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Unbuilt(records.Record):
+    """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words."""
+
+    name: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignatureResult(records.Record):
+    """One signature."""
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    # False for one that was kept as it was.
+    converted: bool
+    # Share of the computing ops in engines, 0 to 1.
+    coverage: float = records.field(digits=4)
+    # In graph order.
+    engines: tuple[EngineOp, ...]
+    # Nodes that compute something and stay in TensorFlow.
+    left_out: tuple[LeftOut, ...]
+    # {op: how many} of those nodes.
+    native_ops: dict[str, int]
+    # Declared shapes.
+    calls: tuple[Call, ...] = ()
+    # Engines that were built for them.
+    built: tuple[BuiltEngine, ...] = ()
+    # Seconds that building all of them took, None where nothing was to be built.
+    build_seconds: float | None = None
+    # Of a quantization-aware model.
+    quantization: Quantization | None = None
+    # On its engine ops that no GPU can build.
+    findings: tuple[Finding, ...] = ()
+    # What was done to its graph before TF-TRT saw it.
+    preparation: Preparation = Preparation()
+    # How much of the computation is in engines, None where that was not counted.
+    flops: Flops | None = None
+    # Further names of the same function.
+    twins: tuple[str, ...] = ()
+    # Engine ops for which there was no engine in time, or no call.
+    unbuilt: tuple[Unbuilt, ...] = ()
+    # What the other batch mode would take, None where that was not tried.
+    other_mode: Outcome | None = None
+
+    @classmethod
+    def of(cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None) -> SignatureResult:
+        """From what the pass gave."""
+        quantization = passed.quantization if passed.quantization.aware else None
+        return cls(name=name, inputs=tuple(inputs), converted=bool(passed.engines), coverage=passed.coverage, engines=passed.engines,
+                   left_out=passed.left_out, native_ops=passed.native_ops, quantization=quantization, preparation=passed.preparation,
+                   flops=flops)
+
+    @classmethod
+    def of_graph(cls, seen: SignatureGraph, engines: Iterable[EngineOp], before: SignatureResult | None) -> SignatureResult:
+        """Of a model that was converted earlier. Args: before: what its manifest says; None where it has no manifest."""
+        if before:
+            return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), unbuilt=(), build_seconds=None)
+        ops = collections.Counter(node.op for node in seen.native)
+        return cls(name=seen.name, inputs=seen.inputs, converted=True, coverage=seen.coverage, engines=tuple(engines), left_out=(),
+                   native_ops=dict(sorted(ops.items())))
+
+    @classmethod
+    def untouched(cls, name: str, inputs: Iterable[InputSpec], twins: tuple[str, ...] = ()) -> SignatureResult:
+        """A signature that was not asked for."""
+        return cls(name=name, inputs=tuple(inputs), converted=False, coverage=0.0, engines=(), left_out=(), native_ops={}, twins=twins)
+
+    @property
+    def label(self) -> str:
+        """Its names, for tables."""
+        return signatures.label(self.name, self.twins)
+
+    @property
+    def compute_ops(self) -> tuple[int, int]:
+        """(ops in engines, all ops) that compute something."""
+        inside = sum(engine.compute_ops for engine in self.engines)
+        return inside, inside + sum(self.native_ops.values())
+
+
+def coverage(results: Iterable[SignatureResult]) -> float:
+    """Share of the computing ops of all signatures that run in TensorRT, 0 to 1."""
+    counts = [signature.compute_ops for signature in results]
+    total = sum(whole for _, whole in counts)
+    return sum(inside for inside, _ in counts) / total if total else 0.0

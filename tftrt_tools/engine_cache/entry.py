@@ -1,0 +1,72 @@
+"""What the cache says of an engine."""
+
+import dataclasses
+import pathlib
+import typing
+
+from tftrt_tools import records
+from tftrt_tools.engine_cache.key import EngineKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineRecord(records.Record):
+    """An entry's record.json."""
+
+    # What the engine depends on.
+    key: EngineKey
+    # Of the engine file, hex.
+    sha256: str
+    # Of the engine file.
+    bytes: int
+    # What building it took; None where not known.
+    build_seconds: float | None
+    # The model and the engine op that it was built for first, for people.
+    origin: str
+    # Version of the GPU's driver at that time.
+    driver: str
+    # Who wrote the record, and when (UTC).
+    tool: str
+    created: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry(records.Record):
+    """An entry as it lies there."""
+
+    # EngineKey.name.
+    name: str
+    # None where it cannot be read.
+    record: EngineRecord | None
+    # Why it cannot be read, or "".
+    problem: str
+    # On disk.
+    bytes: int
+    # Seconds since 1970.
+    last_used: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """path: the copy that was made. record: what the cache says of it."""
+
+    path: pathlib.Path
+    record: EngineRecord
+    hit: typing.ClassVar[bool] = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """reason: one line, for people. damaged: an entry was there, could not be used, and was removed."""
+
+    reason: str
+    damaged: bool = False
+    hit: typing.ClassVar[bool] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """done: whether the engine is in the cache now; reason: why not. evicted: names of the entries that made room."""
+
+    done: bool
+    reason: str = ""
+    evicted: tuple[str, ...] = ()

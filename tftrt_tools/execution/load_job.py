@@ -1,0 +1,27 @@
+"""A model of any kind under load; the child's side of load.in_process."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from tftrt_tools.execution import run_job
+from tftrt_tools.execution.runner import Load, Wanted
+
+
+def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], int]:
+    """Load a model, and make each call once. A kind's module of jobs has a function `make` that calls this with its own `load`.
+
+    Args: request: as models.model.Kind.timed says. load: of the kind.
+    Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
+    """
+    # The process lives as long as the model is asked: nothing closes it before.
+    runner = contextlib.ExitStack().enter_context(load(request["model"], Wanted(label=request["model"])))
+    ready = [runner.ready(call["signature"], run_job.read_inputs(call)) for call in request["calls"]]
+    for number, (call, one) in enumerate(zip(request["calls"], ready, strict=True)):
+        answers = one()
+        if request["answers"]:
+            run_job.keep_answers(call, answers, pathlib.Path(request["answers"]) / f"{number}.npz")
+    return lambda index: ready[index](), len(ready)

@@ -1,0 +1,243 @@
+"""What a model is called with: what it takes and what the user gave, made into calls. All commands that ask a model go through here.
+
+    takes = Takes.of(described.inputs, described.same)
+    chosen = choose(takes, Asked(data="pictures/"), folder, sizes=(32,))
+    chosen.calls        # {signature: [run.Call]}
+
+The user's data comes first: a source is read into rows (`given`), and rows are cut into calls (`cutting`). Signatures that it does not fill
+get values that are drawn from a seed (`drawing`), at the shapes that were given, that the model's passport names, or that the signature
+allows. Each function is called once, whatever the number of its names, and an input that the conversion froze is sent with its value.
+No TensorFlow in this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+from tftrt_tools import errors
+from tftrt_tools.execution import run
+from tftrt_tools.inputs import cutting, drawing
+from tftrt_tools.inputs import given as givens
+from tftrt_tools.inputs.drawing import Shapes
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
+from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+# Rows of a call, at most, where neither the user nor the passport says it.
+DEFAULT_BATCH = 32
+# Where the calls of a signature are from: the user's data, --shapes, shapes that are known of the model, or the signature alone.
+Origin = Literal["data", "shapes", "known", "signature"]
+Fallback = Callable[[str, Sequence[InputSpec]], list[Shapes]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the user said of the inputs: the flags' texts and numbers."""
+
+    # --data: path, glob or module:function; "" for drawn values.
+    data: str = ""
+    # How the files of --data are read.
+    reading: DataOptions = DataOptions()
+    # --data_rows: how many rows are read, 0 for all.
+    data_rows: int = 0
+    # --shapes.
+    shapes: str = ""
+    # --ranges, of drawn values.
+    ranges: str = ""
+    # --seed, of drawn values.
+    seed: int = 0
+    # The flag that names the data, for messages.
+    said: str = givens.FLAG
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Takes:
+    """What a model takes."""
+
+    # {signature: InputSpecs}, each function under one name.
+    specs: Mapping[str, Sequence[InputSpec]]
+    # The other names of each function.
+    walked: signatures.Once
+    # {signature: {input: array of rank 0}}: values for good, by the conversion.
+    frozen: Mapping[str, Mapping[str, npt.NDArray[Any]]] = dataclasses.field(default_factory=dict)
+    # {signature: shapes of calls} that the model's passport names.
+    known: Mapping[str, list[Shapes]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str], keys: Sequence[str] = (),
+           manifest: Mapping[str, Any] | None = None) -> Takes:
+        """Args: inputs: {signature: InputSpecs} of all signatures. same: of twins.find, of each model that is asked. keys: signatures to
+        call, () for all. manifest: of the converted model, or None. Raises: UsageError for a key that is no signature."""
+        return cls.walking(signatures.Once.of(signatures.chosen(list(inputs), keys), *map(dict, same)), inputs, manifest)
+
+    @classmethod
+    def one(cls, signature: str, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str],
+            manifest: Mapping[str, Any] | None = None) -> Takes:
+        """Of one signature that is called by this name. Args: as of `of`."""
+        return cls.walking(signatures.Once.only(signature, inputs, *map(dict, same)), inputs, manifest)
+
+    @classmethod
+    def walking(cls, walked: signatures.Once, inputs: Mapping[str, Sequence[InputSpec]],
+                manifest: Mapping[str, Any] | None = None) -> Takes:
+        """Of the signatures that are walked. Args: inputs, manifest: as of `of`."""
+        specs = {name: inputs[name] for name in walked.names}
+        return cls(specs=specs, walked=walked, frozen=frozen_inputs.of_manifest(manifest or {}, specs)).with_known(built_for(manifest))
+
+    def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
+        """The same with `known` shapes; those that do not fit their signature are left out."""
+        fitting = {name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])}
+        return dataclasses.replace(self, known=fitting)
+
+
+def built_for(manifest: Mapping[str, Any] | None) -> dict[str, list[Shapes]]:
+    """{signature: shapes that engines were built for}."""
+    return {name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
+            for name, one in passport.signatures(dict(manifest or {})).items() if one.get("calls")}
+
+
+def _fit(calls: Iterable[Shapes], specs: Sequence[InputSpec]) -> bool:
+    return all(set(call) == {spec.name for spec in specs} and all(spec.accepts(call[spec.name]) for spec in specs) for call in calls)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calls:
+    """The calls that were chosen."""
+
+    # {signature: its calls, in order}.
+    calls: dict[str, list[run.Call]]
+    # {signature: where its calls are from}.
+    origins: dict[str, Origin]
+    # The user's data, None without.
+    given: givens.Given | None
+    # Rows of the data that no batch size fits.
+    dropped: int
+
+    @property
+    def all(self) -> tuple[run.Call, ...]:
+        """The calls of all signatures, one signature after the other."""
+        return tuple(call for calls in self.calls.values() for call in calls)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """{signature: rows of its calls}."""
+        return {name: sum(call.rows for call in calls) for name, calls in self.calls.items()}
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The signatures that got the user's data."""
+        return tuple(name for name, origin in self.origins.items() if origin == "data")
+
+
+class CallMaker:
+    """Makes the calls of a model. Args: takes: what it takes. asked: what the user gave."""
+
+    def __init__(self, takes: Takes, asked: Asked) -> None:
+        self._takes, self._asked = takes, asked
+
+    def given(self, folder: str | pathlib.Path, files_rows: int = 0) -> givens.Given | None:
+        """The user's data, read; None without. Args: folder, files_rows: as of given.given. Raises: UsageError."""
+        takes, asked = self._takes, self._asked
+        if not asked.data:
+            return None
+        optional = {name: frozenset(values) for name, values in takes.frozen.items()}
+        return givens.given(asked.data, takes.specs, folder, asked.reading, asked.data_rows, asked.said, files_rows, takes.walked, optional)
+
+    def cut(self, given: givens.Given, sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
+        """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
+        dropped). Raises: UsageError, also where the data has another value for a frozen input."""
+        found, dropped = given.cut(self._to_fill(given), sizes)
+        return {name: [run.Call(name, self._with_frozen(name, call.inputs)) for call in found[name]] for name in self._takes.specs
+                if name in found}, dropped
+
+    def declared(self) -> dict[str, list[Shapes]]:
+        """{signature: shapes of calls} of --shapes; what it says of a twin counts for the signature that is called. Raises: UsageError."""
+        if not self._asked.shapes:
+            return {}
+        walked = self._takes.walked
+        by_name = shape_grammar.calls(shape_grammar.parse(self._asked.shapes), walked.with_twins(dict(self._takes.specs)))
+        return walked.merged(by_name)
+
+    def drawn(self, signature: str, shapes: Sequence[Shapes]) -> list[run.Call]:
+        """A drawn call for each of `shapes`. Raises: UsageError for --ranges of no input."""
+        made = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
+        frozen = self._takes.frozen.get(signature, {})
+        return [run.Call(signature, {**call.inputs, **frozen}) for call in made]
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """{input: (low, high)} of --ranges. Raises: UsageError."""
+        return drawing.ranges(self._asked.ranges, self._takes.specs)
+
+    def filled(self, given: givens.Given) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """{signature: {input: array, rows in front}} of the signatures that the data fills. Args: given: arrays, not of a function.
+        Raises: UsageError as `cut`."""
+        found = cutting.filled(given.arrays, self._to_fill(given), self._asked.said if self._asked.said != givens.FLAG else "the data")
+        return {name: self._with_frozen(name, arrays) for name, arrays in found.items()}
+
+    def _to_fill(self, given: givens.Given) -> dict[str, list[InputSpec]]:
+        """The inputs that the data has to fill: not those that the conversion froze, unless it has them."""
+        frozen = self._takes.frozen
+        return {name: cutting.without(frozen.get(name, {}), specs, given.arrays) for name, specs in self._takes.specs.items()}
+
+    def _with_frozen(self, signature: str, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The user's inputs with the frozen ones. Raises: UsageError where they have other values for these."""
+        frozen = self._takes.frozen.get(signature, {})
+        for name, value in frozen.items():
+            if name in inputs and (inputs[name] != value).any():
+                raise errors.UsageError(f"the data gives input {name!r} of {signature!r} another value than {value.item()}, to which it "
+                                        "was frozen", f"leave {name} out of the data: it is sent as {value.item()}")
+        return {**inputs, **frozen}
+
+
+def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequence[int],
+           fallback: Fallback = drawing.default_shapes) -> Calls:
+    """The calls of all signatures: of the user's data where it fills one, else drawn.
+
+    Args:
+      folder: for what is read; has to live as long as the calls.
+      sizes: rows of a call of the data, largest first.
+      fallback: gives the shapes of a signature of which nothing else is known.
+
+    Raises: UsageError, also where the data has too few rows for a call.
+    """
+    maker = CallMaker(takes, asked)
+    given = maker.given(folder)
+    found, dropped = maker.cut(given, sizes) if given else ({}, 0)
+    origins: dict[str, Origin] = {}
+    declared, _ = maker.declared(), maker.ranges
+    for name, specs in takes.specs.items():
+        if name in found:
+            origins[name] = "data"
+            continue
+        origins[name] = "shapes" if name in declared else "known" if name in takes.known else "signature"
+        found[name] = maker.drawn(name, declared.get(name) or takes.known.get(name) or fallback(name, specs))
+    empty = [name for name, calls in found.items() if not calls]
+    if empty:
+        raise errors.UsageError(f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
+                                "give more rows, or --batch_size")
+    return Calls(calls={name: found[name] for name in takes.specs}, origins=origins, given=given, dropped=dropped)
+
+
+def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:
+    """Rows of a call, largest first: those of `shapes`, so that engines built for these serve data of any length; without any, all up to
+    DEFAULT_BATCH."""
+    known = {shape[0] for call in shapes for shape in call.values() if shape}
+    return tuple(sorted(known, reverse=True)) or up_to(DEFAULT_BATCH)
+
+
+def up_to(largest: int) -> tuple[int, ...]:
+    """All batch sizes from `largest` to 1: data of any length is used to its last row."""
+    return tuple(range(largest, 0, -1))
+
+
+def only(names: Collection[str], takes: Takes) -> Takes:
+    """`takes` of the named signatures alone."""
+    return dataclasses.replace(takes, specs={name: specs for name, specs in takes.specs.items() if name in names},
+                               walked=signatures.Once({name: twins for name, twins in takes.walked.twins.items() if name in names}))

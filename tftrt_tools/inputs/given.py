@@ -1,0 +1,84 @@
+"""The data that a flag names, found and read: a source into rows, or into whole calls. No TensorFlow in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from tftrt_tools import errors
+from tftrt_tools.execution import arrays as array_reader
+from tftrt_tools.execution import run
+from tftrt_tools.inputs import cutting, find, read, user_calls
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import Once
+
+# The flag that names the data of most commands.
+FLAG = "--data"
+_NAMED = 5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given:
+    """The user's data before it is cut into calls."""
+
+    # {input, or signature/input: array with the rows in front}; {} of a function.
+    arrays: dict[str, npt.NDArray[Any]]
+    # {signature: its calls} of a function, which gives whole calls; else {}.
+    calls: dict[str, list[run.Call]]
+    # Rows of files that were read for this; None for one file of arrays and for a function.
+    rows: read.Rows | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the data, a line each."""
+        failed = self.rows.failed if self.rows else ()
+        named = ", ".join(failed[:_NAMED]) + (", …" if len(failed) > _NAMED else "")
+        return (f"{len(failed)} pictures could not be decoded: {named}",) if failed else ()
+
+    def cut(self, specs: Mapping[str, Sequence[InputSpec]], batch_sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
+        """Calls of the signatures that the data fills, as cutting.calls_of_arrays makes them. Returns: ({signature: calls}, rows
+        dropped)."""
+        return (self.calls, 0) if self.calls else cutting.calls_of_arrays(self.arrays, specs, batch_sizes)
+
+
+def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, reading: DataOptions | None = None,
+          rows: int = 0, said: str = FLAG, files_rows: int = 0, walked: Once | None = None,
+          optional: Mapping[str, frozenset[str]] | None = None) -> Given:
+    """Read the data that a flag names.
+
+    Args:
+      source: .npz or .npy, TFRecords, pictures, .csv, .txt, encoded files, a folder or glob of one of these, or module:function.
+      specs: {signature: InputSpecs}.
+      folder: for what is read; has to live as long as the arrays.
+      reading: how pictures and TFRecords are read; None for the defaults.
+      rows: read so many at most, of pictures spread over all files, else the first; 0 for all.
+      said: the flag, for messages.
+      files_rows: where files have to be read one after the other, read so many at most, in place of `rows`.
+      walked: the signatures of `specs`, with names of the same functions that the data may use as well.
+      optional: {signature: inputs that the data may leave out}.
+
+    Returns: Given. Raises: UsageError.
+    """
+    found = find.find(source, said)
+    reading = dataclasses.replace(reading or DataOptions(), source=source)
+    options_module.check_image_flags(reading, found.kind)
+    folder = pathlib.Path(folder)
+    if found.kind == "function":
+        if rows:
+            raise errors.UsageError(f"--data_rows does not cut what a function yields, and {said}={source} is one",
+                                    "let it yield fewer rows")
+        return Given({}, user_calls.calls(source, specs, folder / "user", said, walked, optional), None)
+    if found.kind == "arrays" and len(found.files) == 1:
+        arrays = array_reader.load(found.files[0])
+        arrays = walked.renamed(arrays) if walked else arrays
+        return Given({name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}, {}, None)
+    has = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
+    wanted = {name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()}
+    read_rows = read.read(found, wanted, reading, folder / "rows", files_rows or rows, said, walked)
+    return Given(read_rows.arrays, {}, read_rows)

@@ -1,0 +1,70 @@
+"""The work of a worker, in an anonymous file that it inherits: no command line shows it, and no disk holds it."""
+
+import array
+import dataclasses
+import json
+import os
+import struct
+import typing
+from collections.abc import Iterator, Sequence
+
+_LENGTH = struct.Struct("<q")
+_NOTHING = -1
+
+
+class Offsets(typing.Protocol):
+    """int64 ns each: an array.array or a NumPy array."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[typing.Any]: ...
+
+    def tobytes(self) -> bytes: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """The work of one worker process."""
+
+    # JSON values: where to send, how, and which of the requests are this worker's.
+    head: dict[str, typing.Any]
+    # Messages on the wire.
+    requests: Sequence[bytes]
+    # The answers, None where not known; empty where none is.
+    expected: Sequence[bytes | None]
+    # Of an open loop: instants in ns from the start.
+    offsets: Offsets
+    # (root certificates, key, certificate chain), PEM; None for plain text.
+    tls: tuple[bytes | None, bytes | None, bytes | None] | None
+
+
+def write(work: Assignment) -> int:
+    """Returns: a file descriptor at its start; the caller closes it."""
+    fd = os.memfd_create("tftrt-load-job")
+    with os.fdopen(os.dup(fd), "wb") as file:
+        head = {**work.head, "counts": [len(work.requests), len(work.expected)], "tls": work.tls is not None}
+        for part in (json.dumps(head).encode(), *work.requests, *work.expected, work.offsets.tobytes(), *(work.tls or ())):
+            file.write(_LENGTH.pack(_NOTHING if part is None else len(part)))
+            file.write(part or b"")
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def read(fd: int) -> Assignment:
+    """What `write` wrote; closes the descriptor."""
+    with os.fdopen(fd, "rb") as file:
+
+        def part() -> bytes | None:
+            length, = _LENGTH.unpack(file.read(_LENGTH.size))
+            return None if length == _NOTHING else file.read(length)
+
+        def known() -> bytes:
+            return part() or b""
+
+        head = json.loads(known())
+        requests = [known() for _ in range(head["counts"][0])]
+        expected = [part() for _ in range(head["counts"][1])]
+        offsets = array.array("q")
+        offsets.frombytes(known())
+        return Assignment(head=head, requests=requests, expected=expected, offsets=offsets,
+                          tls=(part(), part(), part()) if head["tls"] else None)

@@ -1,0 +1,163 @@
+"""A model on disk, and what a kind of models has to offer. No runtime is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from tftrt_tools import records
+from tftrt_tools.choices import Precision
+from tftrt_tools.execution.run import Runtime
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.sources.source import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature(records.Record):
+    """One function of a model: its inputs and outputs, in the model's order. A dtype is NumPy's name of it, or "string"."""
+
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine(records.Record):
+    """A part of a model that TensorRT runs, by its name in `trace.CallTrace`."""
+
+    name: str
+    precision: Precision
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents(records.Record):
+    """What is in a model, read without running it."""
+
+    # {name: Signature}.
+    signatures: dict[str, Signature]
+    # {signature: the one that stands for it}, of those alone that are one function under several names.
+    same: dict[str, str] = dataclasses.field(default_factory=dict)
+    # () of a model that no TensorRT runs.
+    engines: tuple[Engine, ...] = ()
+    # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
+    facts: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def inputs(self) -> dict[str, tuple[InputSpec, ...]]:
+        """{signature: its inputs}."""
+        return {name: one.inputs for name, one in self.signatures.items()}
+
+    @property
+    def outputs(self) -> dict[str, tuple[InputSpec, ...]]:
+        """{signature: its outputs}."""
+        return {name: one.outputs for name, one in self.signatures.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Arithmetic:
+    """In what a model computes, as far as its kind tells: a key of the bounds on answers (accuracy.thresholds), and why."""
+
+    key: str
+    reason: str
+
+
+class Kind(Protocol):
+    """What is known of all models of a kind."""
+
+    @property
+    def name(self) -> str:
+        """For people, such as "SavedModel"."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs models of this kind."""
+
+    @property
+    def timed(self) -> str:
+        """"module:make" for load.function_load, in the child. Its request: {"model": path, "calls": of execution.run.named, of one
+        signature, "answers": folder for the first answers, or ""}. It returns (function of a call's index, number of calls), and raises
+        TftrtError where the model cannot be loaded or does not answer."""
+
+    @property
+    def named_signatures(self) -> bool:
+        """Whether signatures have names of their own. A model of another kind has one, and is matched with whatever it is compared with
+        by the names and shapes of inputs and outputs."""
+
+    @property
+    def arithmetic(self) -> Arithmetic | None:
+        """In what these models compute; None where that follows from their engines and the machine."""
+
+    def takes(self, path: str) -> bool:
+        """Whether a path names a model of this kind; nothing is opened."""
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """Refuse what can be no whole model of this kind. Args: as_it_is: also what would have to be exported first. Raises: UsageError,
+        TftrtError, also where the runtime is not installed, with what to install."""
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """The path that the runtime loads, for as long as the context lasts; exported where it has to be."""
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """What is in each of some models, by the paths of `opened`. Raises: TftrtError."""
+
+    def digest(self, path: str) -> str:
+        """"sha256:…" of all files that make the answers. Args: path: as the user named it."""
+
+    def document(self, path: str, name: str) -> dict[str, Any] | None:
+        """The document `name` of the model's passport (savedmodel.passport), None where there is none. Raises: TftrtError."""
+
+    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
+        """Put a document into the model's passport. Returns: whether models of this kind have one."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model on disk, opened."""
+
+    # What is known of all of its kind.
+    kind: Kind
+    # As the user named it.
+    source: Source
+    # What its runtime loads.
+    path: str
+    # What is in it.
+    contents: Contents
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs it."""
+        return self.kind.runtime
+
+    @property
+    def signatures(self) -> dict[str, Signature]:
+        """{name: Signature}."""
+        return self.contents.signatures
+
+    @property
+    def inputs(self) -> dict[str, tuple[InputSpec, ...]]:
+        """As Contents.inputs."""
+        return self.contents.inputs
+
+    @property
+    def outputs(self) -> dict[str, tuple[InputSpec, ...]]:
+        """As Contents.outputs."""
+        return self.contents.outputs
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """As Contents.engines."""
+        return self.contents.engines
+
+    @property
+    def title(self) -> str:
+        """For people: its path as the user named it."""
+        return str(self.source)
+
+    def digest(self) -> str:
+        """"sha256:…" of all of its files."""
+        return self.kind.digest(self.source.path)
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """The document `name` of its passport, or None."""
+        return self.kind.document(self.source.path, name)

@@ -1,0 +1,1 @@
+"""ONNX files, run by ONNX Runtime on the CPU."""

@@ -1,0 +1,71 @@
+"""What the kind "ONNX file" offers to the parent. ONNX Runtime is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import pathlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tftrt_tools import child, errors
+from tftrt_tools.execution.run import Runtime
+from tftrt_tools.models.model import Arithmetic, Contents
+from tftrt_tools.savedmodel import files
+from tftrt_tools.sources.source import Source
+
+_JOBS = "tftrt_tools.models.onnx.runner_job"
+_SUFFIX = ".onnx"
+# Where exporters put weights that one file cannot hold: what they append to its name.
+_WEIGHTS = (".data", "_data")
+
+
+class Onnx:
+    """The kind, with the members of model.Kind."""
+
+    name = "ONNX file"
+    runtime = Runtime(jobs=_JOBS)
+    timed = f"{_JOBS}:make"
+    named_signatures = False
+    arithmetic = Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
+
+    def takes(self, path: str) -> bool:
+        """Whether the name ends in .onnx."""
+        return path.lower().endswith(_SUFFIX) and not pathlib.Path(path).is_dir()
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        if not pathlib.Path(source.path).is_file():
+            raise errors.UsageError(f"no such file: {source}", "check the path of the ONNX file")
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise errors.TftrtError(f"ONNX Runtime, which runs {source}, is not installed",
+                                    "pip install onnxruntime (the extra `onnx` of tftrt-tools has the version that was tested)")
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: the file itself."""
+        self.check(source, True)
+        return contextlib.nullcontext(source.path)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents; one process reads them all."""
+        found: Any = child.run(f"{_JOBS}:read", {"models": list(paths)}).result
+        return [Contents.from_dict(one) for one in found]
+
+    def digest(self, path: str) -> str:
+        """As model.Kind.digest: of the file, and of its weights where they lie in a file beside it."""
+        beside = [path + end for end in _WEIGHTS if pathlib.Path(path + end).is_file()]
+        digests = [files.digest(one) for one in (path, *beside)]
+        return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest() if beside else digests[0]
+
+    def document(self, path: str, name: str) -> dict[str, Any] | None:
+        """None: a file carries no passport."""
+        return None
+
+    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
+        """False: a file carries no passport."""
+        return False
+
+
+ONNX = Onnx()

@@ -1,0 +1,137 @@
+"""An ONNX file in ONNX Runtime, on the CPU; the child's side."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+
+from tftrt_tools import errors
+from tftrt_tools.execution import load_job, run_job, runner
+from tftrt_tools.models.model import Contents, Signature
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import DEFAULT
+
+if TYPE_CHECKING:
+    from tftrt_tools.execution.runner import Arrays, Ready, Wanted
+    from tftrt_tools.execution.trace import CallTrace
+
+_PROVIDER = "CPUExecutionProvider"
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+# ONNX's names of types that are not NumPy's.
+_DTYPES = {"float": "float32", "double": "float64"}
+# "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " stands before what is wrong.
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_LONGEST = 300
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """As run_job.answer."""
+    return run_job.answer(request, load)
+
+
+def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
+    """As load_job.made."""
+    return load_job.made(request, load)
+
+
+def read(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is in files. Args: request: {"models": paths}. Returns: Contents of each as a dict. Raises: TftrtError."""
+    return [_contents(path).to_dict() for path in request["models"]]
+
+
+@contextlib.contextmanager
+def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
+    """As runner.Load."""
+    yield Loaded(_session(path))
+
+
+class Loaded:
+    """The runner.Runner of an ONNX file. Several threads may make its calls at a time."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._outputs = [one.name for one in session.get_outputs()]
+        self.where = runner.Where(mode="cpu", runtime="ONNX Runtime", version=onnxruntime.__version__, provider=session.get_providers()[0])
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """As Runner.ready."""
+
+        def call() -> Arrays:
+            try:
+                found = self._session.run(self._outputs, feed)
+            except Exception as error:  # ONNX Runtime's own errors have no base of their own
+                raise runner.failed(signature, inputs, _line(error)) from None
+            return {name: _bytes(array) for name, array in zip(self._outputs, found, strict=True)}
+
+        try:
+            feed = {name: _texts(array) for name, array in inputs.items()}
+        except UnicodeDecodeError:
+            raise runner.failed(signature, inputs, "an input holds bytes that are no UTF-8, and ONNX Runtime takes texts",
+                                "compare such a model without its part that reads bytes") from None
+        return call
+
+    def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
+        """As Runner.watched: there are no engines."""
+        return ready(), None
+
+    def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
+        """As Runner.kernels: no GPU computes."""
+        return {}
+
+
+def _session(path: str, optimized: bool = True) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=[_PROVIDER])
+    except Exception as error:  # ONNX Runtime's own errors have no base of their own
+        raise errors.TftrtError(f"ONNX Runtime {onnxruntime.__version__} cannot load {path}: {_line(error)}",
+                                "check that the file is whole, with its weights beside it, and that ONNX Runtime knows its ops and its "
+                                "opset") from None
+
+
+def _contents(path: str) -> Contents:
+    session = _session(path, optimized=False)
+    about = session.get_modelmeta()
+    inputs, outputs = (tuple(_spec(path, kind, one) for one in listed)
+                       for kind, listed in (("input", session.get_inputs()), ("output", session.get_outputs())))
+    facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description}
+    return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
+
+
+def _spec(path: str, kind: str, argument: Any) -> InputSpec:
+    """The InputSpec of an input or output. Raises: TftrtError for one that is no tensor."""
+    tensor = _TENSOR.fullmatch(argument.type)
+    if not tensor:
+        raise errors.TftrtError(f"{kind} {argument.name!r} of {path} is {argument.type}, and arrays are compared",
+                                "export it with tensors alone (of scikit-learn's models with the option zipmap=False)")
+    # A scalar and an unknown rank have the same empty shape here.
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or None
+    return InputSpec(argument.name, _DTYPES.get(tensor[1], tensor[1]), shape)
+
+
+def _line(error: Exception) -> str:
+    lines = [line.strip() for line in _PREFIX.sub("", str(error)).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
+
+
+def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Strings as ONNX Runtime takes them. Raises: UnicodeDecodeError."""
+    if array.dtype != object:
+        return array
+    return np.array([one.decode() if isinstance(one, bytes) else str(one) for one in array.reshape(-1)], object).reshape(array.shape)
+
+
+def _bytes(array: Any) -> np.ndarray[Any, Any]:
+    """Strings as TensorFlow gives them."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "OU":
+        return array
+    return np.array([str(one).encode() for one in array.reshape(-1)], object).reshape(array.shape)

@@ -1,0 +1,47 @@
+"""Opens the models that the user named, of whatever kind. No runtime is imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tftrt_tools.models import table
+from tftrt_tools.models.model import Contents, Model
+from tftrt_tools.sources.source import Source, of
+
+
+def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False) -> Source:
+    """Refuse what can be no model, before any work.
+
+    Args: as_it_is: refuse also a file that would have to be exported first. Returns: its Source. Raises: UsageError, TftrtError.
+    """
+    source = of(model)
+    table.kind(source.path).check(source, as_it_is)
+    return source
+
+
+def keep(model: str | os.PathLike[str] | Source, name: str, document: Mapping[str, Any]) -> bool:
+    """Put a document into the passport of a model. Returns: whether its kind has passports."""
+    source = of(model)
+    return table.kind(source.path).keep(source.path, name, document)
+
+
+@contextlib.contextmanager
+def opened(*models: str | os.PathLike[str] | Source, log_file: str | None = None) -> Iterator[tuple[Model, ...]]:
+    """The models that the user named; those of a kind are read in one process.
+
+    Args: models: paths or Sources. log_file: where to keep what a runtime logs during an export.
+    Yields: a Model of each. Raises: UsageError, TftrtError.
+    """
+    sources = [check(model) for model in models]
+    kinds = [table.kind(source.path) for source in sources]
+    with contextlib.ExitStack() as stack:
+        paths = [stack.enter_context(kind.opened(source, log_file)) for kind, source in zip(kinds, sources, strict=True)]
+        found: dict[int, Contents] = {}
+        for kind in dict.fromkeys(kinds):
+            mine = [place for place, other in enumerate(kinds) if other is kind]
+            found.update(zip(mine, kind.contents([paths[place] for place in mine]), strict=True))
+        yield tuple(Model(kind=kind, source=source, path=path, contents=found[place])
+                    for place, (kind, source, path) in enumerate(zip(kinds, sources, paths, strict=True)))

@@ -1,0 +1,73 @@
+"""What the kind SavedModel offers to the parent. No TensorFlow here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tftrt_tools.execution.run import Placed, Runtime
+from tftrt_tools.models.model import Contents, Engine, Signature
+from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.sources import opened
+from tftrt_tools.sources.source import Source
+
+# Each time an engine runs, its name is written to the log.
+RUNTIME = Runtime(jobs="tftrt_tools.models.savedmodel.runner_job", env={"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"})
+
+
+def at(path: str | os.PathLike[str]) -> Placed:
+    """A SavedModel directory, for execution.run.run."""
+    return Placed(os.fspath(path), RUNTIME)
+
+
+class SavedModel:
+    """The kind, with the members of model.Kind."""
+
+    name = "SavedModel"
+    runtime = RUNTIME
+    # As TensorFlow Serving runs it, which is what the load on a model in process is compared with.
+    timed = "tftrt_tools.bench.in_process_model:make"
+    named_signatures = True
+    arithmetic = None
+
+    def takes(self, path: str) -> bool:
+        """Whatever no other kind takes: `check` says what is wrong with it."""
+        return True
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        if as_it_is:
+            files.check(source.path)
+        opened.check(source)
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: a SavedModel directory, to be read only."""
+        return opened.opened(source, log_file)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents; one process reads them all."""
+        return [_contents(one) for one in describe.describe(*paths)]
+
+    def digest(self, path: str) -> str:
+        """As model.Kind.digest; of a file that is exported, its own."""
+        return files.digest(path)
+
+    def document(self, path: str, name: str) -> dict[str, Any] | None:
+        """As model.Kind.document."""
+        found: dict[str, Any] | None = passport.read(path, name)
+        return found
+
+    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
+        """As model.Kind.keep."""
+        passport.write(path, name, dict(document))
+        return True
+
+
+def _contents(found: describe.Description) -> Contents:
+    return Contents(signatures={name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()},
+                    same=found.same, engines=tuple(Engine(one.name, one.precision) for one in found.engines))
+
+
+SAVED_MODEL = SavedModel()

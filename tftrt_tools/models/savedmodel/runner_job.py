@@ -1,0 +1,87 @@
+"""A SavedModel in TensorFlow, with its TF-TRT engines watched; the child's side."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tftrt_tools import native_log, scratch
+from tftrt_tools.execution import gpu as gpu_module
+from tftrt_tools.execution import guard, kernels, native_copy, run_job, runner, trace
+from tftrt_tools.savedmodel import loading
+
+if TYPE_CHECKING:
+    from tftrt_tools.execution.runner import Arrays, Ready, Wanted, Where
+    from tftrt_tools.execution.trace import CallTrace
+
+_GATE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """As run_job.answer."""
+    return run_job.answer(request, load)
+
+
+@contextlib.contextmanager
+def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
+    """As runner.Load. Without a GPU, engine ops are replaced by their native segments."""
+    gpu = gpu_module.seen()
+    tf.config.experimental.enable_tensor_float_32_execution(not wanted.exact)
+    with contextlib.ExitStack() as stack:
+        if gpu:
+            guard.refuse_foreign_engines(path)
+            yield Loaded(path, _where("gpu", gpu=gpu))
+            return
+        copy = str(pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model")
+        replaced = native_copy.write(path, copy)
+        yield Loaded(copy if replaced else path, _where("native segments" if replaced else "cpu", replaced=tuple(replaced)))
+
+
+def _where(mode: runner.Mode, **facts: Any) -> Where:
+    return runner.Where(mode=mode, runtime="TensorFlow", version=tf.__version__, **facts)
+
+
+class Loaded:
+    """The runner.Runner of a SavedModel. Keep it as long as its calls are made: its engines die with it."""
+
+    def __init__(self, path: str, where: Where, tags: tuple[str, ...] = ()) -> None:
+        self._model, self.where = loading.load(path, tags), where
+
+    def ready(self, signature: str, inputs: Arrays) -> Ready:
+        """As Runner.ready; the inputs lie on the device."""
+        function = self._model.root.signatures[signature]
+
+        def answers(feed: Any) -> Arrays:
+            found: Arrays = loading.answers(function, feed)
+            return found
+
+        feed = _told(signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()})
+        return lambda: _told(signature, inputs, lambda: answers(feed))
+
+    def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
+        """As Runner.watched, by TensorFlow's profiler and its log."""
+        if not self.where.gpu:
+            return ready(), None
+        with native_log.captured() as log:
+            answers, counts = trace.profiled(ready)
+        return answers, trace.combine(counts, log[0])
+
+    def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
+        """As Runner.kernels."""
+        found: dict[str, float] = kernels.of_calls(calls)
+        return found
+
+
+def _told(signature: str, inputs: Arrays, function: Callable[[], Any]) -> Any:
+    """What the function returns; errors of TensorFlow as CallFailed."""
+    try:
+        return function()
+    except tf.errors.OpError as error:
+        closed = os.environ.get(_GATE, "").lower() in ("0", "false")
+        mend = f"{_GATE} forbids native segments here" if closed else ""
+        raise runner.failed(signature, inputs, loading.first_line(error), mend) from None

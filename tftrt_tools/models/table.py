@@ -1,0 +1,15 @@
+"""The kinds of models. The first that takes a path has it."""
+
+from __future__ import annotations
+
+from tftrt_tools.models.model import Kind
+from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
+
+# SavedModels are the last: what no other kind takes is one, or can be exported to one, or is told to be neither.
+KINDS: tuple[Kind, ...] = (ONNX, SAVED_MODEL)
+
+
+def kind(path: str) -> Kind:
+    """The kind that has a path."""
+    return next(one for one in KINDS if one.takes(path))

@@ -1,0 +1,220 @@
+"""Records: frozen dataclasses that are written as JSON and read back, by one converter (cattrs) that reads their annotations.
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Engine(records.Record):
+        name: str
+        coverage: float = records.field(digits=4)        # written rounded
+        other: Outcome | None = records.field(key="other_batch_mode", default=None)
+        document: typing.ClassVar = "engine"             # written first, as "kind": what document this is; not read back
+        written_too: typing.ClassVar = ("compute_ops",)  # properties that readers of the file want; not read back
+        written_digits: typing.ClassVar = {"share": 4}   # more of them, written rounded
+
+A file that lacks a field that has a default is read with the default, and keys that no field has are passed over: so files of another
+version stay readable. A class that writes itself otherwise has `to_dict` and `from_dict` of its own, and these are used; they may call
+`super().to_dict()` and `super().from_dict(data)`. JSON has no infinity and no NaN: they are written as "inf", "-inf" and "nan".
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import math
+import pathlib
+import types
+import typing
+
+if typing.TYPE_CHECKING:
+    import cattrs
+    from typing_extensions import Self
+
+_KEY, _DIGITS = "tftrt_key", "tftrt_digits"
+
+
+class Record:
+    """Base of the dataclasses that are written and read. Class variables say what is written besides the fields."""
+
+    # What document this is, written first, as "kind"; "" for a part of one.
+    document: typing.ClassVar[str] = ""
+    # Properties that are written after the fields.
+    written_too: typing.ClassVar[tuple[str, ...]] = ()
+    # The same for numbers: {property: digits to which it is rounded}.
+    written_digits: typing.ClassVar[collections.abc.Mapping[str, int]] = types.MappingProxyType({})
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """Plain values that JSON takes: dicts, lists, strings, numbers, booleans, None."""
+        kind: typing.Any = type(self)
+        return _by_fields_writer(kind)(self)
+
+    @classmethod
+    def from_dict(cls, data: collections.abc.Mapping[str, typing.Any]) -> "Self":
+        """From what `to_dict` wrote, in this version or one before. Raises: KeyError, TypeError or ValueError for anything else."""
+        kind: typing.Any = cls
+        return _by_fields_reader(kind)(data)
+
+
+def field(*, key: str | None = None, digits: int | None = None, **options: typing.Any) -> typing.Any:
+    """A dataclass field whose written form differs. Args: key: its name in the file. digits: to which it is rounded there.
+    options: of dataclasses.field."""
+    return dataclasses.field(metadata={_KEY: key, _DIGITS: digits}, **options)
+
+
+def plain(value: typing.Any) -> typing.Any:
+    """`value` (records, mappings, sequences, numbers, …) as plain values that JSON takes."""
+    return _converter().unstructure(value)
+
+
+@functools.cache
+def _converter() -> "cattrs.Converter":
+    # cattrs is loaded where a record is written or read, not with every command's help.
+    import cattrs
+
+    converter = cattrs.Converter(detailed_validation=False,
+                                 unstruct_collection_overrides={tuple: list, collections.abc.Sequence: list, collections.abc.Set: sorted})
+    for kind, read in ((bool, _boolean), (int, _integer), (float, _number), (str, _text)):
+        converter.register_structure_hook(kind, read)
+    converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
+    converter.register_structure_hook(pathlib.Path, lambda value, _: pathlib.Path(value))
+    converter.register_unstructure_hook(pathlib.PurePath, str)
+    converter.register_unstructure_hook(float, _finite)
+    converter.register_unstructure_hook_func(lambda kind: kind is object, lambda value: converter.unstructure(value))
+    converter.register_unstructure_hook_func(lambda kind: kind is tuple or kind is list,
+                                             lambda values: [converter.unstructure(one) for one in values])
+    converter.register_structure_hook_func(_is_literal, _one_of)
+    converter.register_structure_hook_func(_union_of_plain_kinds, _either)
+    converter.register_unstructure_hook_factory(_is_mapping, lambda kind: functools.partial(_mapping, converter))
+    converter.register_unstructure_hook_factory(_is_record, _writer)
+    converter.register_structure_hook_factory(_is_record, _reader)
+    return converter
+
+
+def _is_literal(kind: typing.Any) -> bool:
+    origin: object = typing.get_origin(kind)
+    return origin is typing.Literal
+
+
+def _is_record(kind: typing.Any) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+def _overrides(kind: type) -> dict[str, typing.Any]:
+    from cattrs.gen import override
+
+    return {one.name: override(rename=one.metadata[_KEY]) for one in dataclasses.fields(kind) if one.metadata.get(_KEY)}
+
+
+def _writer(kind: type) -> collections.abc.Callable[[typing.Any], dict[str, typing.Any]]:
+    own = getattr(kind, "to_dict", Record.to_dict)
+    return _by_fields_writer(kind) if own is Record.to_dict else own
+
+
+@functools.cache
+def _by_fields_writer(kind: type) -> collections.abc.Callable[[typing.Any], dict[str, typing.Any]]:
+    from cattrs.gen import make_dict_unstructure_fn
+
+    converter = _converter()
+    fields: collections.abc.Callable[[typing.Any], dict[str, typing.Any]] = make_dict_unstructure_fn(kind, converter, **_overrides(kind))
+    document, also = getattr(kind, "document", ""), getattr(kind, "written_too", ())
+    rounded = {one.metadata[_KEY] or one.name: one.metadata[_DIGITS] for one in dataclasses.fields(kind)
+               if one.metadata.get(_DIGITS) is not None}
+    rounded_too = dict(getattr(kind, "written_digits", ()))
+
+    def write(record: typing.Any) -> dict[str, typing.Any]:
+        written: dict[str, typing.Any] = {"kind": document} if document else {}
+        written |= fields(record)
+        written |= {name: converter.unstructure(getattr(record, name)) for name in (*also, *rounded_too)}
+        for name, digits in (rounded | rounded_too).items():
+            if isinstance(written[name], float):
+                written[name] = round(written[name], digits)
+        return written
+
+    return write
+
+
+def _reader(kind: type) -> collections.abc.Callable[[typing.Any, typing.Any], typing.Any]:
+    own = getattr(kind, "from_dict", Record.from_dict)
+    if getattr(own, "__func__", own) is Record.from_dict.__func__:  # type: ignore[attr-defined]
+        own = _by_fields_reader(kind)
+    return lambda data, _: own(data)
+
+
+@functools.cache
+def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typing.Any]:
+    from cattrs.gen import make_dict_structure_fn
+
+    read: collections.abc.Callable[[typing.Any, typing.Any], typing.Any] = make_dict_structure_fn(kind, _converter(), **_overrides(kind))
+
+    def checked(data: typing.Any) -> typing.Any:
+        if not isinstance(data, collections.abc.Mapping):
+            raise TypeError(f"{kind.__name__}: {data!r} is no object of names and values")
+        return read(data, kind)
+
+    return checked
+
+
+def _is_mapping(kind: typing.Any) -> bool:
+    origin = typing.get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, collections.abc.Mapping)
+
+
+def _mapping(converter: "cattrs.Converter", mapping: collections.abc.Mapping[typing.Any, typing.Any]) -> dict[str, typing.Any]:
+    """JSON's keys are strings."""
+    return {str(converter.unstructure(key)): converter.unstructure(value) for key, value in mapping.items()}
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _boolean(value: typing.Any, _: typing.Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _integer(value: typing.Any, _: typing.Any) -> int:
+    try:
+        # A large whole number is none as a float: 2**63 - 513 would become 2**63.
+        if isinstance(value, (int, str)) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer():
+            return int(value)
+    except ValueError:
+        pass
+    raise TypeError(f"{value!r} is no whole number")
+
+
+def _number(value: typing.Any, _: typing.Any) -> float:
+    try:
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            return float(value)
+    except ValueError:
+        pass
+    raise TypeError(f"{value!r} is no number")
+
+
+def _text(value: typing.Any, _: typing.Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _one_of(value: typing.Any, kind: typing.Any) -> typing.Any:
+    if value not in typing.get_args(kind):
+        raise ValueError(f"{value!r} is none of {', '.join(map(str, typing.get_args(kind)))}")
+    return value
+
+
+_PLAIN = (bool, int, float, str)
+
+
+def _union_of_plain_kinds(kind: typing.Any) -> bool:
+    """`int | str`, also with None; `int | None` too: JSON's own kind of the value decides."""
+    return typing.get_origin(kind) in (typing.Union, types.UnionType) and set(typing.get_args(kind)) <= {*_PLAIN, type(None)}
+
+
+def _either(value: typing.Any, kind: typing.Any) -> typing.Any:
+    kinds = typing.get_args(kind)
+    if value is None and type(None) in kinds:
+        return None
+    if type(value) in kinds:
+        return value
+    if float in kinds and not isinstance(value, bool):
+        return _number(value, float)
+    raise TypeError(f"{value!r} is none of {', '.join(one.__name__ for one in kinds)}")

@@ -1,0 +1,219 @@
+"""What a comparison found. Text, JSON, JUnit and pages are made from these."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import choices, errors, records
+from tftrt_tools.regression import goals as goal_rules
+from tftrt_tools.regression import verdict as verdicts
+from tftrt_tools.regression.answers import Judged
+from tftrt_tools.regression.models import Model
+from tftrt_tools.regression.rounds import Side
+from tftrt_tools.serving.smoke import engine_evidence
+from tftrt_tools.stack.fingerprint import Fingerprint
+
+PASS: choices.RunVerdict = "pass"
+FAIL: choices.RunVerdict = "fail"
+UNSURE: choices.RunVerdict = "cannot tell"
+ENDED: choices.RunVerdict = "ended early"
+# How a direction is worded, with the verb of a sentence: "is 1.58 times as …" from these ratios on, else "takes 3.6% …".
+_WORDS = {"faster": (("is", "fast"), ("takes", "less time")), "slower": (("takes", "long"), ("takes", "more time")),
+          "higher": (("is", "high"), ("is", "higher")), "lower": (("is", "low"), ("is", "lower"))}
+_TIMES_FROM, _TIMES_FROM_RATE = 1.2, 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check(records.Record):
+    """One thing that has to hold."""
+
+    # Short and stable, such as "speed/p50" or "goal/p99_ms_at_most".
+    name: str
+    # What has to hold, and what was found, in words.
+    what: str
+    found: str
+    verdict: choices.RunVerdict
+    # In words, "" where it passed.
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PerRound(records.Record):
+    """Figures of each round, in order: medians in seconds, and answers a second."""
+
+    native_p50: tuple[float, ...] = ()
+    candidate_p50: tuple[float, ...] = ()
+    native_rate: tuple[float, ...] = ()
+    candidate_rate: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: each of many numbers is rounded."""
+        return {name: [round(value, 9) for value in values] for name, values in dataclasses.asdict(self).items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared(records.Record):
+    """This run held against a baseline. source: where the baseline is; created: when it was measured; candidate_digest: of what was
+    measured then; judgements: of what is compared."""
+
+    source: str
+    created: str
+    candidate_digest: str
+    judgements: tuple[verdicts.Judgement, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regression:
+    """A finished comparison, or what there is of one."""
+
+    # Tool, version and time, as passport.stamp gives them.
+    stamp: Mapping[str, str]
+    native: Model
+    candidate: Model
+    # "address", "backend", "reason".
+    server: Mapping[str, Any]
+    # What was sent: two runs are comparable only where it is the same.
+    workload: Mapping[str, Any]
+    # How it was measured.
+    settings: Mapping[str, Any]
+    # Of this machine.
+    fingerprint: Fingerprint
+    # None where no round was whole.
+    verdict: verdicts.Verdict | None
+    rounds: PerRound
+    # Requests to each model in a round.
+    requests: int
+    # {model: requests that were not answered}, {model: texts of the first of them}.
+    failed: Mapping[Side, int]
+    errors: Mapping[Side, Sequence[str]]
+    # None where the answers were not compared.
+    answers: Judged | None = None
+    # Whether the candidate's engines ran; None where nobody looked.
+    engines: engine_evidence.Verdict | None = None
+    # The goals that were set, judged.
+    kept: tuple[goal_rules.Kept, ...] = ()
+    # Metrics whose "cannot tell" is the run's.
+    must_decide: tuple[str, ...] = ("p50",)
+    # None without a baseline.
+    compared: Compared | None = None
+    # A slower candidate is no failure.
+    allow_worse: bool = False
+    # "" for a whole run, else why it ended early.
+    ended: str = ""
+    # Wall time.
+    seconds: float = 0.0
+    # Lines.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.ended
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """(Check, …): everything that decides the outcome."""
+        return tuple(_checks(self))
+
+    @property
+    def outcome(self) -> choices.RunVerdict:
+        """PASS, FAIL, UNSURE, or ENDED for a run that did not come to its end."""
+        if self.ended:
+            return ENDED
+        found = {one.verdict for one in self.checks}
+        return FAIL if FAIL in found else UNSURE if UNSURE in found else PASS
+
+    @property
+    def rounds_help(self) -> bool:
+        """Whether the outcome is open, and more rounds could settle it."""
+        opened = [one.name for one in self.checks if one.verdict == UNSURE]
+        return self.outcome == UNSURE and any(name.startswith(("speed/", "baseline/")) or name in goal_rules.MEASURED for name in opened)
+
+    @property
+    def exit_code(self) -> int:
+        return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[self.outcome]
+
+    @property
+    def headline(self) -> str:
+        """One line: the outcome and its first reason."""
+        if self.ended:
+            return f"{ENDED}: {self.ended}; no verdict"
+        wrong = [one for one in self.checks if one.verdict == self.outcome != PASS]
+        if wrong:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            return f"{self.outcome}: {wrong[0].what}: {wrong[0].found}{more}"
+        one = self.verdict.of("p50") if self.verdict else None
+        if one and one.verdict == verdicts.UNSURE:
+            return f"{PASS}: whether it is slower or faster was not to be decided here, and cannot be told: {speed_text(one)}"
+        return f"{PASS}: the candidate {' '.join(_worded(one))}" if one else PASS
+
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: the document begins with the outcome, and names some parts otherwise."""
+        return {"kind": "regression", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
+                "outcome": self.outcome, "headline": self.headline, "exit_code": self.exit_code,
+                "native": self.native.to_dict(), "candidate": self.candidate.to_dict(), "server": self.server, "workload": self.workload,
+                "settings": self.settings, "machine": self.fingerprint.to_dict(),
+                "verdict": self.verdict.to_dict() if self.verdict else None, "rounds": self.rounds.to_dict(),
+                "requests_per_round": self.requests, "failed": self.failed, "errors": self.errors,
+                "answers": self.answers.to_dict() if self.answers else None,
+                "engines": self.engines.to_dict() if self.engines else None, "goals": [one.to_dict() for one in self.kept],
+                "baseline": self.compared.to_dict() if self.compared else None, "checks": [one.to_dict() for one in self.checks],
+                "seconds": round(self.seconds, 2), "notes": list(self.notes)}
+
+
+def _checks(done: Regression) -> Iterator[Check]:
+    for name, count in done.failed.items():
+        if count:
+            yield Check(name=f"requests/{name}", what=f"all requests to the {name} model are answered", found=f"{count} were not",
+                        verdict=FAIL, reason="; ".join(done.errors.get(name, ())) or "see the server's log")
+    for judged in done.verdict.judgements if done.verdict else ():
+        yield _of_speed(judged, done)
+    if done.answers:
+        found = "; ".join(done.answers.problems[:3])
+        kept = "".join(f"; {one['goal']}: {one['candidate']:.6g}" for one in done.answers.goals if one["kept"])
+        wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
+        yield Check(name="answers", what=wanted, found=found or done.answers.text + kept, verdict=FAIL if found else PASS, reason=found)
+    for one in done.kept:
+        if one.name != "accuracy":  # in the check of the answers
+            words = {goal_rules.KEPT: PASS, goal_rules.MISSED: FAIL, goal_rules.UNDECIDED: UNSURE}
+            yield Check(name=f"goal/{one.name}", what=one.goal, found=one.value, verdict=words[one.verdict], reason=one.reason)
+    for change in done.compared.judgements if done.compared else ():
+        outcome = _outcome(change.verdict, change.metric in done.must_decide, False)
+        yield Check(name=f"baseline/{change.metric}", what=f"{change.metric} is not worse than the baseline's", found=speed_text(change),
+                    verdict=outcome, reason="" if outcome == PASS else change.reason)
+
+
+def _of_speed(one: verdicts.Judgement, done: Regression) -> Check:
+    must = one.metric in done.must_decide
+    outcome = _outcome(one.verdict, must, done.allow_worse)
+    wanted = "is not worse" if must else "is not shown to be worse"
+    return Check(name=f"speed/{one.metric}", what=f"{one.metric} {wanted}", found=speed_text(one), verdict=outcome,
+                 reason="" if outcome == PASS else one.reason)
+
+
+def _outcome(verdict: choices.Verdict, must: bool, allow_worse: bool) -> choices.RunVerdict:
+    if verdict == verdicts.WORSE:
+        return PASS if allow_worse else FAIL
+    return UNSURE if verdict == verdicts.UNSURE and must and not allow_worse else PASS
+
+
+def speed_text(one: verdicts.Judgement) -> str:
+    """Of a time "1.58 times as fast (1.46 to 1.74)" or "3.6% less time (-5.6% to -1.4%)": "37 % faster" can be read in two ways. Of a rate
+    "41.5% higher (+36.0% to +47.5%)" or "2.41 times as high (2.30 to 2.52)". Of either "the same: -0.2% (-0.9% to +0.5%)"."""
+    return _worded(one)[1]
+
+
+def _worded(one: verdicts.Judgement) -> tuple[str, str]:
+    """(verb, text of `speed_text`)."""
+    if one.ratio is None or one.low is None or one.high is None:
+        return "is", f"not known: {one.reason}"
+    change, low, high = (100 * (value - 1) for value in (one.ratio, one.low, one.high))
+    interval = f"({low:+.1f}% to {high:+.1f}%)"
+    if not one.direction:
+        return "is", f"the same: {change:+.1f}% {interval}" if one.verdict == verdicts.SAME else f"{change:+.1f}% {interval}"
+    far, near = _WORDS[one.direction]
+    least = _TIMES_FROM_RATE if one.higher_is_better else _TIMES_FROM
+    if 1 / least < one.ratio < least:
+        return near[0], f"{abs(change):.1f}% {near[1]} {interval}"
+    inverse = one.direction in ("faster", "lower")
+    values = (1 / one.ratio, 1 / one.high, 1 / one.low) if inverse else (one.ratio, one.low, one.high)
+    return far[0], "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], far[1], *values[1:])

@@ -1,0 +1,19 @@
+"""The child's side of `describe`: signatures and engine ops from a SavedModel's protos."""
+
+from typing import Any
+
+from tftrt_tools.savedmodel import graph, protos, signatures, twins
+from tftrt_tools.savedmodel.describe import Description
+
+
+def job(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Args: request: {"models": directories}. Returns: Description.to_dict() of each."""
+    return [_description(model).to_dict() for model in request["models"]]
+
+
+def _description(model: str) -> Description:
+    meta = protos.meta_graph(protos.read(model))
+    known = signatures.definitions(meta)
+    return Description(inputs={name: graph.specs(one.inputs) for name, one in known.items()},
+                       outputs={name: graph.specs(one.outputs) for name, one in known.items()},
+                       engines=tuple(graph.engine_ops(meta.graph_def)), tags=tuple(meta.meta_info_def.tags), same=twins.find(meta))

@@ -1,0 +1,21 @@
+"""The ModelSpec of a request and of its answer, as TensorFlow Serving fills it in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow_serving.apis import model_pb2
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+def signature_name(model_spec: Any) -> str:
+    """Name of the signature that a request asks for."""
+    return model_spec.signature_name or DEFAULT_SIGNATURE
+
+
+def answered(model_spec: Any, version: int) -> Any:
+    """ModelSpec of the answer: the request's name and signature (the default one filled in) and the version that answered."""
+    spec = model_pb2.ModelSpec(name=model_spec.name, signature_name=signature_name(model_spec))
+    spec.version.value = version
+    return spec

@@ -1,0 +1,102 @@
+"""`tftrt versions`: what a running server serves. Labels cannot be listed, so the likely ones are asked for."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from tftrt_tools import errors, records
+from tftrt_tools.client import Client, ServingError, Tls, VersionStatus
+from tftrt_tools.serving.configuration.model_config import Model
+from tftrt_tools.serving.management import managed_server
+from tftrt_tools.serving.management.models_config_file import ConfigFile
+
+LIKELY = ("stable", "canary")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelVersions:
+    """One model. versions: VersionStatuses, the newest first; labels: {label: version} that answered; default: the version that answers
+    where a request names none, or None; error: the server's words where it does not know the model."""
+
+    name: str
+    versions: tuple[VersionStatus, ...]
+    labels: dict[str, int]
+    default: int | None
+    error: str = ""
+
+    def labels_of(self, version: int) -> list[str]:
+        """Labels on a version."""
+        return [label for label, on in self.labels.items() if on == version]
+
+    # Not a Record: each version is written with its labels.
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "default": self.default, "labels": self.labels, "error": self.error,
+                "versions": [dataclasses.asdict(one) | {"labels": self.labels_of(one.version)} for one in self.versions]}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Versions(records.Record):
+    """All models that were asked for. asked: labels that were; notes: where the server and its file differ."""
+
+    document: ClassVar = "versions"
+
+    address: str
+    models: tuple[ModelVersions, ...]
+    asked: tuple[str, ...] = records.field(key="asked_labels")
+    notes: tuple[str, ...]
+
+
+def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path | None = None, labels: Iterable[str] = (),
+             deadline_seconds: float = 10, tls: Tls | None = None) -> Versions:
+    """Ask a server.
+
+    Args: names: models, by default those of the file. path: its models.config, or None. labels: to ask for beside the file's and LIKELY.
+      tls: client.Tls or None.
+    Returns: Versions. Raises: UsageError, ServingError; TftrtError where it knows none of the models.
+    """
+    file = ConfigFile.read(path) if path else None
+    listed = file.models() if file else {}
+    names = tuple(names) or tuple(listed)
+    if not names:
+        raise errors.UsageError("which models? A server does not list them", "name them with --model_name, or give its --model_config_file")
+    models: list[ModelVersions] = []
+    asked: list[str] = []
+    with managed_server.connected(address, deadline_seconds, tls) as client:
+        for name in names:
+            known = listed[name].labels if name in listed else {}
+            mine = list(dict.fromkeys([*known, *labels, *LIKELY]))
+            asked += [label for label in mine if label not in asked]
+            models.append(_of_model(client, name, mine))
+    if all(one.error for one in models):
+        raise errors.TftrtError(f"the server at {client.address} knows no such model: {models[0].error}",
+                                "check --model_name; the server's flag or its model_config_file gives the names")
+    return Versions(address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed)))
+
+
+def _of_model(client: Client, name: str, labels: Iterable[str]) -> ModelVersions:
+    try:
+        states = client.status(name)
+    except ServingError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return ModelVersions(name, (), {}, None, error.line)
+    found = {label: managed_server.version_of(client, name, label) for label in labels}
+    labels_on = {label: on for label, on in found.items() if on is not None}
+    return ModelVersions(name, tuple(states), labels_on, managed_server.version_of(client, name))
+
+
+def _notes(file: ConfigFile | None, models: Iterable[ModelVersions], listed: Mapping[str, Model]) -> Iterator[str]:
+    if file is None:
+        return
+    if file.pending.is_file():
+        yield f"a promotion is under way, or was cut off: {file.pending} is there; the next `tftrt promote` or `tftrt rollback` undoes it"
+    for model in models:
+        if model.name not in listed:
+            yield f"{file.path} does not list model {model.name!r}: the next promotion with that file unloads it"
+            continue
+        for label, version in listed[model.name].labels.items():
+            there = model.labels.get(label)
+            if there != version and not model.error:
+                yield (f"{file.path} has the label {label!r} of {model.name!r} on version {version}, the server on "
+                       f"{'none' if there is None else there}")

@@ -1,0 +1,195 @@
+"""Puts a version directory in place whole or not at all, beside other publishers and under a polling server.
+
+Below the model's directory, whose numbered children the server loads, a publisher has a stage of its own:
+
+    MODEL/.tftrt-publish-XXXXXXXX/lock     held (flock) as long as the publisher lives
+    MODEL/.tftrt-publish-XXXXXXXX/model/   grows; renamed to MODEL/N when it is complete and on disk
+    MODEL/.tftrt-publish.lock              held for moments: to make or sweep stages, and to choose N and rename
+
+A stage whose lock nobody holds is what a killed publisher left. No name here parses as a version.
+"""
+
+import contextlib
+import errno
+import os
+import pathlib
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterator
+
+from tftrt_tools import errors, progress
+from tftrt_tools.engine_cache import locks
+from tftrt_tools.serving import version_directories
+
+_PREFIX = ".tftrt-publish-"
+_LOCK = ".tftrt-publish.lock"
+# A rename onto something that is there.
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+
+
+class Stage:
+    """Where a version grows; made by `staged`. folder: the directory to fill."""
+
+    def __init__(self, base: pathlib.Path, folder: pathlib.Path) -> None:
+        self._base, self.folder = base, folder
+
+    def place(self, wanted: int | None, allow_older: bool, complete: Callable[[int], None]) -> tuple[int, pathlib.Path]:
+        """Give the version its number and its name.
+
+        Args: wanted: the number, None for the next. allow_older: accept one smaller than the largest. complete: called with the number,
+          writes what only now is known; all it writes is on disk when it returns.
+        Returns: (number, path). Raises: UsageError for a number that is taken or would not be served, TftrtError, OSError.
+        """
+        flush(self.folder)
+        with _locked(self._base):
+            while True:
+                number = version_directories.following(self._base) if wanted is None else wanted
+                if wanted is not None:
+                    version_directories.check(self._base, number, allow_older)
+                complete(number)
+                target = self._base / str(number)
+                try:
+                    os.rename(self.folder, target)
+                except OSError as error:
+                    # Someone who keeps no locks was faster: the next number, or the clear refusal above.
+                    if error.errno not in _TAKEN or not os.path.lexists(target):
+                        raise
+                    continue
+                flush_folder(self._base)
+                return number, target
+
+
+@contextlib.contextmanager
+def staged(base: pathlib.Path) -> Iterator[Stage]:
+    """Yield a Stage below `base`, the directory of one model, which is made where it is missing.
+
+    What killed publishers left is removed first. On leaving, so is this stage, placed or not; where nothing was placed, also the
+    directories that were made for it. Raises: TftrtError, OSError.
+    """
+    base = pathlib.Path(base)
+    made = _missing(base)
+    holder = lock = None
+    try:
+        holder, lock = _new_stage(base)
+        for folder in made:
+            flush_folder(folder.parent)
+        yield Stage(base, holder / "model")
+    finally:
+        if holder is not None:
+            shutil.rmtree(holder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # refuses while anything is in it
+
+
+def _missing(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The directories that are to be made for `folder`, deepest first."""
+    found = []
+    while not folder.exists():
+        found.append(folder)
+        folder = folder.parent
+    return found
+
+
+def _new_stage(base: pathlib.Path) -> tuple[pathlib.Path, int | None]:
+    """Returns: (directory, descriptor of its lock or None where the file system keeps no locks)."""
+    while True:
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            with _locked(base) as locking:
+                if locking:
+                    _sweep(base)
+                holder = base / (_PREFIX + secrets.token_hex(4))
+                holder.mkdir()
+                try:
+                    (holder / "model").mkdir()
+                    return holder, locks.acquire(holder / "lock", wait=False) if locking else None
+                except BaseException:  # also SIGTERM, which is an exception here
+                    shutil.rmtree(holder, ignore_errors=True)
+                    raise
+        except FileNotFoundError:
+            if base.exists():
+                raise
+            # Another publisher, which failed, has just removed the directory it had made.
+
+
+@contextlib.contextmanager
+def _locked(base: pathlib.Path) -> Iterator[bool]:
+    """Hold the lock of a model's directory. Yields: False where the file system keeps no locks; the rename alone then decides."""
+    path = base / _LOCK
+    try:
+        lock = locks.acquire(path, wait=True, on_wait=lambda: progress.say("waiting for another publisher"))
+    except OSError as error:
+        if error.errno not in locks.UNSUPPORTED:
+            raise
+        with contextlib.suppress(OSError):
+            path.unlink()
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if lock is not None:  # with wait=True it always is a descriptor
+            locks.release(lock, path)
+
+
+def _sweep(base: pathlib.Path) -> None:
+    """Remove the stages of publishers that are no more."""
+    for holder in base.glob(_PREFIX + "*"):
+        try:
+            lock = locks.acquire(holder / "lock", wait=False)
+        except OSError:
+            continue  # another user's, or no stage
+        if lock is not None:
+            shutil.rmtree(holder, ignore_errors=True)
+            os.close(lock)
+
+
+def copy(source: str | pathlib.Path, target: str | pathlib.Path, left_out: Collection[str] = ()) -> None:
+    """Copy a model's files, with the permissions that new files get here.
+
+    Args: source: directory. target: an empty directory. left_out: paths relative to `source`, POSIX form, not to copy.
+    Raises: UsageError for a link to a directory, a dangling link or a special file; OSError.
+    """
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    check_space(source, target)
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source)
+        if path.is_dir():
+            if path.is_symlink():
+                raise errors.UsageError(f"{path} is a link to a directory, which no digest covers",
+                                        f"copy the model first: cp -rL {source} COPY")
+            (target / name).mkdir()
+        elif not path.is_file():
+            what = "a link to nothing" if path.is_symlink() else "neither a file nor a directory"
+            raise errors.UsageError(f"{path} is {what}", "remove it from the model")
+        elif name.as_posix() not in left_out:
+            progress.say(f"copying {name}")
+            shutil.copyfile(path, target / name)
+
+
+def check_space(source: str | pathlib.Path, target: pathlib.Path) -> None:
+    """Raise TftrtError where the file system of `target` clearly has no room for the files of `source`."""
+    needed = sum(path.stat().st_size for path in pathlib.Path(source).rglob("*") if path.is_file())
+    free = shutil.disk_usage(target).free
+    if needed > free:
+        raise errors.TftrtError(f"no space for the model below {target.parent.parent}: it has {needed:,} bytes, and {free:,} are free",
+                                "free space on that disk; nothing was published")
+
+
+def flush(folder: pathlib.Path) -> None:
+    """Force all files and directories of `folder` to disk."""
+    progress.say("flushing to disk")
+    for path in [*pathlib.Path(folder).rglob("*"), folder]:
+        flush_folder(path)
+
+
+def flush_folder(path: str | pathlib.Path) -> None:
+    """Force one file or directory to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

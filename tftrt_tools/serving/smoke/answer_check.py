@@ -1,0 +1,89 @@
+"""Are the answers right: of the signature's form, finite, and like the original's, with the metrics and bounds of `tftrt verify`."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tftrt_tools import errors
+from tftrt_tools.accuracy import judgement
+from tftrt_tools.execution import run
+from tftrt_tools.models.savedmodel import kind as saved_model
+from tftrt_tools.savedmodel.describe import Description
+from tftrt_tools.savedmodel.engine_op import lowest_precision
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.smoke.gpu_use import Use
+from tftrt_tools.serving.smoke.version_on_disk import Model
+
+FORM_ONLY = "only their form was checked: without --original nobody can say whether they are right"
+
+
+def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: Iterable[InputSpec], finite: bool = True) -> list[str]:
+    """What is wrong with an answer by itself, a line each.
+
+    Args: call: its text. answer: {output: ndarray}. outputs: [InputSpec] of the signature. finite: look for NaN and Inf too.
+    """
+    wanted, found = {spec.name: spec for spec in outputs}, []
+    found += [f"{call}: the answer lacks the output {name!r}" for name in wanted if name not in answer]
+    found += [f"{call}: the answer has an output {name!r} that the signature does not have" for name in answer if name not in wanted]
+    for name, array in answer.items():
+        spec = wanted.get(name)
+        if spec is None:
+            continue
+        dtype = "string" if array.dtype == object else array.dtype.name
+        if dtype != spec.dtype or not spec.accepts(array.shape):
+            found.append(f"{call}: output {name!r} is {dtype}[{','.join(map(str, array.shape))}], and the signature says {spec.text()}")
+        elif finite and (array.dtype.kind in "fc" or dtype == "bfloat16"):
+            bad = int(np.sum(~np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))))
+            if bad:
+                found.append(f"{call}: output {name!r} has {bad} NaN or Inf among {array.size} elements")
+    return found
+
+
+def arithmetic(model: Model | None, ran: bool | None, use: Use | None) -> tuple[str, str]:
+    """Whose bounds hold, a key of thresholds.DEFAULTS, and why.
+
+    Args: ran: whether the engines ran; None where that is not known.
+    """
+    if use is not None and use.uses is False and use.weight == "certain":
+        return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
+    if model is None:
+        return "FP16", "the model's precision is not known (--model_dir)"
+    lowest = lowest_precision(model.precisions)
+    if not lowest or ran is False:
+        return "TF32", "TensorFlow's own ops, which may use TF32 on a GPU"
+    return ("TF32", "FP32 engines, which use TF32 on newer GPUs") if lowest == "FP32" else (lowest, f"{lowest} engines")
+
+
+def reference(original: Any, calls: Sequence[run.Call], folder: str, steps: Any) -> run.Run:
+    """The original's answers, from TensorFlow on the CPU. Raises: TftrtError."""
+    saved = run.save_calls(calls, f"{folder}/in")
+    return run.run(saved_model.at(original), saved, f"{folder}/original", "the original", exact=True, started=steps)
+
+
+def check_original(original: Any, described: Description, calls: Iterable[run.Call]) -> None:
+    """Refuse an original that is none, or whose signatures are others. Args: described: its describe.Description. Raises: UsageError."""
+    if described.engines:
+        raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
+    for call in calls:
+        mine = {spec.name for spec in described.inputs.get(call.signature, ())}
+        if not mine or mine != set(call.inputs):
+            raise errors.UsageError(f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
+                                    "give the model that was converted, or choose signatures with --signature_keys")
+
+
+def compare(pairs: Iterable[tuple[run.Call, Mapping[str, npt.NDArray[Any]], Mapping[str, npt.NDArray[Any]]]], kind: str,
+            own_data: Collection[str], rules: judgement.Rules) -> judgement.Judgement:
+    """Compare the server's answers with the original's.
+
+    Args: pairs: (run.Call, the original's answer, the server's answer). kind: key of thresholds.DEFAULTS. own_data: names of signatures
+      with the user's data. rules: judgement.Rules.
+    Returns: judgement.Judgement. Raises: UsageError for bounds that fit no output.
+    """
+    pairs = list(pairs)
+    missing = [f"{call.signature}: the server has no output {name!r} of the original"
+               for call, before, after in pairs for name in before if name not in after]
+    found = judgement.judge(pairs, kind, own_data, rules)
+    return dataclasses.replace(found, problems=tuple(dict.fromkeys((*missing, *found.problems))))

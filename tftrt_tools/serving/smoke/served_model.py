@@ -1,0 +1,121 @@
+"""What answers for a model on a running server, and single calls to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+from tftrt_tools import errors
+from tftrt_tools.client import Client, ServingError
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tftrt_tools import client
+
+# Seconds, at least, for what is no model's work.
+_SECONDS = 10
+# A request fails with these where the server itself is gone, or never was there.
+_GONE = ("UNAVAILABLE", "UNIMPLEMENTED", "CANCELLED")
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """inputs, outputs: by name; tensors: {"inputs/ALIAS" or "outputs/ALIAS": name of the graph's tensor}."""
+
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    tensors: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """What answers for a model. version: of the answer; signatures: {name: Signature}."""
+
+    name: str
+    version: int
+    signatures: Mapping[str, Signature]
+
+
+class NotServed(errors.UsageError):
+    """The server has no such model, version or label. Its mend is "" where nothing is known of the model."""
+
+
+class Asking:
+    """A server that is asked. A context manager. address: the gRPC target. The methods raise ServingError."""
+
+    def __init__(self, address: str, timeout: float, tls: client.Tls | None = None) -> None:
+        """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request. Raises: UsageError."""
+        self._timeout, self._metadata_timeout = timeout, max(timeout, _SECONDS)
+        # No call is sent again: a second attempt would be timed with the first.
+        self._client = Client(address, timeout=self._metadata_timeout, tls=tls, retries=0)
+        self.address = self._client.address
+
+    def __enter__(self) -> Asking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def served(self, name: str, version: int | None = None, label: str = "") -> Served:
+        """What answers for a model, by version, by label, or by default. Raises: NotServed."""
+        try:
+            found = self._client.metadata(name, version, label)
+        except ServingError as error:
+            if error.code == "DEADLINE_EXCEEDED":
+                raise _late(self.address, "the model's metadata", self._metadata_timeout) from None
+            if error.code in ("NOT_FOUND", "INVALID_ARGUMENT"):
+                raise NotServed(f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)) from None
+            raise
+        signatures = {key: _signature(one) for key, one in found.items() if not key.startswith("__saved_model_")}
+        return Served(name, found.model.version or 0, signatures)
+
+    def predict(self, request: bytes, what: str) -> tuple[bytes, float]:
+        """Send a PredictRequest. Args: what: the call for people. Returns: (bytes of the answer, seconds).
+
+        Raises: ServingError where the server refuses it; TftrtError after the deadline; CheckFailed where the server is gone.
+        """
+        start = time.perf_counter()
+        try:
+            return self._client.predict_bytes(request, self._timeout), time.perf_counter() - start
+        except ServingError as error:
+            if error.code == "DEADLINE_EXCEEDED":
+                raise _late(self.address, what, self._timeout) from None
+            # A full batching queue is UNAVAILABLE too, of a server that is well.
+            if error.code in _GONE and not self._answers():
+                raise errors.CheckFailed(f"the server ended, or closed the connection, at {what}: {error.line}",
+                                         "look at the end of its log; engines of another TensorRT end it like this") from None
+            raise
+
+    def _answers(self) -> bool:
+        try:
+            self._client.status("")
+        except ServingError as error:
+            return error.code == "NOT_FOUND"
+        return True
+
+    def _versions(self, name: str) -> str:
+        """A mend that lists what the server has of this model, "" where it has nothing of it."""
+        try:
+            states = self._client.status(name)
+        except ServingError:
+            return ""
+        return f"versions of {name}: " + ", ".join(f"{one.version} {one.state}" for one in states)
+
+
+def _asked(name: str, version: int | None, label: str) -> str:
+    return f"model {name!r}" + (f", version {version}" if version is not None else "") + (f", label {label!r}" if label else "")
+
+
+def _late(address: str, what: str, seconds: float) -> errors.TftrtError:
+    return errors.TftrtError(f"no answer from {address} for {what} within {seconds:g} s",
+                             "--timeout waits longer: a request that builds engines takes minutes")
+
+
+def _signature(told: client.Signature) -> Signature:
+    both = {"inputs": told.inputs, "outputs": told.outputs}
+    tensors = {f"{kind}/{alias}": spec.name for kind, specs in both.items() for alias, spec in specs.items()}
+    inputs, outputs = (tuple(InputSpec(alias, spec.dtype, spec.shape) for alias, spec in sorted(specs.items())) for specs in both.values())
+    return Signature(inputs, outputs, tensors)

@@ -1,0 +1,114 @@
+"""The result of a smoke test, typed."""
+
+import dataclasses
+from typing import Any
+
+from tftrt_tools import records
+from tftrt_tools.accuracy import judgement
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.serving.smoke import engine_evidence, latency
+from tftrt_tools.serving.smoke.gpu_use import Use
+from tftrt_tools.serving.smoke.server_process import Process
+from tftrt_tools.serving.smoke.version_on_disk import Model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CallResult(records.Record):
+    """One signature at one shape."""
+
+    signature: str
+    # {input: shape}
+    shapes: dict[str, tuple[int, ...]]
+    # Of its first request, and the median of the later ones; None where it was refused.
+    first_seconds: float | None
+    p50_seconds: float | None
+    # How many were answered.
+    requests: int
+    # The server's words, or "".
+    refused: str
+    # Did the engines run.
+    engines: engine_evidence.Judgement
+    # Against the native model, where there is one.
+    native: latency.Ratio | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """A finished smoke test."""
+
+    # Of the server's gRPC port.
+    address: str
+    model_name: str
+    model_version: int
+    # The server's process; None where it is not seen.
+    server: Process | None
+    # Why it is not seen, or "".
+    unseen: str
+    # As its program says; "" where not known.
+    server_version: str
+    # The files of the served version; None where they are not seen.
+    model: Model | None
+    # The original model as it was named, or "".
+    original: str
+    # {signature: where its shapes are from}
+    shapes_from: dict[str, str]
+    calls: tuple[CallResult, ...]
+    # None where there was no original.
+    judged: judgement.Judgement | None
+    # Whose bounds hold, and why.
+    arithmetic: tuple[str, str]
+    # What is wrong with the answers by themselves, a line each.
+    form: tuple[str, ...]
+    # None where the server's process is not seen.
+    gpu: Use | None
+    # Did the engines run.
+    engines: engine_evidence.Verdict
+    # Any answer but "yes" is a problem.
+    require_engines: bool
+    # Of the inputs that were drawn.
+    seed: int
+    # Rows of the data that no batch size fits.
+    dropped: int
+    # {signature: other names of its function}: its result holds for them too.
+    twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def answer_problems(self) -> tuple[str, ...]:
+        """What is wrong with the answers, a line each."""
+        refused = [f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused]
+        return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All that makes the test fail, a line each."""
+        if self.require_engines and not self.engines.ran:
+            return (*self.answer_problems, f"--require_engines: {self.engines.answer}: {self.engines.reason}")
+        return self.answer_problems
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+    # Not a Record: it is written by topic, with what follows from the fields.
+    def to_dict(self) -> dict[str, Any]:
+        compared = self.judged
+        return {"kind": "smoke", **passport.stamp(), "passed": self.passed, "problems": list(self.problems), "address": self.address,
+                "model": {"name": self.model_name, "version": self.model_version, "files": self.model.to_dict() if self.model else None},
+                "server": {"version": self.server_version or None, "process": self.server.to_dict() if self.server else None,
+                           "unseen": self.unseen, "gpu": self.gpu.to_dict() if self.gpu else None},
+                "original": self.original or None, "rightness_judged": compared is not None,
+                "arithmetic": self.arithmetic[0] if compared else None,
+                "comparisons": [one.to_dict() for one in compared.comparisons] if compared else [],
+                "bounds": compared.bounds if compared else {}, "functions": dict(compared.functions) if compared else {},
+                "nothing_shown": list(compared.nothing_shown) if compared else [],
+                "warnings": list(compared.warnings) if compared else [],
+                "shapes_from": self.shapes_from, "twins": {name: list(twins) for name, twins in self.twins.items()},
+                "seed": self.seed, "dropped": self.dropped,
+                "calls": [one.to_dict() for one in self.calls], "engines": self.engines.to_dict()}
+
+
+def _shapes(shapes: dict[str, tuple[int, ...]]) -> str:
+    from tftrt_tools.savedmodel.shapes import call_text
+
+    return call_text(shapes)

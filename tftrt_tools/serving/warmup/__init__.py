@@ -1,0 +1,1 @@
+"""The requests that a server runs while it loads a version."""
