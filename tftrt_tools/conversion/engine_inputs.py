@@ -35,8 +35,8 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
     are looked at where they are.
 
     Args: graph_def: the converted graph of `frozen`. specs: of the signature's inputs. calls: [{input: shape}].
-    Returns: {engine: the different Feeds, in the order in which they come over the calls and, in a loop, its iterations}. () where no
-      call reaches the engine op, in a branch that is not taken; an engine op inside a function is missing.
+    Returns: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () where
+      no call reaches the engine op, in a branch that is not taken; an engine op inside a function is missing.
     Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
@@ -91,17 +91,26 @@ def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str,
     """{engine: its different Feeds in order}, seen in native runs: on the CPU, where no kernel is compiled for a new GPU first, else
     wherever TensorFlow puts them (a CPU has no convolution of channels first)."""
     for device in ("/CPU:0", None):
-        seen: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
+        found: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
+        seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
         function = _watching(frozen, inlined, sources, seen, device)
         try:
             for number, call in enumerate(calls):
                 progress.say("looking at what reaches the engine ops", number, len(calls))
                 arrays = random_inputs.random(specs, call, seed=0)
                 _run(function, [arrays[name] for name in frozen.input_names])
-            return seen
+                for engine, feeds in seen.items():
+                    # Iterations of a loop overlap, so the order of their notes differs from run to run; profiles and cache keys need one.
+                    found[engine] |= dict.fromkeys(sorted(feeds, key=_size))
+                    feeds.clear()
+            return found
         except tf.errors.OpError as error:
             refused = _refused(call, error)
     raise refused
+
+
+def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return [(one.shape, one.values or ()) for one in feed]
 
 
 def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
@@ -112,7 +121,7 @@ def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
         function(*(tf.constant(np.zeros_like(array)) if array.dtype.kind in "fiu" else tf.constant(array) for array in arrays))
 
 
-def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, dict[Feed, None]],
+def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, set[Feed]],
               device: str | None) -> Any:
     """A function of the signature's inputs that notes in `seen` what reaches each engine op. It runs only what leads there."""
     def run(*inputs: Any) -> list[Any]:
@@ -129,11 +138,11 @@ def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str,
     return tf.compat.v1.wrap_function(run, frozen.input_specs())
 
 
-def _noting(feeds: dict[Feed, None]) -> Callable[..., None]:
+def _noting(feeds: set[Feed]) -> Callable[..., None]:
     lock = threading.Lock()  # iterations of a loop may overlap
 
     def note(*arrays: npt.NDArray[Any]) -> None:
         with lock:
-            feeds[tuple(map(Fed.of, arrays))] = None
+            feeds.add(tuple(map(Fed.of, arrays)))
 
     return note
