@@ -29,6 +29,7 @@ class Weights:
     """A kind: an .npz with one matrix, by which rows are multiplied."""
 
     name = "matrix"
+    forms = ("a matrix (.matrix.npz)",)
     runtime = Runtime(jobs=HERE)
     timed = f"{HERE}:make"
     named_signatures = False
@@ -174,6 +175,14 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
         verify.verify(graph(), tmp_path / "bad.onnx", verify.Options())
     with pytest.raises(errors.UsageError, match="no such file"):
         verify.verify(graph(), tmp_path / "none.onnx", verify.Options())
+    (tmp_path / "model.bin").write_bytes(b"?")
+    with pytest.raises(errors.UsageError, match="model.bin is a file of no kind taken here") as caught:
+        verify.verify(tmp_path / "model.bin", graph(), verify.Options())
+    assert caught.value.mend == ("give a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb), a checkpoint "
+                                 "or an ONNX file (.onnx)")
+    with pytest.raises(errors.UsageError, match="model.bin is a file") as caught:
+        verify.verify(graph(), tmp_path / "model.bin", verify.Options())
+    assert caught.value.mend == "give a SavedModel directory or an ONNX file (.onnx)"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(errors.TftrtError, match="not installed") as caught:
         opening.check(graph())

@@ -70,6 +70,11 @@ class Kind(Protocol):
         """For people, such as "SavedModel"."""
 
     @property
+    def forms(self) -> tuple[str, ...]:
+        """What can be given as a model of this kind, for people, such as "an ONNX file (.onnx)": first what is run as it is, then what is
+        exported first."""
+
+    @property
     def runtime(self) -> Runtime:
         """What runs models of this kind."""
 
@@ -96,7 +101,7 @@ class Kind(Protocol):
         TftrtError, also where the runtime is not installed, with what to install."""
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
-        """The path that the runtime loads, for as long as the context lasts; exported where it has to be."""
+        """The path that the runtime loads, of what `check` takes, for as long as the context lasts; exported where it has to be."""
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """What is in each of some models, by the paths of `opened`. Raises: TftrtError."""

@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tftrt_tools import errors
 from tftrt_tools.models import table
 from tftrt_tools.models.model import Contents, Model
+from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
 
@@ -18,7 +20,10 @@ def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False) -> Sou
     Args: as_it_is: refuse also a file that would have to be exported first. Returns: its Source. Raises: UsageError, TftrtError.
     """
     source = of(model)
-    table.kind(source.path).check(source, as_it_is)
+    try:
+        table.kind(source.path).check(source, as_it_is)
+    except kinds.UnknownFile as error:
+        raise errors.UsageError(f"not a model: {source} is a file of no kind taken here", f"give {table.forms(as_it_is)}") from error
     return source
 
 

@@ -10,6 +10,13 @@ from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 KINDS: tuple[Kind, ...] = (ONNX, SAVED_MODEL)
 
 
+def forms(as_it_is: bool = False) -> str:
+    """What can be given as a model, for people: "a SavedModel directory, … or an ONNX file (.onnx)". Args: as_it_is: without what would
+    have to be exported first."""
+    *others, last = (form for one in reversed(KINDS) for form in one.forms[:1 if as_it_is else None])
+    return f"{', '.join(others)} or {last}"
+
+
 def kind(path: str) -> Kind:
     """The kind that has a path."""
     return next(one for one in KINDS if one.takes(path))

@@ -9,6 +9,8 @@ from tftrt_tools.savedmodel import files
 SAVED_MODEL, KERAS, GRAPH, CHECKPOINT = "SavedModel", "Keras file", "graph", "checkpoint"
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 GRAPH_SUFFIXES = (".pb", ".pbtxt")
+# What can be given, for people.
+FORMS = ("a SavedModel directory", "a Keras file (.keras, .h5)", "a frozen graph (.pb)", "a checkpoint")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CHECKPOINT_FILE = "checkpoint"
 _PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
@@ -32,6 +34,10 @@ _FOREIGN = {
 }
 
 
+class UnknownFile(errors.UsageError):
+    """A file of which nothing is known."""
+
+
 def resolved(path: str) -> str:
     """The path that stands for the model where `path` is one of its files.
 
@@ -53,7 +59,7 @@ def resolved(path: str) -> str:
 def kind(path: str) -> str:
     """SAVED_MODEL (what is missing is that as well: files.check says what is wrong), KERAS, GRAPH or CHECKPOINT. Args: path: of `resolved`.
 
-    Raises: UsageError for a file of another kind, with the way from there to a model.
+    Raises: UsageError for a file of another kind, with the way from there to a model; UnknownFile where that is not known.
     """
     place = pathlib.Path(path)
     if place.is_dir():
@@ -65,9 +71,10 @@ def kind(path: str) -> str:
         return KERAS
     if suffix in GRAPH_SUFFIXES:
         return GRAPH
-    what, mend = _FOREIGN.get(suffix, ("", ""))
-    raise errors.UsageError(f"not a model for TF-TRT: {path} is {what}" if what else f"not a SavedModel: {path} is a file",
-                            mend or "give a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb) or a checkpoint")
+    if suffix in _FOREIGN:
+        what, mend = _FOREIGN[suffix]
+        raise errors.UsageError(f"not a model for TF-TRT: {path} is {what}", mend)
+    raise UnknownFile(f"not a SavedModel: {path} is a file", f"give {', '.join(FORMS[:-1])} or {FORMS[-1]}")
 
 
 def _begins_with(place: pathlib.Path, magic: bytes) -> bool:

@@ -26,6 +26,7 @@ class Onnx:
     """The kind, with the members of model.Kind."""
 
     name = "ONNX file"
+    forms = (f"an ONNX file ({_SUFFIX})",)
     runtime = Runtime(jobs=_JOBS)
     timed = f"{_JOBS}:make"
     named_signatures = False
@@ -45,7 +46,6 @@ class Onnx:
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the file itself."""
-        self.check(source, True)
         return contextlib.nullcontext(source.path)
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:

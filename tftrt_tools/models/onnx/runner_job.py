@@ -26,7 +26,6 @@ _TENSOR = re.compile(r"tensor\((\w+)\)")
 _DTYPES = {"float": "float32", "double": "float64"}
 # "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " stands before what is wrong.
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_LONGEST = 300
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -118,8 +117,7 @@ def _spec(path: str, kind: str, argument: Any) -> InputSpec:
 
 
 def _line(error: Exception) -> str:
-    lines = [line.strip() for line in _PREFIX.sub("", str(error)).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
+    return errors.first_line(_PREFIX.sub("", str(error))) or type(error).__name__
 
 
 def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

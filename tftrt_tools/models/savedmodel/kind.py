@@ -10,7 +10,7 @@ from typing import Any
 from tftrt_tools.execution.run import Placed, Runtime
 from tftrt_tools.models.model import Contents, Engine, Signature
 from tftrt_tools.savedmodel import describe, files, passport
-from tftrt_tools.sources import opened
+from tftrt_tools.sources import kinds, opened
 from tftrt_tools.sources.source import Source
 
 # Each time an engine runs, its name is written to the log.
@@ -26,6 +26,7 @@ class SavedModel:
     """The kind, with the members of model.Kind."""
 
     name = "SavedModel"
+    forms = kinds.FORMS
     runtime = RUNTIME
     # As TensorFlow Serving runs it, which is what the load on a model in process is compared with.
     timed = "tftrt_tools.bench.in_process_model:make"
@@ -39,6 +40,8 @@ class SavedModel:
     def check(self, source: Source, as_it_is: bool) -> None:
         """As model.Kind.check."""
         if as_it_is:
+            if os.path.isfile(source.path):
+                raise kinds.UnknownFile(f"not a SavedModel: {source} is a file", "give the directory that holds saved_model.pb")
             files.check(source.path)
         opened.check(source)
 
