@@ -8,8 +8,8 @@ import shlex
 from tests.conftest import ROOT
 
 # In the order in which someone reads them: an example may use what an earlier one made.
-DOCS = tuple(f"docs/{name}.md" for name in ("convert", "engines", "data", "int8", "accuracy", "tune", "serving", "running", "bench", "regress", "client",
-                                            "troubleshooting"))
+DOCS = tuple(f"docs/{name}.md" for name in ("models", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging",
+                                            "sensitivity", "tune", "serving", "running", "bench", "regress", "client", "troubleshooting"))
 PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.
 DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))

@@ -17,7 +17,7 @@ def test_the_site_is_built_with_no_link_that_leads_nowhere(tmp_path):
     pages = [site.OUTSIDE.get(page, page.removeprefix("docs/")) for page in (*PAGES, *DEVELOPERS)]
     assert [page for page in pages if not (tmp_path / page).with_suffix(".html").is_file()] == []
     start = (tmp_path / "index.html").read_text()
-    assert 'href="convert.html#tftrt-inspect"' in start, "a link of README.md into docs/"
+    assert 'href="inspect.html#tftrt-inspect"' in start, "a link of README.md into docs/"
     assert 'href="../index.html"' in (tmp_path / "dev/index.html").read_text()
 
 
@@ -25,7 +25,7 @@ def test_links_are_turned_to_where_a_page_is_in_the_site():
     def turned(text, here, there):
         return site._LINK.sub(lambda link: site.rewritten(link, here, there), text)
 
-    assert turned("[a](docs/convert.md#models)", "README.md", "index.md") == "[a](convert.md#models)"
+    assert turned("[a](docs/models.md#sample-models)", "README.md", "index.md") == "[a](models.md#sample-models)"
     assert turned("[a](../README.md)", "docs/convert.md", "convert.md") == "[a](index.md)"
     assert turned("[a](../../../BUILD_NOTES.md)", "docs/dev/measured/int8.md", "dev/measured/int8.md") == "[a](../index.md)"
     assert turned("see [the file](../serving/Dockerfile).", "docs/serving.md", "serving.md") == "see the file."

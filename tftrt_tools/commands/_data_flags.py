@@ -26,7 +26,7 @@ def define_labels(values: flags.FlagValues, what: str) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("labels", "", "the right answer of each row of --data, classes, numbers, masks or texts: .npy, .csv (a column, or "
                         "rows FILE,LABEL for pictures), .txt (one a line), the word folders where each class of pictures has a folder, or "
-                        f"an .npz with boxes and classes (docs/accuracy.md); {what}", **text)
+                        f"an .npz with boxes and classes (docs/judging.md); {what}", **text)
     flags.DEFINE_string("label_column", "", "the column of a .csv of --labels, by its name or its number from 1; by default the one called "
                         "label, class, target or the like, else the last", **text)
     flags.DEFINE_string("classes", "", "a text file with a class's name in each line, in the model's order, for --labels that are "

@@ -13,7 +13,7 @@ def define(values: flags.FlagValues) -> None:
                          flag_values=values)
     flags.DEFINE_multi_string("output_kind", [], "what an output is, OUTPUT:KIND or SIGNATURE/OUTPUT:KIND, several divided by ; or given "
                               "one by one. Kinds: values, ids, scores, boxes, probabilities, masks, texts; each has its metrics and bounds "
-                              "(docs/accuracy.md). By default ids and detectors are recognised, and other floats are values",
+                              "(docs/judging.md). By default ids and detectors are recognised, and other floats are values",
                               flag_values=values)
 
 

@@ -57,7 +57,7 @@ def define(values: flags.FlagValues) -> None:
     _data_flags.define_labels(values, "reports what both models have against it")
     flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
     flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
-                        "defaults of the same metric (docs/accuracy.md lists them)", **text)
+                        "defaults of the same metric (docs/judging.md lists them)", **text)
     flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to verify, by default all", **text)
     flags.DEFINE_list("rename", [], "inputs and outputs that have another name in CONVERTED, ORIGINAL=CONVERTED each; needed where an "
