@@ -1,5 +1,6 @@
 """Models made ready for the pass, and what they answer."""
 
+import numpy as np
 import tensorflow as tf
 
 from tftrt_tools.conversion import prepare
@@ -25,3 +26,27 @@ def answers(frozen, *values):
 
     function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype) for value in values])
     return [one.numpy() for one in function(*map(tf.constant, values))]
+
+
+def unet_with_conditionals(path):
+    """A small 3D U-Net whose dropouts are conditionals on an input."""
+    rng = np.random.default_rng(0)
+
+    def filters(*shape):
+        return tf.constant(rng.normal(scale=0.2, size=shape).astype("f4"))
+
+    def dropped(x, training):
+        return tf.cond(training, lambda: tf.nn.dropout(x, 0.5), lambda: tf.identity(x))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 8, 1), name="volume"), tf.TensorSpec((), tf.bool, name="training")])
+    def serve(volume, training):
+        x = tf.nn.relu(tf.nn.conv3d(volume, filters(3, 3, 3, 1, 4), [1] * 5, "SAME"))
+        skip = x = dropped(x, training)
+        x = tf.nn.max_pool3d(x, 2, 2, "SAME")
+        for _ in range(2):
+            x = dropped(tf.nn.relu(tf.nn.conv3d(x, filters(3, 3, 3, 4, 4), [1] * 5, "SAME")), training)
+        x = tf.nn.conv3d_transpose(x, filters(2, 2, 2, 4, 4), tf.stack([tf.shape(x)[0], 8, 8, 8, 4]), 2)
+        x = dropped(tf.concat([tf.reshape(x, (-1, 8, 8, 8, 4)), skip], -1), training)
+        return {"mask": tf.sigmoid(tf.nn.conv3d(x, filters(1, 1, 1, 8, 2), [1] * 5, "SAME"))}
+
+    return save(serve, path)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import run_tftrt
-from tests.prepared_models import answers, prepared
+from tests.prepared_models import answers, prepared, unet_with_conditionals
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
 from tftrt_tools.conversion import graph_pass
@@ -19,31 +19,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 @pytest.fixture(scope="module")
 def unet(tmp_path_factory):
-    """A small 3D U-Net whose dropouts are conditionals on an input."""
-    rng = np.random.default_rng(0)
-
-    def filters(*shape):
-        return tf.constant(rng.normal(scale=0.2, size=shape).astype("f4"))
-
-    def dropped(x, training):
-        return tf.cond(training, lambda: tf.nn.dropout(x, 0.5), lambda: tf.identity(x))
-
-    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 8, 1), name="volume"), tf.TensorSpec((), tf.bool, name="training")])
-    def serve(volume, training):
-        x = tf.nn.relu(tf.nn.conv3d(volume, filters(3, 3, 3, 1, 4), [1] * 5, "SAME"))
-        skip = x = dropped(x, training)
-        x = tf.nn.max_pool3d(x, 2, 2, "SAME")
-        for _ in range(2):
-            x = dropped(tf.nn.relu(tf.nn.conv3d(x, filters(3, 3, 3, 4, 4), [1] * 5, "SAME")), training)
-        x = tf.nn.conv3d_transpose(x, filters(2, 2, 2, 4, 4), tf.stack([tf.shape(x)[0], 8, 8, 8, 4]), 2)
-        x = dropped(tf.concat([tf.reshape(x, (-1, 8, 8, 8, 4)), skip], -1), training)
-        return {"mask": tf.sigmoid(tf.nn.conv3d(x, filters(1, 1, 1, 8, 2), [1] * 5, "SAME"))}
-
-    module = tf.Module()
-    module.serve = serve
-    path = tmp_path_factory.mktemp("unet") / "model"
-    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
-    return path
+    return unet_with_conditionals(tmp_path_factory.mktemp("unet") / "model")
 
 
 def volume(seed=1):

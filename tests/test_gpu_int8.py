@@ -261,7 +261,8 @@ def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(e
 
 
 @pytest.mark.parametrize(("activations", "weights"), [("QuantizeAndDequantizeV2", None), ("QuantizeAndDequantizeV3", ""),
-                                                      ("FakeQuantWithMinMaxVars", "")])
+                                                      ("FakeQuantWithMinMaxVars", ""),
+                                                      ("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")])
 def test_quantization_aware_models_build_int8_without_calibration(activations, weights, tmp_path):
     quantized.build(tmp_path / "source", activations, weights)
     flags = ["--precision_mode=INT8", "--shapes=image:4x8x8x3", "--allow_quantization_changes"]

@@ -1,0 +1,48 @@
+"""Engines of graphs that `convert` rewrites first: dilations, inputs frozen to a value. On a GPU: `make gpu-test`."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.gpu_commands import convert, engines_of, report, verify
+from tests.prepared_models import save, unet_with_conditionals
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
+
+
+def dilated(sizes):
+    """Convolutions with dilations 2 and 4, depthwise and over one dimension among them; `sizes` of the picture, or None for open ones."""
+    rng = np.random.default_rng(0)
+    full, depthwise, row = (rng.normal(scale=0.2, size=shape).astype("f4") for shape in ((3, 3, 8, 8), (3, 3, 8, 1), (3, 8, 4)))
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, *sizes, 8), name="x")])
+    def body(x):
+        x = tf.nn.relu(tf.nn.convolution(x, full, padding="SAME", dilations=[2, 2]))
+        x = tf.nn.relu(tf.nn.depthwise_conv2d(x, depthwise, [1, 1, 1, 1], "SAME", dilations=[4, 4]))
+        return {"y": tf.nn.convolution(tf.reduce_mean(x, 1), row, padding="SAME", dilations=2)}
+
+    return body
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+@pytest.mark.parametrize("sizes", [(24, 16), (None, None)], ids=["known", "open"])
+def test_convolutions_with_dilations_run_in_engines(sizes, precision, tmp_path):
+    source = save(dilated(sizes), tmp_path / "in")
+    said = convert(source, tmp_path / "out", f"--precision_mode={precision}", "--shapes=x:1x24x16x8,4x24x16x8")
+    code, result, error = verify(source, tmp_path / "out")
+    engines = engines_of(said)
+    report(test="dilations", model="open sizes" if None in sizes else "known sizes", precision=precision, engines=len(engines),
+           coverage=said["signatures"][0]["coverage"], snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    assert code == 0, error or result["problems"]
+    assert len(engines) == 1 and "SpaceToBatchND" not in said["signatures"][0]["native_ops"]
+
+
+def test_a_frozen_input_leaves_few_engines_that_run(tmp_path):
+    source = unet_with_conditionals(tmp_path / "in")
+    said = convert(source, tmp_path / "out", "--precision_mode=FP16", "--freeze=training:false",
+                   "--shapes=volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar")
+    code, result, error = verify(source, tmp_path / "out")
+    report(test="frozen input", model="3D U-Net", engines=len(engines_of(said)), snr_db=result and result["comparisons"][0]["snr_db"],
+           passed=code == 0)
+    assert code == 0, error or result["problems"]
+    assert 0 < len(engines_of(said)) <= 2
