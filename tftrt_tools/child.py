@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
 
-from tftrt_tools import collection, errors, progress, scratch
+from tftrt_tools import collection, errors, lean_import, progress, scratch
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -264,7 +264,7 @@ def _serve(fd: int, target: str) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    with os.fdopen(fd, "w", buffering=1) as pipe:
+    with os.fdopen(fd, "w", buffering=1) as pipe, lean_import.tensorflow():
 
         lock = threading.Lock()  # a thread may tell of progress beside the one that works
 

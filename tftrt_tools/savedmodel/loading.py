@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import pathlib
 import re
@@ -44,6 +45,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     chosen = tuple(meta.meta_info_def.tags)
     others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
     op_libraries.load()
+    _register_optimizers(meta)
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
         return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
@@ -51,6 +53,12 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
+
+
+def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
+    """Import Keras where the model has an optimizer of it (lean_import leaves Keras out): loaded as a plain object, it would be saved as one."""
+    if any("ptimizer" in node.user_object.identifier for node in meta.object_graph_def.nodes):
+        importlib.import_module("keras.optimizers")
 
 
 def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:

@@ -10,7 +10,7 @@ import threading
 import types
 from collections.abc import Sequence
 
-from tftrt_tools import collection, errors
+from tftrt_tools import collection, errors, lean_import
 from tftrt_tools.serving import server_flags
 from tftrt_tools.serving.local import failure
 
@@ -41,7 +41,7 @@ def _serve(options: types.SimpleNamespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     logging.info("development server of tftrt-tools, not for production")
-    with collection.paused():
+    with collection.paused(), lean_import.tensorflow():
         from tftrt_tools.serving.local.server import Server
 
     server, outcome = Server(options), []
