@@ -15,8 +15,8 @@ _LEFT_OUT = frozenset({"keras", "scipy", "h5py"})
 
 @contextlib.contextmanager
 def tensorflow() -> Iterator[None]:
-    """An import of TensorFlow in this block leaves out Keras and what only Keras needs, a fifth of its time. They are imported when they are
-    used. What needs Keras without naming it, as a SavedModel with an optimizer does, imports it itself."""
+    """An import of TensorFlow in this block leaves out Keras and what only Keras needs, a fifth of its time. They are imported when used.
+    What needs Keras without naming it, as a SavedModel with an optimizer does, imports it itself."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
@@ -28,7 +28,8 @@ def tensorflow() -> Iterator[None]:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds them where they are, since TensorFlow asks for their folder, and does not load them before TensorFlow is there."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _LEFT_OUT or not _begun("tensorflow"):
             return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path, target)

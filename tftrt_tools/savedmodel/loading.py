@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
 
 
 def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
-    """Import Keras where the model has an optimizer of it (lean_import leaves Keras out): loaded as a plain object, it would be saved as one."""
+    """Import Keras, which lean_import left out, where the model has an optimizer: loaded as a plain object, it would be saved as one."""
     if any("ptimizer" in node.user_object.identifier for node in meta.object_graph_def.nodes):
         importlib.import_module("keras.optimizers")
 
