@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from benchmarks import _models
 from tftrt_tools import tf_private
-from tftrt_tools.calibration import collect, scales
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.calibration.job import collect, scales
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import inline
+from tftrt_tools.savedmodel.job import inline
 
 
 def main(model, batch, batches, mode):

@@ -3,6 +3,7 @@
 That process is one because TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
 """
 
+import functools
 import gc
 import os
 import pathlib
@@ -18,9 +19,10 @@ from tftrt_tools import errors, native_log
 from tftrt_tools.accuracy import metrics
 from tftrt_tools.accuracy.metrics.classes import Top
 from tftrt_tools.calibration import merge
-from tftrt_tools.calibration.data import DataOptions
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.calibration.job.data import DataOptions
 from tftrt_tools.execution import trace
+from tftrt_tools.execution.job import profiling
 from tftrt_tools.savedmodel import passport
 
 _REFERENCE_ROWS = 32
@@ -113,14 +115,15 @@ def _reference(model, scoring, target):
 
 
 def _common(files):
-    from tftrt_tools.calibration.data import row_hashes
+    from tftrt_tools.calibration.job.data import row_hashes
 
     return len(set(row_hashes(_load(files["calibration"]))) & set(row_hashes(_load(files["scoring"]))))
 
 
 def _calibrated(model, column, data, request):
     """A Calibration of a column."""
-    from tftrt_tools.conversion import convert_job, int8
+    from tftrt_tools.conversion import convert_job
+    from tftrt_tools.conversion.job import int8
 
     settings = cases.settings(column, "")
     source = int8.Source(DataOptions(source=data, batch_size=request["batch"]), None)
@@ -181,7 +184,8 @@ def convert(request):
       GPU above its use before, "peak_allocated_bytes": of TensorFlow's allocator, which TensorRT's memory comes from too}.
     """
     from tftrt_tools.calibration import file
-    from tftrt_tools.conversion import convert_job, int8
+    from tftrt_tools.conversion import convert_job
+    from tftrt_tools.conversion.job import int8
     from tftrt_tools.conversion.signature_result import SignatureResult
 
     column = cases.Column(**request["column"])
@@ -229,7 +233,7 @@ def measure(request):
     """
     import tensorflow as tf
 
-    from tftrt_tools.execution import gpu
+    from tftrt_tools.execution.job import gpu
 
     seen = gpu.seen()
     native = _native(request["model"])
@@ -258,12 +262,12 @@ def _kernels(function, feed):
             for tensor in function(**feed).values():
                 tensor.numpy()
 
-    return _trace.kernels(trace.events(calls), _TRACED_CALLS)
+    return _trace.kernels(profiling.events(calls), _TRACED_CALLS)
 
 
 def _native(path):
     """The original, loaded once a process."""
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel.job import loading
 
     if path not in _loaded:
         _loaded[path] = loading.load(path)
@@ -271,8 +275,8 @@ def _native(path):
 
 
 def _converted(path, folder, gpu):
-    from tftrt_tools.execution import native_copy
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.execution.job import native_copy
+    from tftrt_tools.savedmodel.job import loading
 
     if not gpu:
         native_copy.write(path, pathlib.Path(folder) / "model")
@@ -287,7 +291,7 @@ def _rows(array, count):
 
 def _check_served(function, feed, engines, size):
     with native_log.captured() as log:
-        _, counts = trace.profiled(lambda: [tensor.numpy() for tensor in function(**feed).values()])
+        _, counts = profiling.profiled(lambda: [tensor.numpy() for tensor in function(**feed).values()])
     other = {kind: count for kind, count in counts.items() if kind != "engine" and count}
     if other or counts.get("engine", 0) < engines:
         reason = trace.combine(counts, log[0]).reasons
@@ -330,11 +334,28 @@ def _accuracy(labels, answer):
 
 
 def _latency(functions, feed, repeats):
-    from tftrt_tools.execution import timing
-
-    native, ours = timing.interleaved(functions, feed, repeats)
+    native, ours = _interleaved(functions, feed, repeats)
     (native_ms, native_mad), (ms, mad) = map(_median, (native, ours))
     return {"native_ms": native_ms, "native_mad_ms": native_mad, "ms": ms, "mad_ms": mad, "calls": len(ours)}
+
+
+def _interleaved(functions, feed, repeats):
+    """Call each function in turn, again and again: what disturbs one disturbs all. Calls to warm up come first and do not count.
+
+    Args: functions: of a loaded model's signature. feed: {input: tensor}. repeats: timed calls of each.
+    Returns: for each function a list of seconds, from the call until all of its answers are on the host.
+    """
+    from tftrt_tools.execution.job import timing
+    from tftrt_tools.savedmodel.job import loading
+
+    calls = [functools.partial(loading.answers, function, feed) for function in functions]
+    taken = [[] for _ in calls]
+    for turn in range(timing.WARM_UP_CALLS + repeats):
+        for call, found in zip(calls, taken, strict=True):
+            one = timing.seconds(call)
+            if turn >= timing.WARM_UP_CALLS:
+                found.append(one)
+    return taken
 
 
 def _median(seconds):

@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks import _loop, _report, _stats
 from tftrt_tools.execution import kernels as kernel_names
-from tftrt_tools.execution import trace
 
 SIGNATURE = "serving_default"
 _LOOP_CALLS = 50
@@ -260,8 +259,10 @@ def _traced(call):
             call()
             times.append(time.perf_counter() - start)
 
+    from tftrt_tools.execution.job import profiling
+
     found = {}
-    for plane, events in trace.events(calls).items():
+    for plane, events in profiling.events(calls).items():
         if kernel_names.is_gpu(plane) and events:
             found |= _gpu_shares(events, len(times))
         elif plane.startswith("/host:CPU"):

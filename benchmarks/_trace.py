@@ -6,7 +6,7 @@ from tftrt_tools.execution import kernels as kernel_names
 
 
 def kernels(found, calls, top=40):
-    """The kernels of `execution.trace.events` that take longest: [{"kernel", "ms": of all its runs in a call, "runs": in a call}], the
+    """The kernels of `profiling.events` that take longest: [{"kernel", "ms": of all its runs in a call, "runs": in a call}], the
     longest first. Args: calls: how many calls the trace is of."""
     seconds, runs = collections.Counter(), collections.Counter()
     for name, start, end in kernel_names.runs(found):

@@ -95,7 +95,7 @@ def _has_gpu():
 def _time(original, converted):
     """Time both models and put the plot into the report."""
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.execution import timing
+    from tftrt_tools.execution.job import timing
     from tftrt_tools.report import html
     from tftrt_tools.savedmodel import passport
     from tftrt_tools.savedmodel.shapes import InputSpec

@@ -21,7 +21,9 @@ def engine_file(path, *shapes, size=1000, engine=None):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for shape in shapes:
             record = engine_assets._message_class()(serialized_engine=b"e" * size if engine is None else engine)
-            record.input_shapes.add().dim.extend([type(record.input_shapes[0]).Dim(size=dim) for dim in shape])
+            made = record.input_shapes.add()
+            for size_of in shape:
+                made.dim.add(size=size_of)
             writer.write(record.SerializeToString())
     return path
 

@@ -2,7 +2,7 @@
 
 from tftrt_tools.conversion import build_job, convert_job
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import protos
+from tftrt_tools.savedmodel.job import protos
 
 
 def converted(source, output, **settings):

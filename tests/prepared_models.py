@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.conversion import prepare
+from tftrt_tools.conversion.job import prepare
 from tftrt_tools.conversion.settings import Settings
 
 

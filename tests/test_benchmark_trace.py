@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from benchmarks import _tf_worker, _trace
-from tftrt_tools.execution import trace
+from tftrt_tools.execution.job import profiling
 
 
 def test_the_host_is_seen_and_no_gpu():
-    found = trace.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
+    found = profiling.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
     assert any("Sum" in name for plane, listed in found.items() if plane.startswith("/host:CPU") for name, _, _ in listed)
     assert all(end >= start for listed in found.values() for _, start, end in listed)
     assert _trace.kernels(found, 1) == []

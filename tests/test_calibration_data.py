@@ -13,12 +13,11 @@ from PIL import Image
 
 from tests.conftest import ROOT
 from tftrt_tools import errors
-from tftrt_tools.calibration import data
-from tftrt_tools.calibration.data import DataOptions, DataRecord
+from tftrt_tools.calibration.job import data
+from tftrt_tools.calibration.job.data import DataOptions, DataRecord
 from tftrt_tools.commands import _calibration_flags
-from tftrt_tools.inputs import batching
 from tftrt_tools.inputs.rows import overlap, row_hashes
-from tftrt_tools.inputs.sources import images
+from tftrt_tools.inputs.sources_job import batching, images
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 X = InputSpec("x", "float32", (None, 4))
@@ -695,7 +694,7 @@ def test_flags_that_cannot_work_are_refused(arguments, says):
 
 def test_the_module_is_imported_and_arrays_are_read_without_tensorflow(tmp_path):
     np.savez(tmp_path / "d.npz", x=rows(8))
-    code = ("import sys\nfrom tftrt_tools.calibration import data\nfrom tftrt_tools.commands import _calibration_flags\n"
+    code = ("import sys\nfrom tftrt_tools.calibration.job import data\nfrom tftrt_tools.commands import _calibration_flags\n"
             "from tftrt_tools.savedmodel.shapes import InputSpec\n"
             f"print(len(list(data.open(data.DataOptions({str(tmp_path)!r}), 's', [InputSpec('x', 'float32', (None, 4))]))), 'tensorflow' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

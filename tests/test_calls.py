@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tftrt_tools import errors
-from tftrt_tools.calibration import data as calibration_data
+from tftrt_tools.calibration.job import data as calibration_data
 from tftrt_tools.inputs import calls, read, read_job, user_calls, user_calls_job
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec

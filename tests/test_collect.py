@@ -9,11 +9,11 @@ from tensorflow.core.framework import graph_pb2
 
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors, progress
-from tftrt_tools.calibration import collect
-from tftrt_tools.calibration.histogram import Histogram
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.calibration.job import collect
+from tftrt_tools.calibration.job.histogram import Histogram
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import inline
+from tftrt_tools.savedmodel.job import inline
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from tests.prepared_models import answers, prepared, save
 from tftrt_tools.commands import _output
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import dilated, preparation
+from tftrt_tools.savedmodel import preparation
+from tftrt_tools.savedmodel.job import dilated
 
 
 def model(shape, layer, *, after=None):

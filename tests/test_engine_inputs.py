@@ -6,10 +6,10 @@ import tensorflow as tf
 from tests import signature_models as models
 from tests.engine_models import Branches, saved
 from tftrt_tools import errors, tf_private
-from tftrt_tools.conversion import engine_inputs, graph_pass
+from tftrt_tools.conversion.job import engine_inputs, graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.engine_cache.key import Fed
-from tftrt_tools.savedmodel import control_flow, inline, loading
+from tftrt_tools.savedmodel.job import control_flow, inline, loading
 
 
 def of_calls(path, *calls, smallest=3):

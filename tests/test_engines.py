@@ -11,11 +11,11 @@ import tensorflow as tf
 from tests.engine_files import engine_file
 from tests.engine_models import Branches, Steps, saved
 from tftrt_tools import errors, progress, tf_private
-from tftrt_tools.conversion import engines, finishing, graph_pass, watched
+from tftrt_tools.conversion.job import engines, finishing, graph_pass, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.engine_cache.store import Store
-from tftrt_tools.savedmodel import graph, loading
+from tftrt_tools.savedmodel.job import graph, loading
 
 VERSIONS = {"tensorflow": "2.14.1", "tensorrt": "8.5.3", "tensorrt_linked": "8.4.3"}
 _NUMBERS = itertools.count()

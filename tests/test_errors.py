@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tftrt_tools import errors
-from tftrt_tools.savedmodel import loading
+from tftrt_tools.savedmodel.job import loading
 
 
 @pytest.mark.parametrize(("text", "told"), [

@@ -11,9 +11,10 @@ import tensorflow as tf
 from tests import quantized
 from tests.prepared_models import answers, prepared
 from tftrt_tools.commands import _output
-from tftrt_tools.conversion import graph_pass, prepare
+from tftrt_tools.conversion.job import graph_pass, prepare
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import fake_quant, preparation
+from tftrt_tools.savedmodel import preparation
+from tftrt_tools.savedmodel.job import fake_quant
 
 V2, _, _, VARS, _, CHANNELS = quantized.KINDS
 

@@ -10,11 +10,13 @@ import tensorflow as tf
 from tests import signature_models as models
 from tests.meta_graphs import converted, meta, stripped
 from tftrt_tools import errors
-from tftrt_tools.calibration import collect, rounded
-from tftrt_tools.conversion import engine_inputs, graph_pass, inspect_job
+from tftrt_tools.calibration.job import collect, rounded
+from tftrt_tools.conversion import inspect_job
+from tftrt_tools.conversion.job import engine_inputs, graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import native_copy
-from tftrt_tools.savedmodel import detach, fidelity, inline, loading, passport, protos, rounding
+from tftrt_tools.execution.job import native_copy
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel.job import detach, fidelity, inline, loading, protos, rounding
 
 ODD_NAMES = ("img-input", "2d", "input.1", "input/2", "class")
 
@@ -267,7 +269,7 @@ def test_a_lost_default_and_lost_files_are_named(tmp_path):
 
 
 def test_a_loss_ends_the_conversion_and_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("tftrt_tools.savedmodel.declarations.restore", lambda path, declared, renamed: meta(path))
+    monkeypatch.setattr("tftrt_tools.savedmodel.job.declarations.restore", lambda path, declared, renamed: meta(path))
     with pytest.raises(errors.TftrtError, match="is tensorflow/serving/predict, it was tensorflow/serving/classify"):
         converted(models.tf1(tmp_path / "in", {"inputs": "x"}, "tensorflow/serving/classify"), tmp_path / "out")
 

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from tests.conftest import run_tftrt
 from tftrt_tools import tf_private
-from tftrt_tools.conversion import planner
+from tftrt_tools.conversion.job import planner
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.savedmodel import flop_count
 from tftrt_tools.savedmodel.flops import Flops, together
+from tftrt_tools.savedmodel.job import flop_count
 
 
 def counted(body, *shapes, sizes=None):

@@ -10,7 +10,7 @@ from tests.conftest import run_tftrt
 from tests.prepared_models import answers, prepared, unet_with_conditionals
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel.preparation import Preparation

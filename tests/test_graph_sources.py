@@ -10,7 +10,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.conversion import pipeline
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.sources import graph_file, kinds, tensors
+from tftrt_tools.sources import graph_job, kinds, tensors
 from tftrt_tools.sources.opened import check, opened
 from tftrt_tools.sources.source import Source
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 def export(path, output, inputs=(), outputs=()):
     """The signature's function, and what the job says. In this process: the child adds nothing to what is tested."""
     source = Source(path)
-    said = graph_file.job({"source": source.path, "kind": kinds.kind(source.path), "output": str(output), "inputs": list(inputs),
+    said = graph_job.job({"source": source.path, "kind": kinds.kind(source.path), "output": str(output), "inputs": list(inputs),
                            "outputs": list(outputs)})
     model = tf.saved_model.load(str(output))
     return model, said

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tftrt_tools import tf_private
-from tftrt_tools.savedmodel import grouped
+from tftrt_tools.savedmodel.job import grouped
 
 ROOM = 2**30
 

@@ -16,8 +16,9 @@ from tftrt_tools.conversion import advice, pass_log
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.plan import Outcome, Plan, SizeResult
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import engine_assets, findings, passport
+from tftrt_tools.savedmodel import engine_assets, passport
 from tftrt_tools.savedmodel.inspection import Inspection
+from tftrt_tools.savedmodel.job import findings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PASS_ENV = {"TF_CPP_VMODULE": pass_log.VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -39,8 +40,8 @@ def tftrt_inspect(*arguments):
 
 def real_passes(request):
     """In a child: {model: {signature: [[dynamic, size, engines, coverage], …]}} of real passes at all SIZES."""
-    from tftrt_tools.conversion import graph_pass
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.conversion.job import graph_pass
+    from tftrt_tools.savedmodel.job import loading
 
     found = {}
     for name, path in request["models"].items():
@@ -56,7 +57,7 @@ def real_passes(request):
 
 def plans(request):
     """In a child: a Plan's dict for each [path, settings]."""
-    from tftrt_tools.conversion import planner
+    from tftrt_tools.conversion.job import planner
 
     return [planner.plan(path, Settings.from_dict(settings)).to_dict() for path, settings in request]
 
@@ -276,7 +277,7 @@ def found(path):
 
 def edit(path, change):
     """Apply change(GraphDef) to saved_model.pb. Returns: `path`."""
-    from tftrt_tools.savedmodel import protos
+    from tftrt_tools.savedmodel.job import protos
 
     proto = protos.read(path)
     change(proto.meta_graphs[0].graph_def)
@@ -285,14 +286,14 @@ def edit(path, change):
 
 
 def engine_nodes(graph_def):
-    from tftrt_tools.savedmodel import graph
+    from tftrt_tools.savedmodel.job import graph
 
     return list(graph.engine_nodes(graph_def))
 
 
 def set_engine(**attributes):
     """A change that sets attributes of every engine op, to a bool or a string."""
-    from tftrt_tools.savedmodel import graph
+    from tftrt_tools.savedmodel.job import graph
 
     return lambda graph_def: graph.set_on_engines(graph_def, **attributes)
 
@@ -347,7 +348,7 @@ def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_i
     import numpy as np
     import tensorflow as tf
 
-    from tftrt_tools.execution import native_copy
+    from tftrt_tools.execution.job import native_copy
     from tftrt_tools.serving.local.failure import Failure
     from tftrt_tools.serving.local.session import Session
 
@@ -462,7 +463,7 @@ def test_one_name_for_two_segments_is_found(converted, tmp_path):
 
 
 def test_an_engine_that_no_signature_reaches_is_found(digits):
-    from tftrt_tools.savedmodel import protos
+    from tftrt_tools.savedmodel.job import protos
 
     proto = protos.read(digits)
     functions = proto.meta_graphs[0].graph_def.library.function

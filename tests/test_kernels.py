@@ -8,7 +8,8 @@ import pytest
 from tests.conftest import ROOT
 from tftrt_tools.accuracy import verify
 from tftrt_tools.commands import verify as command
-from tftrt_tools.execution import kernels, run, trace
+from tftrt_tools.execution import kernels, run
+from tftrt_tools.execution.job import profiling
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.report import html
 
@@ -43,9 +44,9 @@ def test_seconds_are_summed_by_arithmetic_without_copies_and_the_host():
 def test_a_machine_without_a_gpu_has_no_kernels_and_builds_no_engine():
     import tensorflow as tf
 
-    found = trace.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
-    assert kernels.seconds(found) == {} and found and not trace.built(found)
-    assert trace.built({"/host:CPU": [("Sum", 0.0, 1.0), ("TRTEngineOp::BuildEngine", 1.0, 2.0)]})
+    found = profiling.events(lambda: tf.reduce_sum(tf.ones([3])).numpy())
+    assert kernels.seconds(found) == {} and found and not profiling.built(found)
+    assert profiling.built({"/host:CPU": [("Sum", 0.0, 1.0), ("TRTEngineOp::BuildEngine", 1.0, 2.0)]})
 
 
 @pytest.mark.parametrize(("precision", "found", "said"), [

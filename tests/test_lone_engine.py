@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from tests.zoo import zoo_inputs
 from tftrt_tools import tf_private
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import graph, inline, lone_engine
+from tftrt_tools.savedmodel.job import graph, inline, lone_engine
 
 
 def converted(root, signature, dynamic=True):

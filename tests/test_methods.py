@@ -14,13 +14,15 @@ from tests.sensitive_models import kernels, rows, saved_chain, saved_function, t
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import metrics
-from tftrt_tools.calibration import choosing, comparison, file, kept_back, table
+from tftrt_tools.calibration import comparison, file, table
 from tftrt_tools.calibration.comparison import Compared, Comparison
 from tftrt_tools.calibration.file import Calibration
+from tftrt_tools.calibration.job import choosing, kept_back
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion import calibrate_job, int8
+from tftrt_tools.conversion import calibrate_job
+from tftrt_tools.conversion.job import int8
 from tftrt_tools.conversion.settings import Settings, checked
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel import passport

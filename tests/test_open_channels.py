@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import ROOT
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import build_log
-from tftrt_tools.savedmodel import open_channels
+from tftrt_tools.execution.job import build_log
+from tftrt_tools.savedmodel.job import open_channels
 
 _layers = tf.keras.layers
 CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"

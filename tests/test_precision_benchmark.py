@@ -13,7 +13,7 @@ from benchmarks import _precision_table as table
 from benchmarks import precision
 from tests.conftest import ROOT
 from tftrt_tools import child
-from tftrt_tools.calibration import data
+from tftrt_tools.calibration.job import data
 
 RECORDED = ROOT / "tests/data/precision_results.jsonl"  # of a run with --dry_cpu that was ended by --budget and continued twice
 

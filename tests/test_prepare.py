@@ -10,7 +10,7 @@ from tests import keras_layers
 from tests.conftest import run_tftrt
 from tests.prepared_models import answers, prepared, save
 from tftrt_tools import errors
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel import passport, preparation

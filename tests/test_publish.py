@@ -19,7 +19,7 @@ from tftrt_tools import errors
 from tftrt_tools.commands import publish as command
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.publishing import model_facts, publish
+from tftrt_tools.serving.publishing import model_facts_job, publish
 from tftrt_tools.serving.warmup import warmup_file_job, warmup_requests
 
 NO_WARMUP = publish.Options(warm_up=False)
@@ -306,7 +306,7 @@ def test_examples_of_classify_regress_and_multi_inference_are_read_as_the_server
 def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import protos
+    from tftrt_tools.savedmodel.job import protos
 
     model = shutil.copytree(verified_once, tmp_path / "m")
     proto = protos.read(model)
@@ -323,18 +323,18 @@ def test_an_input_that_has_a_default_may_be_left_out(verified_once, tmp_path):
 
 
 def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_none(verified_once, zoo_model, tmp_path):
-    from tftrt_tools.savedmodel import protos
+    from tftrt_tools.savedmodel.job import protos
 
-    assert model_facts.read(str(zoo_model("ranker"))).unknown_ops == model_facts.read(str(verified_once)).unknown_ops == ()
+    assert model_facts_job.read(str(zoo_model("ranker"))).unknown_ops == model_facts_job.read(str(verified_once)).unknown_ops == ()
     model = shutil.copytree(verified_once, tmp_path / "m")
     proto = protos.read(model)
     proto.meta_graphs[0].graph_def.node.add(name="n", op="SentencepieceOp")
     (model / "saved_model.pb").write_bytes(proto.SerializeToString())
-    assert model_facts.read(str(model)).unknown_ops == ("SentencepieceOp",)
+    assert model_facts_job.read(str(model)).unknown_ops == ("SentencepieceOp",)
 
 
 def test_an_int8_table_names_its_tensorrt(converted):
-    found = model_facts.read(str(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data")))
+    found = model_facts_job.read(str(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data")))
     assert found.tables and set(found.tables.values()) == {"8.5.3"} and set(found.tables) <= {one.name for one in found.seen.engines}
 
 

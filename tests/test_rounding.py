@@ -6,11 +6,11 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tests.zoo import zoo_inputs
-from tftrt_tools.accuracy import harm, simulation
-from tftrt_tools.conversion import graph_pass
+from tftrt_tools.accuracy import harm, simulation_job
+from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import run as runs
-from tftrt_tools.savedmodel import inline, rounding, rounding_sites
+from tftrt_tools.savedmodel.job import inline, rounding, rounding_sites
 
 MODELS = {"digits_cnn": False, "mobilenet_v2": False, "ranker": False, "lstm_tagger": True, "bert_encoder": False}
 
@@ -45,9 +45,9 @@ def test_with_all_gates_off_the_model_answers_as_before_and_with_them_on_otherwi
     _, frozen, graph_def, tensors = inlined(name)
     sites, put_in = gated(precision, graph_def, tensors)
     (_, path), = runs.save_calls([runs.Call("serving_default", zoo_inputs(name)["serving_default"])], tmp_path)
-    one = simulation._Passed("serving_default", frozen, None, graph_def, tensors, (path,))
+    one = simulation_job._Passed("serving_default", frozen, None, graph_def, tensors, (path,))
     scales = {"coarse": dict.fromkeys(put_in.tensors, 0.01), "fine": dict.fromkeys(put_in.tensors, 0.0100001)}
-    simulated = simulation._Simulation(one, sites, put_in, scales, "coarse")
+    simulated = simulation_job._Simulation(one, sites, put_in, scales, "coarse")
     off, on = np.zeros(len(sites), bool), np.ones(len(sites), bool)
     compared, fidelity, rows = simulated.sweep({"off": off, "on": on, "other": on}, "testing", {"other": "fine"})
     effects = {key: [harm.Effect.of(one) for one in found] for key, found in compared.items()}

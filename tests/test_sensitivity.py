@@ -13,7 +13,7 @@ from tests.conftest import run_tftrt
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
-from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation, thresholds
+from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simulation_job, thresholds
 from tftrt_tools.calibration import file
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import arrays as array_reader
@@ -35,7 +35,7 @@ def simulated(model, path, settings=INT8, batch_size=32, **request):
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: [one for _, one in run.save_calls(made, folder)] for name, made in calls.items()}
         request = {"int8": {"options": None, "given": None}, "nodes": "", **request}
-        answer = simulation.job({"model": str(model), "settings": settings.to_dict(), "calls": saved, **request})
+        answer = simulation_job.job({"model": str(model), "settings": settings.to_dict(), "calls": saved, **request})
     signature, = answer["signatures"]
     return harm.SignatureHarm.from_dict(signature)
 
@@ -392,7 +392,7 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
     calls, _ = cutting.calls_of_arrays(array_reader.load(path), specs, range(32, 0, -1))
     saved = {name: [one for _, one in run.save_calls(made, tmp_path / "in")] for name, made in calls.items()}
     request = {"model": str(model), "settings": settings.to_dict(), "calls": saved, "int8": {"options": None, "given": None}, "nodes": ""}
-    answer = simulation.job(request)
+    answer = simulation_job.job(request)
     found = [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
     tables = [file.EngineTable.from_dict(one) for one in answer["tables"]]
     given = measurement.calibration(tables, answer["method"]) if tables else None

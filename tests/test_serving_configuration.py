@@ -98,7 +98,8 @@ def give_engines(model, batches, profiles):
     """Engine files as TF-TRT writes them, with engines that are no engines: nothing here loads them."""
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import engine_assets, graph, protos
+    from tftrt_tools.savedmodel import engine_assets
+    from tftrt_tools.savedmodel.job import graph, protos
 
     proto = protos.read(model)
     graph_def = proto.meta_graphs[0].graph_def

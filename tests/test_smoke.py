@@ -22,7 +22,7 @@ from tests.trace_lines import HEAD
 from tftrt_tools import errors, progress
 from tftrt_tools.savedmodel import describe_job, passport
 from tftrt_tools.serving.publishing import publish
-from tftrt_tools.serving.smoke import gate, gpu_use, latency, measurement, server_process, smoke, smoke_job
+from tftrt_tools.serving.smoke import gate, gpu_use, latency, measurement, server_process, smoke, steps
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -64,8 +64,8 @@ def house(zoo_model, converted, tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def one_child():
     """The smoke tests of this module share the child process that has TensorFlow loaded."""
-    with smoke_job.worker() as shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(smoke_job, "worker", lambda: contextlib.nullcontext(shared))
+    with steps.worker() as shared, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "worker", lambda: contextlib.nullcontext(shared))
         yield
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tftrt_tools import tf_private
-from tftrt_tools.conversion import timing_cache
+from tftrt_tools.conversion.job import timing_cache
 from tftrt_tools.engine_cache import timings
 
 CONDITIONS = {"gpu": "ab12", "tensorrt": "8.5.3"}

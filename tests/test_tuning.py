@@ -30,7 +30,7 @@ from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.report import html
-from tftrt_tools.tuning import final, journal, ranking, search, space
+from tftrt_tools.tuning import final, journal, ranking, search, space, turns_job
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured, Tuning
@@ -670,9 +670,9 @@ def test_what_is_timed_in_turns_is_the_winner_what_is_nearly_as_fast_and_fp16():
 
 
 def turns(*factors, noise=0.001, seed=0):
-    """Seconds as of final.in_turns of calls that take 1 ms by these factors on a machine that becomes slower meanwhile."""
+    """Seconds as of turns_job.in_turns of calls that take 1 ms by these factors on a machine that becomes slower meanwhile."""
     random = np.random.default_rng(seed)
-    return [[[1e-3 * factor * (1 + 0.05 * number) * (1 + noise * random.normal()) for _ in range(10)] for number in range(final.ROUNDS)]
+    return [[[1e-3 * factor * (1 + 0.05 * number) * (1 + noise * random.normal()) for _ in range(10)] for number in range(turns_job.ROUNDS)]
             for factor in factors]
 
 
@@ -704,12 +704,12 @@ def test_of_two_that_the_turns_cannot_tell_apart_the_more_accurate_wins(factor, 
 
 def test_blocks_alternate_and_their_first_calls_do_not_count():
     called = []
-    found = final.in_turns([lambda: called.append(0) or time.sleep(0.03), lambda: called.append(1)])
-    assert [len(one) for one in found] == [final.ROUNDS] * 2 and {len(block) for one in found for block in one} <= set(range(3, 201))
+    found = turns_job.in_turns([lambda: called.append(0) or time.sleep(0.03), lambda: called.append(1)])
+    assert [len(one) for one in found] == [turns_job.ROUNDS] * 2 and {len(block) for one in found for block in one} <= set(range(3, 201))
     counts = [len(one[0]) for one in found]
     order = [number for at, number in enumerate(called[2:]) if at == 0 or number != called[2:][at - 1]]
-    assert order == [0, *[1, 0] * (final.ROUNDS // 2)], "A B, B A: neighbours of two rounds are one model's"
-    assert called.count(0) == 1 + final.ROUNDS * (2 + counts[0]) and called.count(1) == 1 + final.ROUNDS * (2 + counts[1])
+    assert order == [0, *[1, 0] * (turns_job.ROUNDS // 2)], "A B, B A: neighbours of two rounds are one model's"
+    assert called.count(0) == 1 + turns_job.ROUNDS * (2 + counts[0]) and called.count(1) == 1 + turns_job.ROUNDS * (2 + counts[1])
 
 
 def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(zoo_model, tmp_path):
@@ -717,7 +717,7 @@ def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(z
     request = {"do": "final", "model": str(zoo_model("digits_cnn")), "tags": ["serve"], "converts": {}, "folder": str(tmp_path),
                "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]}}
     found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request, env=ENV).result)
-    assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == final.ROUNDS and not list(tmp_path.iterdir())
+    assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == turns_job.ROUNDS and not list(tmp_path.iterdir())
     task = Task(model=request["model"], timed=(request["timed"],), scoring={})
     with Trials(task, journal.Journal(tmp_path / "work")) as measure, pytest.raises(errors.TftrtError):
         measure.in_turns({4: Settings(precision_mode="FP32")}, request["timed"])

@@ -10,11 +10,13 @@ from tests.meta_graphs import converted, meta, stripped
 from tftrt_tools import errors
 from tftrt_tools.accuracy import truth
 from tftrt_tools.accuracy.labels import Labels
-from tftrt_tools.conversion import calibrate_job, convert_job, planner
+from tftrt_tools.conversion import calibrate_job, convert_job
+from tftrt_tools.conversion.job import planner
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution import native_copy
-from tftrt_tools.savedmodel import graph, inspector, passport, twins
+from tftrt_tools.execution.job import native_copy
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel.job import graph, inspector, twins
 from tftrt_tools.savedmodel.signatures import Once, label
 
 SAME = {"serve": "serving_default", "serving_default": "serving_default"}

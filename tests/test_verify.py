@@ -15,7 +15,8 @@ from tests.saved_inputs import saved_inputs
 from tftrt_tools import errors
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.inputs import drawing
-from tftrt_tools.savedmodel import files, passport, protos
+from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.savedmodel.job import protos
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 

@@ -215,7 +215,7 @@ def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, 
 
 
 class FrozenSignature(Protocol):
-    """What `rebuild` reads of a conversion.graph_pass.Frozen."""
+    """What `rebuild` reads of a conversion.job.graph_pass.Frozen."""
 
     @property
     def original(self) -> Any: ...

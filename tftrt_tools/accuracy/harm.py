@@ -257,7 +257,7 @@ class SignatureHarm:
 @dataclasses.dataclass(frozen=True)
 class Sensitivity:
     """A finished study. precision: "INT8" or "FP16"; ranges: where INT8's ranges come from, in words, "" for FP16; signatures:
-    SignatureHarms; gpu: of execution.gpu.seen; measured_problem: why nothing was measured on it, or ""."""
+    SignatureHarms; gpu: of execution.job.gpu.seen; measured_problem: why nothing was measured on it, or ""."""
 
     model: str
     model_digest: str

@@ -6,18 +6,16 @@ All of them are built in one process, which keeps TensorRT's timings of kernels:
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools import child, errors, progress
+from tftrt_tools.accuracy import harm
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.settings import KEEPS_HIGH
-from tftrt_tools.execution import npz, run
+from tftrt_tools.execution import run
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.settings import Settings
     from tftrt_tools.execution.run import Call
 
-_JOB = "tftrt_tools.accuracy.measurement:job"
+_JOB = "tftrt_tools.accuracy.measurement_job:job"
 
 
 def measured(model: str, settings: Settings, given: Calibration | None, calls: Mapping[str, Sequence[Call]],
@@ -118,47 +116,3 @@ def _measured(outcome: dict[str, Any] | errors.TftrtError, baseline: Mapping[str
     if isinstance(outcome, errors.TftrtError):
         return harm.Measured(None, None, None, outcome.cause)
     return harm.Measured.of(_effects(outcome)[signature], baseline[signature])
-
-
-def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Convert with engines, run, compare; in a child, on a GPU.
-
-    Args: request: {"source", "settings", "int8"} as conversion.convert_job.job takes them, "calls": [{"signature", "inputs": .npz path,
-      "reference": .npz path of the original's answers}]}.
-
-    Returns: {signature: [Effect dicts of its float outputs]}. Raises: TftrtError, also where an engine fell back to TensorFlow.
-    """
-    from tftrt_tools.conversion import convert_job
-    from tftrt_tools.models.savedmodel import runner_job
-
-    with scratch.folder("measure") as folder:
-        output = pathlib.Path(folder) / "model"
-        output.mkdir()
-        convert_job.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
-                     "cache": None})
-        saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
-        calls = [{**call, "output": f"{folder}/{number}.npz"} for number, call in enumerate(saved)]
-        done = runner_job.job({"model": str(output), "calls": calls, "trace": True, "kernels": False, "exact": False,
-                               "label": "the engines"})
-        _check_engines(done)
-        return _compared(calls, request["calls"])
-
-
-def _check_engines(done: Mapping[str, Any]) -> None:
-    for one in done["calls"]:
-        fallen = one["trace"]["fallback"] if one["trace"] else {}
-        if fallen:
-            raise errors.TftrtError(f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
-                                    "`tftrt verify` on the converted model says more")
-
-
-def _compared(calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[tuple[str, str], metrics.Accumulator] = {}
-    for call, before in zip(calls, references, strict=True):
-        answer, reference = npz.load(call["output"]), npz.load(before["reference"])
-        for output, values in reference.items():
-            if values.dtype.kind == "f":
-                key = (call["signature"], output)
-                found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
-    grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
-    return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}

@@ -73,7 +73,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         int8 = {"options": options.calibration.to_dict() if options.calibration else None, "given": given.to_dict() if given else None,
                 "twins": walked.twins}
         request = {"model": model, "settings": settings.to_dict(), "int8": int8, "calls": saved, "nodes": options.nodes}
-        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=pass_log.ENV, log_file=options.log_file).result
+        answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=pass_log.ENV, log_file=options.log_file).result
         found = [harm.SignatureHarm.from_dict({**one, "twins": walked.twins[one["name"]]}) for one in answer["signatures"]]
         problem = _why_not_measured(answer["gpu"], options)
         if not problem:

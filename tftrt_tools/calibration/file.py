@@ -27,7 +27,7 @@ _AGAIN = "calibrate again, or give another file"
 class EngineTable:
     """One engine's table.
 
-    segment: "sha256:…" of the segment's graph with its names (savedmodel.segments.digest), the keys of the table; "" where it is not
+    segment: "sha256:…" of the segment's graph with its names (savedmodel.job.segments.digest), the keys of the table; "" where it is not
     known (a table from elsewhere). signature, engine: where it was when the table was made; the engine's name changes with the settings,
     the segment does not.
     left_out: ((tensor, reason), …), tensors that have no scale on purpose.

@@ -52,7 +52,7 @@ class Build(passport.Stamped):
     strategy: Strategy | None = records.field(key="dynamic_shape_profile_strategy")
     # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
-    # Of execution.gpu.seen; None where engines were taken away.
+    # Of execution.job.gpu.seen; None where engines were taken away.
     gpu: dict[str, Any] | None
     signatures: tuple[SignatureResult, ...]
     # For each declared shape, what coverage.check saw.

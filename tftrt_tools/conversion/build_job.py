@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.calibration import file
-from tftrt_tools.conversion import finishing, graph_pass, int8, saving, watched
+from tftrt_tools.conversion.job import finishing, graph_pass, int8, saving, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inline, inspector, loading, passport, protos, segments, signatures
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.job import detach, graph, inline, inspector, loading, protos, segments
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
-    from tftrt_tools.conversion.finishing import Made, Work
-    from tftrt_tools.conversion.graph_pass import Frozen
+    from tftrt_tools.conversion.job.finishing import Made, Work
+    from tftrt_tools.conversion.job.graph_pass import Frozen
     from tftrt_tools.savedmodel.inspection import SignatureGraph
-    from tftrt_tools.savedmodel.loading import Model
+    from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.shapes import Call
 
 

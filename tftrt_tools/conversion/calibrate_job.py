@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, graph_pass, int8, patterns, prepare
+from tftrt_tools.conversion.job import finishing, graph_pass, int8, patterns, prepare
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import detach, graph, inline, loading, protos, signatures
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel.job import detach, graph, inline, loading, protos
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
     from tftrt_tools.calibration.file import EngineTable
     from tftrt_tools.calibration.record import DataRecord
-    from tftrt_tools.conversion.int8 import Measured, Source
-    from tftrt_tools.conversion.patterns import Patterns
+    from tftrt_tools.conversion.job.int8 import Measured, Source
+    from tftrt_tools.conversion.job.patterns import Patterns
     from tftrt_tools.savedmodel.engine_op import EngineOp
-    from tftrt_tools.savedmodel.loading import Model
+    from tftrt_tools.savedmodel.job.loading import Model
 
 
 def job(request: Mapping[str, Any]) -> dict[str, Any]:

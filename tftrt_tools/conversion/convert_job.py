@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion import finishing, int8, patterns, planner, prepare, saving, watched
+from tftrt_tools.conversion.job import finishing, int8, patterns, planner, prepare, saving, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
-from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.savedmodel import flop_count, frozen_inputs, loading, open_channels, signatures
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.savedmodel import frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.job import flop_count, loading, open_channels
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
     from tftrt_tools.calibration.file import EngineTable
     from tftrt_tools.calibration.record import DataRecord
-    from tftrt_tools.conversion.finishing import Made, Work
-    from tftrt_tools.conversion.graph_pass import Frozen, PassResult
-    from tftrt_tools.conversion.int8 import Decision, Measured, Source
+    from tftrt_tools.conversion.job.finishing import Made, Work
+    from tftrt_tools.conversion.job.graph_pass import Frozen, PassResult
+    from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.conversion.quantization import Quantization
-    from tftrt_tools.savedmodel.loading import Model
+    from tftrt_tools.savedmodel.job.loading import Model
     from tftrt_tools.savedmodel.shapes import Call
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress
-from tftrt_tools.calibration import agreement
+from tftrt_tools.calibration.job import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import fidelity, files, findings, graph, inspector, open_channels, protos, signatures
+from tftrt_tools.savedmodel import files, signatures
 from tftrt_tools.savedmodel.inspection import Finding
+from tftrt_tools.savedmodel.job import fidelity, findings, graph, inspector, open_channels, protos
 
 if TYPE_CHECKING:
     from tensorflow.core.protobuf import meta_graph_pb2
@@ -28,7 +29,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
     meta_graph = protos.meta_graph(protos.read(request["model"]), settings.tags)
     if inspector.is_converted(request["model"], meta_graph):
         return _converted(request["model"], meta_graph, settings).to_dict()
-    from tftrt_tools.conversion import planner
+    from tftrt_tools.conversion.job import planner
 
     return planner.plan(request["model"], settings).to_dict()
 

@@ -50,7 +50,7 @@ class Conversion(passport.Stamped):
     left_behind: tuple[str, ...] = ()
     # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
-    # Of execution.gpu.seen, None where no GPU was visible.
+    # Of execution.job.gpu.seen, None where no GPU was visible.
     gpu: dict[str, Any] | None
     # Wall time.
     seconds: float = records.field(digits=2)

@@ -19,7 +19,7 @@ from tftrt_tools.savedmodel.preparation import Preparation
 from tftrt_tools.savedmodel.shapes import Call, InputSpec
 
 if TYPE_CHECKING:
-    from tftrt_tools.conversion.graph_pass import PassResult
+    from tftrt_tools.conversion.job.graph_pass import PassResult
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

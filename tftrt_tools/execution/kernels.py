@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 from tftrt_tools.execution import trace
 
@@ -30,35 +30,20 @@ def arithmetic(kernel: str) -> str:
 
 
 def seconds(events: trace.Events) -> dict[str, float]:
-    """{arithmetic: seconds of the GPU's kernels}, of those that ran; copies are left out. Args: events: of `trace.events`."""
+    """{arithmetic: seconds of the GPU's kernels}, of those that ran; copies are left out. Args: events: of profiling.events."""
     found: dict[str, float] = collections.defaultdict(float)
     for name, start, end in runs(events):
         found[arithmetic(name)] += end - start
     return {name: found[name] for name in ARITHMETICS if name in found}
 
 
-def of_calls(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
-    """{arithmetic: seconds of the GPU's kernels} of functions without arguments, called once each.
-
-    Apart from what is timed: watching kernels slows a call down. What TensorRT tries while it builds an engine are kernels too, so a call
-    that builds one says nothing. {} on a machine without a GPU.
-    """
-    total: dict[str, float] = collections.defaultdict(float)
-    for call in calls:
-        events = trace.events(call)
-        if not trace.built(events):
-            for name, one in seconds(events).items():
-                total[name] += one
-    return dict(total)
-
-
 def runs(events: trace.Events) -> list[tuple[str, float, float]]:
-    """(kernel, start, end in seconds) of each that ran on a GPU. Args: events: of `trace.events`."""
+    """(kernel, start, end in seconds) of each that ran on a GPU. Args: events: of profiling.events."""
     return [one for plane, listed in events.items() if is_gpu(plane) for one in listed if not is_copy(one[0])]
 
 
 def is_gpu(plane: str) -> bool:
-    """Whether a plane of `trace.events` is a GPU's."""
+    """Whether a plane of profiling.events is a GPU's."""
     return plane.startswith("/device:GPU")
 
 

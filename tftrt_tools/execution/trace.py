@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import pathlib
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
-from tftrt_tools import records, scratch
+from tftrt_tools import records
 
-T = TypeVar("T")
 # {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
 Events = dict[str, list[tuple[str, float, float]]]
 
@@ -39,58 +36,6 @@ class CallTrace(records.Record):
     build: dict[str, int]
     calibration: dict[str, int]
     reasons: tuple[str, ...] = ()
-
-
-def profiled(function: Callable[[], T]) -> tuple[T, dict[str, int]]:
-    """Call `function` under the profiler. Returns: (its result, {kind: count of profiler events})."""
-    result, planes = _traced(function, device=0)
-    counts: collections.Counter[str] = collections.Counter()
-    for plane in planes:
-        kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
-        counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
-    return result, dict(counts)
-
-
-def events(function: Callable[[], object]) -> Events:
-    """Call `function` under the profiler, the GPU's kernels included.
-
-    Returns: {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
-    """
-    found: Events = collections.defaultdict(list)
-    for plane in _traced(function, device=1)[1]:
-        for line in plane.lines:
-            for event in line.events:
-                start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
-                found[plane.name].append((plane.event_metadata[event.metadata_id].name, start, start + event.duration_ps * 1e-12))
-    return dict(found)
-
-
-def built(found: Events) -> bool:
-    """Whether an engine was built, by `events`."""
-    builds = [name for name, kind in EVENTS.items() if kind == "build"]
-    return any(name in builds for listed in found.values() for name, _, _ in listed)
-
-
-def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
-    """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
-    import tensorflow as tf
-
-    with scratch.folder("trace") as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
-        tf.profiler.experimental.start(folder, options)
-        try:
-            result = function()
-        finally:
-            tf.profiler.experimental.stop()
-        return result, [plane for path in pathlib.Path(folder).rglob("*.xplane.pb") for plane in _planes(path)]
-
-
-def _planes(path: pathlib.Path) -> list[Any]:
-    from tftrt_tools.tf_private import xplane_pb2
-
-    space = xplane_pb2.XSpace()
-    space.ParseFromString(path.read_bytes())
-    return list(space.planes)
 
 
 def _engine(logged: str) -> str:

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors, progress, whole_file
-from tftrt_tools.inputs import batching, find
+from tftrt_tools.inputs import find
 from tftrt_tools.inputs import labels as labels_module
 from tftrt_tools.inputs.export import Wanted, Written
-from tftrt_tools.inputs.request import Request
 from tftrt_tools.inputs.rows import row_hashes
+from tftrt_tools.inputs.sources_job import batching
+from tftrt_tools.inputs.sources_job.request import Request
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
@@ -59,7 +60,7 @@ def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[
     asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
     request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
     tally, labels, rows = batching.Tally(), [], []
-    chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{kind}").source(request)(tally)
+    chunks = importlib.import_module(f"tftrt_tools.inputs.sources_job.{kind}").source(request)(tally)
 
     def noted() -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
         for where, arrays in chunks:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays as array_reader
-from tftrt_tools.inputs import foreign, label_table
+from tftrt_tools.inputs import foreign, label_table, text_lines
 from tftrt_tools.inputs import table as tables
 from tftrt_tools.inputs.read import Rows
-from tftrt_tools.inputs.sources import texts
 
 # Under this name a source gives the class of a row, where it is asked for.
 LABEL = "label of the row"
@@ -159,6 +158,6 @@ def _placed(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
 
 def _decoded(path: str) -> list[str]:
     try:
-        return [line.decode().strip() for line in texts.lines(path)]
+        return [line.decode().strip() for line in text_lines.read(path)]
     except UnicodeDecodeError:
         raise errors.UsageError(f"{path} is no UTF-8 text", "save it as UTF-8") from None

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution import npz
-from tftrt_tools.inputs import batching, find
+from tftrt_tools.inputs import find
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.inputs.request import Request
+from tftrt_tools.inputs.sources_job import batching
+from tftrt_tools.inputs.sources_job.request import Request
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
@@ -76,7 +77,7 @@ class _Reading:
     def read(self) -> _Reading:
         """Read all. Returns: self. Raises: _Unfit, UsageError."""
         try:
-            chunks = importlib.import_module(f"tftrt_tools.inputs.sources.{self._kind}").source(self._request)(self.tally)
+            chunks = importlib.import_module(f"tftrt_tools.inputs.sources_job.{self._kind}").source(self._request)(self.tally)
         except errors.UsageError as error:
             raise _Unfit(error) from None
         self._folder.mkdir(exist_ok=True)

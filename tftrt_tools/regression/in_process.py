@@ -7,10 +7,9 @@ their own before it, since watching the engines costs time.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tftrt_tools.regression.regress import Options
 
 THROUGH = "in process"
+_MAKE = "tftrt_tools.regression.in_process_job:make"
 _LOAD_SECONDS = 1800.0
 
 
@@ -91,7 +91,7 @@ class InProcess:
                               for name, model in self._opened.items()]}
         # Where an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
-        work = function_load.assignment_of(f"{__name__}:make", request, self._options.concurrency)
+        work = function_load.assignment_of(_MAKE, request, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
                                  self._options.concurrency)
 
@@ -112,24 +112,6 @@ class InProcess:
         if watched:
             self._ran = done
         return done
-
-
-def make(request: Mapping[str, Any]) -> tuple[Callable[[int], Any], int]:
-    """For load.function_load, in the worker: both models, the native one's calls first.
-
-    Args: request: {"models": two requests of models.model.Kind.timed, each with "make": its "module:function"}.
-    Returns: (function of a call's index, number of calls of both).
-    """
-    sides = []
-    for one in request["models"]:
-        module, _, function = one["make"].partition(":")
-        sides.append(getattr(importlib.import_module(module), function)(one))
-    count = sides[0][1]
-
-    def infer(index: int) -> Any:
-        sides[index // count][0](index % count)
-
-    return infer, len(sides) * count
 
 
 def _of_trace(call: run.Call, trace: Any) -> list[Evidence]:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from tftrt_tools.savedmodel import graph, protos, signatures, twins
+from tftrt_tools.savedmodel import signatures
 from tftrt_tools.savedmodel.describe import Description
+from tftrt_tools.savedmodel.job import graph, protos, twins
 
 
 def job(request: dict[str, Any]) -> list[dict[str, Any]]:

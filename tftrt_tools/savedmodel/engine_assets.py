@@ -1,7 +1,8 @@
 """Engine assets: the files in which a SavedModel carries built TensorRT engines.
 
 A file is a TFRecord file; each record is TF-TRT's TRTEngineInstance: field 1, repeated TensorShapeProto, the input shapes the
-engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no Python class for that message.
+engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no Python class for that message, and one of its own is wanted
+in processes without TensorFlow.
 """
 
 import dataclasses
@@ -47,14 +48,12 @@ def read(model: str | os.PathLike[str]) -> list[EngineAsset]:
 
 def read_file(path: str | os.PathLike[str]) -> list[EngineAsset]:
     """The EngineAssets of one asset file."""
-    from tftrt_tools.savedmodel import graph
-
     engine = pathlib.Path(path).name.removeprefix(PREFIX)
     found = []
     for record in _records(path):
         instance = _message_class()()
         instance.ParseFromString(record)
-        shapes = tuple(graph.shape_of(shape) for shape in instance.input_shapes)
+        shapes = tuple(_shape(shape) for shape in instance.input_shapes)
         tensorrt, capability = _origin(instance.serialized_engine)
         found.append(EngineAsset(engine=engine, input_shapes=shapes, bytes=len(instance.serialized_engine), tensorrt=tensorrt,
                                  compute_capability=capability))
@@ -106,19 +105,24 @@ def _records(path: str | os.PathLike[str]) -> Iterator[bytes]:
             yield payload
 
 
+def _shape(proto: Any) -> Shape:
+    """A TensorShapeProto as a tuple with None for unknown dimensions; None for an unknown rank."""
+    return None if proto.unknown_rank else tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
+
+
 @functools.cache
 def _message_class() -> Any:
-    # Not above: it imports TensorFlow, and EngineAsset is wanted in processes without it.
-    from tensorflow.core.framework import tensor_shape_pb2
-
-    file = descriptor_pb2.FileDescriptorProto(name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3")
-    file.dependency.append("tensorflow/core/framework/tensor_shape.proto")
-    message = file.message_type.add(name="TRTEngineInstance")
+    """TRTEngineInstance, with the fields of TensorShapeProto that say a shape."""
     field = descriptor_pb2.FieldDescriptorProto
-    message.field.add(name="input_shapes", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED,
-                      type_name=".tensorflow.TensorShapeProto")
+    file = descriptor_pb2.FileDescriptorProto(name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3")
+    dim = file.message_type.add(name="Dim")
+    dim.field.add(name="size", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    shape = file.message_type.add(name="Shape")
+    shape.field.add(name="dim", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Dim")
+    shape.field.add(name="unknown_rank", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
+    message = file.message_type.add(name="TRTEngineInstance")
+    message.field.add(name="input_shapes", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED, type_name=".tftrt_tools.Shape")
     message.field.add(name="serialized_engine", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
-    pool = descriptor_pool.Default()
-    assert tensor_shape_pb2.DESCRIPTOR.name in file.dependency
+    pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tftrt_tools.TRTEngineInstance"))

@@ -1,4 +1,4 @@
-"""What was done to a frozen signature before TF-TRT saw it (conversion.prepare). No TensorFlow here."""
+"""What was done to a frozen signature before TF-TRT saw it (conversion.job.prepare). No TensorFlow here."""
 
 import dataclasses
 

@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 from tftrt_tools import errors, op_libraries, progress
-from tftrt_tools.sources import keras_file
+from tftrt_tools.sources.job import keras_file
 
 
 def job(request: dict[str, Any]) -> dict[str, object]:

@@ -58,7 +58,7 @@ def _export(source: Source, output: str, log_file: str | None) -> None:
         child.run("tftrt_tools.sources.keras_job:job", request, env=_ENV, log_file=log_file)
         return
     request |= {"kind": kind, "inputs": list(source.inputs), "outputs": list(source.outputs)}
-    ends = child.run("tftrt_tools.sources.graph_file:job", request, env=_ENV | _NO_GPU, log_file=log_file).result
+    ends = child.run("tftrt_tools.sources.graph_job:job", request, env=_ENV | _NO_GPU, log_file=log_file).result
     if ends["chosen"]:
         progress.note(f"{source}: inputs {', '.join(ends['inputs'])}; outputs {', '.join(ends['outputs'])}; "
                       "--inputs and --outputs choose others")

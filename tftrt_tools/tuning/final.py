@@ -8,28 +8,22 @@ them is only as good as that. Here each is called in short blocks, in turn, as `
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tftrt_tools import records
 from tftrt_tools.accuracy.goal import Goal
-from tftrt_tools.execution import timing
 from tftrt_tools.statistics import averages, dependence, resampling
 from tftrt_tools.tuning import search
 from tftrt_tools.tuning.tried import NATIVE, Latency, Trial, plain
 
-ROUNDS = 20
 LEVEL = 0.95
 # Trials that are slower than the fastest by more than this share have lost already.
 _NEAR = 0.1
 # How many trials are timed at most, FP16 for its factor besides: all are in GPU memory at once.
 _MOST = 3
-# Calls of a block that are not counted: what lay idle meanwhile, caches among it, wakes up with them.
-_LEAD = 2
-_BLOCK_SECONDS = 0.1
-_LEAST_CALLS, _MOST_CALLS = 3, 200
 _SEED = 0
 
 
@@ -88,23 +82,8 @@ def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[T
     return tuple({one.number: one for one in (winner, *near[:_MOST - 1], *beside)}.values())
 
 
-def in_turns(calls: Sequence[Callable[[], Any]]) -> list[list[list[float]]]:
-    """Call each in blocks, in turn: A B C, then C B A, and so on, so that a drift meets all alike.
-
-    Args: calls: functions without arguments, each called before. Returns: for each a list of ROUNDS lists of seconds a call.
-    """
-    counts = []
-    for call in calls:
-        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call)))))
-    found: list[list[list[float]]] = [[] for _ in calls]
-    for number in range(ROUNDS):
-        for at in range(len(calls))[::-1 if number % 2 else 1]:
-            found[at].append([timing.seconds(calls[at]) for _ in range(_LEAD + counts[at])][_LEAD:])
-    return found
-
-
 def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence[float]]]) -> Final:
-    """What the turns say. Args: call: as text. numbers: of what was called; seconds: of `in_turns`. Returns: Final."""
+    """What the turns say. Args: call: as text. numbers: of what was called; seconds: of turns_job.in_turns. Returns: Final."""
     named = dict(zip(numbers, seconds, strict=True))
     return Final(call, {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
                  {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()})

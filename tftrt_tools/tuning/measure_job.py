@@ -20,10 +20,11 @@ from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.conversion import convert_job
 from tftrt_tools.conversion.signature_result import SignatureResult, coverage
-from tftrt_tools.execution import inputs, kernels, npz, run, timing, trace
-from tftrt_tools.savedmodel import loading
+from tftrt_tools.execution import inputs, npz, run, trace
+from tftrt_tools.execution.job import profiling, timing
+from tftrt_tools.savedmodel.job import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.tuning import final
+from tftrt_tools.tuning import final, turns_job
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured
 
 # What `job` is asked, plain values.
@@ -110,7 +111,7 @@ def in_turns(request: Request) -> dict[str, Any]:
             for _ in range(timing.WARM_UP_CALLS):
                 calls[number]()
         progress.say("timing the best in turns")
-        return final.final(one["call"], list(calls), final.in_turns(list(calls.values()))).to_dict()
+        return final.final(one["call"], list(calls), turns_job.in_turns(list(calls.values()))).to_dict()
 
 
 def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def _served(model: Any, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[s
         _, problem = _watched(function, feed, one["call"])
         if problem:
             return problem, {}
-        for name, seconds in kernels.of_calls([functools.partial(loading.answers, function, feed)]).items():
+        for name, seconds in profiling.kernels_of([functools.partial(loading.answers, function, feed)]).items():
             total[name] += seconds
     return "", dict(total)
 
@@ -175,7 +176,7 @@ def _served(model: Any, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[s
 def _watched(function: Any, feed: Mapping[str, Any], text: str) -> tuple[Answer, str]:
     """Call under the profiler. Returns: ({output: array}, what did not run in a saved engine, or "")."""
     with native_log.captured() as log:
-        answer, counts = trace.profiled(lambda: loading.answers(function, feed))
+        answer, counts = profiling.profiled(lambda: loading.answers(function, feed))
     seen = trace.combine(counts, log[0])
     reason = f" ({seen.reasons[0]})" if seen.reasons else ""
     for kind, said in (("fallback", "engine ops ran in TensorFlow"), ("build", "engines were built inside the call"),

@@ -54,7 +54,7 @@ class Ranking:
 def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:
     progress.say("simulating the rounding")
     try:
-        answer = child.run("tftrt_tools.accuracy.simulation:job", request, env=ENV).result
+        answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=ENV).result
     except errors.UsageError as error:
         # What the simulation refuses is no mistake in the command's flags.
         raise errors.TftrtError(error.cause, error.mend) from None

@@ -29,7 +29,7 @@ class SavedModel:
     forms = kinds.FORMS
     runtime = RUNTIME
     # As TensorFlow Serving runs it, which is what the load on a model in process is compared with.
-    timed = "tftrt_tools.bench.in_process_model:make"
+    timed = "tftrt_tools.bench.in_process_job:make"
     named_signatures = True
     arithmetic = None
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools import native_log, scratch
-from tftrt_tools.execution import gpu as gpu_module
-from tftrt_tools.execution import guard, kernels, native_copy, run_job, runner, trace
-from tftrt_tools.savedmodel import loading
+from tftrt_tools.execution import run_job, runner, trace
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.execution.job import guard, native_copy, profiling
+from tftrt_tools.savedmodel.job import loading
 
 if TYPE_CHECKING:
     from tftrt_tools.execution.runner import Arrays, Ready, Wanted, Where
@@ -68,12 +69,12 @@ class Loaded:
         if not self.where.gpu:
             return ready(), None
         with native_log.captured() as log:
-            answers, counts = trace.profiled(ready)
+            answers, counts = profiling.profiled(ready)
         return answers, trace.combine(counts, log[0])
 
     def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
         """As Runner.kernels."""
-        found: dict[str, float] = kernels.of_calls(calls)
+        found: dict[str, float] = profiling.kernels_of(calls)
         return found
 
 

@@ -83,7 +83,7 @@ def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     proto = pathlib.Path(path) / "saved_model.pb"
     if not proto.is_file() or b"TRTEngineOp" not in proto.read_bytes():
         return path
-    from tftrt_tools.execution import gpu, guard, native_copy
+    from tftrt_tools.execution.job import gpu, guard, native_copy
 
     guard.refuse_foreign_engines(path)
     if gpu.seen():

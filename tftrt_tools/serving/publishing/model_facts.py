@@ -1,10 +1,6 @@
 """What publishing has to know of a SavedModel, read from its files alone; nothing is loaded or run."""
 
-import collections
 import dataclasses
-import pathlib
-from collections.abc import Mapping
-from typing import Any
 
 from tftrt_tools import records
 from tftrt_tools.savedmodel.engine_assets import EngineAsset
@@ -32,59 +28,3 @@ class Facts(records.Record):
     def assets(self) -> list[EngineAsset]:
         """All EngineAssets that the model carries."""
         return [asset for file in self.seen.engine_files for asset in file.assets]
-
-
-# Ops that only a TensorFlow with TF-TRT has.
-_TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "SerializeTRTResource"})
-
-
-def read(model: str | pathlib.Path) -> Facts:
-    """The Facts of SavedModel directory `model`; runs in a child process. Raises: TftrtError, UsageError."""
-    from tftrt_tools.savedmodel import findings, inspector, protos, signatures
-
-    meta_graph = protos.meta_graph(protos.read(model))
-    seen = inspector.inspect(model, meta_graph)
-    # verification_check judges a wrong or stale verification.
-    found = findings.find(dataclasses.replace(seen, verification=None))
-    methods = {name: one.method_name for name, one in signatures.definitions(meta_graph).items()}
-    ops = _ops(meta_graph.graph_def)
-    return Facts(seen=dataclasses.replace(seen, findings=tuple(found)), converted=inspector.is_converted(model, meta_graph),
-                 methods=methods, unknown_ops=_unknown(ops, meta_graph.graph_def), tables=_tables(meta_graph.graph_def),
-                 engine_ops=sum(ops[name] for name in _TFTRT_OPS))
-
-
-def _ops(graph_def: Any) -> collections.Counter[str]:
-    nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
-    return collections.Counter(node.op for node in nodes)
-
-
-def _unknown(ops: Mapping[str, int], graph_def: Any) -> tuple[str, ...]:
-    """An op that is called by a function's name is a call, not an op of its own."""
-    functions = {function.signature.name for function in graph_def.library.function}
-    return tuple(sorted(name for name in ops if name not in functions and not _is_op(name)))
-
-
-def _is_op(name: str) -> bool:
-    from tftrt_tools import tf_private
-
-    try:
-        tf_private.op_def(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _tables(graph_def: Any) -> dict[str, str]:
-    from tftrt_tools import errors
-    from tftrt_tools.calibration import table
-    from tftrt_tools.savedmodel import graph
-
-    found: dict[str, str] = {}
-    for node in graph.engine_nodes(graph_def):
-        text = node.attr["calibration_data"].s.decode(errors="replace") if "calibration_data" in node.attr else ""
-        if text:
-            try:
-                found[graph.engine_name(node.name)] = table.parse(text).tensorrt
-            except errors.TftrtError:
-                continue  # TensorRT's to refuse; no form that says its version
-    return found

@@ -13,10 +13,10 @@ def job(request: Mapping[str, Any]) -> Any:
 
 def _read_model(request: Mapping[str, Any]) -> dict[str, Any]:
     """{"model"} -> Facts.to_dict()."""
-    from tftrt_tools.serving.publishing import model_facts
+    from tftrt_tools.serving.publishing import model_facts_job
 
     progress.say("reading the model")
-    return model_facts.read(request["model"]).to_dict()
+    return model_facts_job.read(request["model"]).to_dict()
 
 
 def _write_warmup(request: Mapping[str, Any]) -> int:

@@ -8,8 +8,8 @@ _PERIOD_SECONDS = 0.1
 
 
 def tensorflow(_request: object) -> dict[str, Any] | None:
-    """The GPU that TensorFlow sees, as execution.gpu.seen."""
-    from tftrt_tools.execution import gpu
+    """The GPU that TensorFlow sees, as execution.job.gpu.seen."""
+    from tftrt_tools.execution.job import gpu
 
     return gpu.seen()
 

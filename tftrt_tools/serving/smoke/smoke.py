@@ -24,7 +24,7 @@ from tftrt_tools.serving.smoke import (
     plan,
     served_model,
     server_process,
-    smoke_job,
+    steps,
 )
 from tftrt_tools.serving.smoke import version_on_disk as models
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, Evidence
@@ -92,7 +92,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     rules = judgement.Rules.of(options)
     if options.original:
         check(options.original)
-    with served_model.Asking(address, options.timeout, options.tls) as client, smoke_job.worker() as worker, \
+    with served_model.Asking(address, options.timeout, options.tls) as client, steps.worker() as worker, \
             scratch.folder("smoke") as folder, contextlib.ExitStack() as stack:
         progress.say("asking for the signatures")
         server, unseen = (server_process.of_id(options.server_pid), "") if options.server_pid else server_process.find(client.address)
@@ -146,7 +146,7 @@ def _served(client: served_model.Asking, server: Process | None, flag: str, *whi
         raise errors.UsageError(error.cause, error.mend or f"check {flag}{known or '; `tftrt versions` asks for its versions'}") from None
 
 
-def _read(path: pathlib.Path, same: bool, served: Served, worker: smoke_job.Steps) -> models.Model:
+def _read(path: pathlib.Path, same: bool, served: Served, worker: steps.Steps) -> models.Model:
     progress.say("reading the model")
     model = models.from_step(path, same, worker.read_model(path))
     models.check_same(model, served)
@@ -180,7 +180,7 @@ def _form(planned: Plan, measured: Sequence[measurement.Measured], served: Serve
 
 
 def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, rules: judgement.Rules, original: Any, folder: str,
-            worker: smoke_job.Steps) -> judgement.Judgement | None:
+            worker: steps.Steps) -> judgement.Judgement | None:
     pairs = [(call, answer) for group, one in zip(planned.groups, measured, strict=True)
              for call, answer in zip(group.calls, one.answers, strict=not one.refused)]
     if not pairs:

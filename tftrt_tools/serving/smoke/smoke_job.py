@@ -1,52 +1,16 @@
-"""The steps of a smoke test that need TensorFlow; they run in one child process, without a GPU: the server's is left alone."""
+"""The child's side of `steps`."""
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
-from collections.abc import Iterator
 from typing import Any
-
-from tftrt_tools import child
-from tftrt_tools.savedmodel.describe import Description
-
-_ENV = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "1"}
-
-
-@contextlib.contextmanager
-def worker() -> Iterator[Steps]:
-    """Yields: Steps. The child starts with the context and loads TensorFlow with the first step."""
-    with child.worker("tftrt_tools.serving.smoke.smoke_job:job", env=_ENV) as one:
-        yield Steps(one)
-
-
-class Steps:
-    """The parent's side. All methods raise TftrtError."""
-
-    def __init__(self, worker: child.Worker) -> None:
-        self._worker = worker
-
-    def read_model(self, path: str | pathlib.Path) -> dict[str, Any]:
-        """What version_on_disk.from_step takes."""
-        return self._worker.call({"step": "read_model", "model": str(path)}).result
-
-    def describe(self, path: str | pathlib.Path) -> Description:
-        """describe.Description of a SavedModel."""
-        from tftrt_tools.savedmodel import describe
-
-        return describe.Description.from_dict(self._worker.call({"step": "describe", "model": str(path)}).result)
-
-    def call(self, request: Any) -> child.Outcome:
-        """For run.run(started=…): what execution.run_job.answer takes and returns, as an Outcome."""
-        return self._worker.call({"step": "run", "request": request})
 
 
 def job(request: Any) -> Any:
     """Args: request: {"step": name, …}. Returns: what that step does."""
     if request["step"] == "read_model":
-        from tftrt_tools.serving.smoke import version_on_disk
+        from tftrt_tools.serving.smoke import version_on_disk_job
 
-        return version_on_disk.read(request["model"])
+        return version_on_disk_job.read(request["model"])
     if request["step"] == "describe":
         from tftrt_tools.savedmodel import describe_job
 

@@ -10,7 +10,6 @@ from tftrt_tools import errors
 from tftrt_tools.choices import Precision
 from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.smoke.served_model import Served
@@ -142,7 +141,7 @@ def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:
 
 
 def from_step(path: pathlib.Path, same: bool, data: Mapping[str, Any]) -> Model:
-    """The Model of what `read` returned for `path`."""
+    """The Model of what version_on_disk_job.read returned for `path`."""
     engines = {name: tuple(Engine(**one) for one in listed) for name, listed in data["engines"].items()}
     signatures = {name: {"inputs": _specs(one["inputs"]), "outputs": _specs(one["outputs"]), "tensors": one["tensors"]}
                   for name, one in data["signatures"].items()}
@@ -161,44 +160,3 @@ def check_same(model: Model, served: Served) -> None:
                 spec.name: spec.dtype for spec in one.inputs}:
             raise errors.UsageError(f"{model.path} is not what the server serves: signature {name!r} differs",
                                     "give the directory of the served version")
-
-
-def read(path: pathlib.Path) -> dict[str, Any]:
-    """What `from_step` takes, of a version directory; in a child process. Raises: TftrtError, UsageError."""
-    from tftrt_tools.savedmodel import graph, inspector, protos, signatures, twins
-
-    meta = protos.meta_graph(protos.read(path), ())
-    known = signatures.definitions(meta)
-    generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
-    ops = {one.name: dataclasses.asdict(Engine(one.name, one.precision, *_hole(one, one.name in generating)))
-           for one in graph.engine_ops(meta.graph_def)}
-    return {"engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
-            "signatures": {name: {"inputs": [spec.to_dict() for spec in graph.specs(one.inputs)],
-                                  "outputs": [spec.to_dict() for spec in graph.specs(one.outputs)],
-                                  "tensors": {f"{kind}/{key}": info.name for kind in ("inputs", "outputs")
-                                              for key, info in getattr(one, kind).items()}} for name, one in known.items()},
-            "warmup_records": _warmup_records(path), "twins": twins.find(meta)}
-
-
-def _hole(engine: EngineOp, generating: bool) -> tuple[str, bool]:
-    if generating:
-        return f"{engine.name} was left in profile generation mode, which runs natively", True
-    if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:
-        return f"{engine.name} has no calibration table and would calibrate, natively, for ever", True
-    if engine.implicit_batch and len(engine.inputs) > 1:
-        return f"{engine.name} runs natively, past the gate, where its {len(engine.inputs)} inputs have unequal batch sizes", False
-    return "", False
-
-
-def _warmup_records(path: pathlib.Path) -> int:
-    import tensorflow as tf
-
-    from tftrt_tools.serving.warmup import warmup_requests
-
-    file = warmup_requests.path(path)
-    if not file.is_file():
-        return 0
-    try:
-        return sum(1 for _ in tf.data.TFRecordDataset([str(file)]))
-    except tf.errors.OpError:
-        return 0

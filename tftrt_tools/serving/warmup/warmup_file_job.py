@@ -12,8 +12,8 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from tftrt_tools import errors
 from tftrt_tools.execution import npz
-from tftrt_tools.savedmodel import graph, protos
 from tftrt_tools.savedmodel import signatures as known
+from tftrt_tools.savedmodel.job import graph, protos
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving.warmup import warmup_requests
 

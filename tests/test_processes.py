@@ -1,0 +1,95 @@
+"""Each file of a room belongs to the parent or to a child process, and its name says which (docs/dev/house.md)."""
+
+import ast
+import functools
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+
+RUNTIMES = {"tensorflow", "tensorflow_serving", "keras", "h5py", "tensorrt", "onnxruntime", "onnx"}
+# Where the parent's side begins: what people start or import.
+STARTS = ("commands", "cli", "__main__", "client")
+
+
+@functools.cache
+def modules():
+    """{module, without the package's name: its syntax tree}."""
+    package = ROOT / "tftrt_tools"
+    return {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+            for path in package.rglob("*.py")}
+
+
+def is_child(module):
+    """Whether its name says that it runs in a child process."""
+    return any(part == "job" or part.endswith("_job") for part in module.split("."))
+
+
+def in_a_room(module):
+    """Whether the rule speaks of it: not of files beside the rooms, nor of the development server, which is a process of its own."""
+    return "." in module and not module.startswith("serving.local")
+
+
+def imports(module):
+    """Full names of what a module imports, anywhere in it but for types alone."""
+    todo, found = [modules()[module]], []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            found += [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{one.name}" for one in node.names]
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+        else:
+            todo += ast.iter_child_nodes(node)
+    return found
+
+
+@functools.cache
+def imported(module):
+    """The package's own modules that a module imports, with the packages that they lie in."""
+    found = set()
+    for name in imports(module):
+        parts = name.removeprefix("tftrt_tools.").split(".") if name.startswith("tftrt_tools.") else []
+        found |= {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    return found & set(modules())
+
+
+def test_no_parent_imports_what_runs_in_a_child():
+    crossing = [f"{module} imports {other}" for module in modules() if in_a_room(module) and not is_child(module)
+                for other in imported(module) if is_child(other)]
+    assert not crossing, "name it as a process's entry, or split it"
+
+
+def test_no_parent_imports_a_runtime():
+    loading = [f"{module} imports {name}" for module in modules() if in_a_room(module) and not is_child(module)
+               for name in imports(module) if name.partition(".")[0] in RUNTIMES]
+    assert not loading, "what needs it goes into a module of the child"
+
+
+def test_what_only_children_import_is_named_so():
+    reached, todo = set(), [module for module in modules() if module.split(".")[0] in STARTS]
+    while todo:
+        module = todo.pop()
+        if module not in reached and not is_child(module):
+            reached.add(module)
+            todo += imported(module)
+    # A package that nothing imports by itself is no code of either side.
+    alone = [module for module in modules() if in_a_room(module) and not is_child(module) and module not in reached
+             and (ROOT / "tftrt_tools" / (module.replace(".", "/") + ".py")).is_file()]
+    assert not alone, "no command reaches it but through a child: call it *_job.py, or move it into the room's folder job/"
+
+
+def test_a_process_begins_with_a_module_of_its_own():
+    entries = {found[1] for tree in modules().values() for node in ast.walk(tree)
+               if isinstance(node, ast.Constant) and isinstance(node.value, str)
+               and (found := re.fullmatch(r"tftrt_tools\.([\w.]+):\w+", node.value))}
+    assert len(entries) > 15 and all(is_child(one) and one in modules() for one in entries), entries
+
+
+@pytest.mark.parametrize(("module", "child"), [("conversion.convert_job", True), ("savedmodel.job.loading", True), ("tuning.tune", False),
+                                               ("inputs.sources_job.images", True), ("execution.run", False)])
+def test_the_names_are_read_as_the_rule_says(module, child):
+    assert module in modules() and is_child(module) == child

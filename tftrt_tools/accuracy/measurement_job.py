@@ -1,0 +1,55 @@
+"""The child's side of `measurement`: engines are built, run, and compared with the original."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import errors, scratch
+from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.conversion import convert_job
+from tftrt_tools.execution import npz, run
+from tftrt_tools.models.savedmodel import runner_job
+
+
+def job(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Convert with engines, run, compare; in a child, on a GPU.
+
+    Args: request: {"source", "settings", "int8"} as conversion.convert_job.job takes them, "calls": [{"signature", "inputs": .npz path,
+      "reference": .npz path of the original's answers}]}.
+
+    Returns: {signature: [Effect dicts of its float outputs]}. Raises: TftrtError, also where an engine fell back to TensorFlow.
+    """
+    with scratch.folder("measure") as folder:
+        output = pathlib.Path(folder) / "model"
+        output.mkdir()
+        convert_job.job({"source": request["source"], "output": str(output), "settings": request["settings"], "int8": request["int8"],
+                     "cache": None})
+        saved = run.named([(call["signature"], call["inputs"]) for call in request["calls"]])
+        calls = [{**call, "output": f"{folder}/{number}.npz"} for number, call in enumerate(saved)]
+        done = runner_job.job({"model": str(output), "calls": calls, "trace": True, "kernels": False, "exact": False,
+                               "label": "the engines"})
+        _check_engines(done)
+        return _compared(calls, request["calls"])
+
+
+def _check_engines(done: Mapping[str, Any]) -> None:
+    for one in done["calls"]:
+        fallen = one["trace"]["fallback"] if one["trace"] else {}
+        if fallen:
+            raise errors.TftrtError(f"{next(iter(fallen))} ran in TensorFlow, not as an engine: " + "; ".join(one["trace"]["reasons"][:1]),
+                                    "`tftrt verify` on the converted model says more")
+
+
+def _compared(calls: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[tuple[str, str], metrics.Accumulator] = {}
+    for call, before in zip(calls, references, strict=True):
+        answer, reference = npz.load(call["output"]), npz.load(before["reference"])
+        for output, values in reference.items():
+            if values.dtype.kind == "f":
+                key = (call["signature"], output)
+                found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
+    grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
+    return {signature: [harm.Effect.of(one.result()).to_dict() for _, one in items] for signature, items in grouped}

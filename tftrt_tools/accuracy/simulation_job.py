@@ -1,0 +1,247 @@
+"""The child's side of `sensitivity`: a converted model's engines run natively, with INT8's or FP16's rounding switched on node by node
+(calibration.job.rounded says what is simulated)."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from tftrt_tools import errors, progress, scratch
+from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.calibration.job import rounded, toolkit
+from tftrt_tools.conversion.job import int8, patterns, prepare
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.execution import npz
+from tftrt_tools.execution.job import gpu as gpu_module
+from tftrt_tools.savedmodel.job import inline, loading, rounding, rounding_sites
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
+    from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
+    from tftrt_tools.calibration.file import EngineTable
+    from tftrt_tools.conversion.job.graph_pass import Frozen
+    from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
+    from tftrt_tools.conversion.job.patterns import Patterns
+    from tftrt_tools.savedmodel.job.rounding import Rounded
+    from tftrt_tools.savedmodel.job.rounding_sites import Site
+
+K = TypeVar("K")
+# Below, the simulation is not of this model: it draws random numbers, or keeps state.
+_LEAST_FIDELITY_DB = 40.0
+
+
+def job(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Round each node of a model alone, all together, and all but the worst; INT8 by each calibration method.
+
+    Args:
+      request: {"model": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict(), "calls": {signature: .npz
+        paths of the inputs to score}, "nodes": regular expression of the nodes to look at alone, "" for all, None for none}.
+
+    Returns: {"signatures": [SignatureHarm dicts], "tables": [EngineTable dicts], "method": of int8.Decision, "gpu": {…} or None}.
+    """
+    settings, source = Settings.from_dict(request["settings"]), int8.Source.from_dict(request["int8"])
+    # The reference should be the best float32 answer.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    progress.say("loading the model")
+    model = loading.load(pathlib.Path(request["model"]), settings.tags)
+    found: list[SignatureHarm] = []
+    tables: list[EngineTable] = []
+    gathered = patterns.Patterns()
+    with scratch.folder("engines") as folder:
+        passed = (_passed(name, model.root.signatures[name], settings, source, paths, folder, gathered)
+                  for name, paths in request["calls"].items())
+        for one, measured, decision in int8.each_decided(passed, settings, source):
+            simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
+            alone = _chosen(one.name, simulated.sites, request["nodes"], settings, gathered)
+            found.append(_studied(simulated, alone, settings))
+            tables += simulated.tables
+    gathered.check()
+    return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "method": decision.said,
+            "gpu": gpu_module.seen()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Passed:
+    """A signature after the pass. inlined: its graph with native segments inlined; inner: {engine: tensors} of inline_segments, of the
+    engines in the precision to study; paths: of its inputs."""
+
+    name: str
+    frozen: Frozen
+    graph_def: Any
+    inlined: Any
+    inner: Mapping[str, dict[str, str]]
+    paths: tuple[str, ...]
+
+
+def _passed(name: str, function: Any, settings: Settings, source: Source, paths: Iterable[str], folder: str,
+            gathered: Patterns) -> tuple[_Passed, Measured]:
+    """Returns: (_Passed, int8.Measured)."""
+    progress.say(f"converting signature {name}")
+    frozen, passed = prepare.passed(name, function, settings, gathered)
+    if not passed.engines:
+        raise errors.TftrtError(f"no segment of signature {name!r} is worth an engine: nothing would run in {settings.precision_mode}",
+                                "`tftrt inspect` names each op and the reason")
+    if passed.quantization.aware:
+        raise errors.UsageError(f"signature {name!r} is quantization-aware: its own nodes say what is rounded and how",
+                                "study the model as it was before they were put in")
+    graph_def, measured = passed.graph_def, int8.NOTHING
+    if settings.precision_mode == "INT8":
+        if source.options or source.given:
+            measured = int8.measured(name, frozen, graph_def, loading.input_specs(frozen.original), settings, source, folder)
+        else:  # for want of other data
+            measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
+    inlined, inner = inline.inline_segments(graph_def)
+    of_precision = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
+    return _Passed(name, frozen, graph_def, inlined, {engine: tensors for engine, tensors in inner.items() if engine in of_precision},
+                   tuple(paths)), measured
+
+
+def _fp16(one: _Passed) -> _Simulation:
+    sites = rounding_sites.fp16_sites(one.inlined, one.inner)
+    return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "")
+
+
+def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source) -> _Simulation:
+    """The _Simulation, by the method that is decided on and, where it is the toolkit's choice, by the others."""
+    tables = measured.tables(decision.method)
+    named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
+
+    def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
+        return rounded.with_scales(one.inlined, one.inner, toolkit.by_tensor(one.inner, named, {made.engine: made.table for made in made}))
+
+    sites, unrounded, ranges = of(tables)
+    scales = {decision.said: ranges}
+    if settings.calibrator == "toolkit" and not source.given:
+        for method in (other for other in settings.candidates if other.text != decision.said):
+            scales[method.text] = {**ranges, **of(measured.tables(method, settled=False))[2]}
+    return _Simulation(one, sites, rounding.add_int8(one.inlined, sites), scales, decision.said, tables, unrounded)
+
+
+def _chosen(name: str, sites: Sequence[Site], nodes: str | None, settings: Settings, gathered: Patterns) -> list[int]:
+    """Indices of the sites to round alone. Raises: UsageError, TftrtError."""
+    if not sites:
+        raise errors.TftrtError(f"no node of signature {name!r} would be rounded to {settings.precision_mode}: its engines hold no "
+                                "convolution, matrix product or other node with a range", "`tftrt inspect --all` lists the engines' ops")
+    if nodes is None:
+        return []
+    matching = patterns.matching("nodes", nodes, [site.name for site in sites], gathered, f" that {settings.precision_mode} rounds")
+    return [number for number, site in enumerate(sites) if not nodes or site.name in matching]
+
+
+class _Simulation:
+    """A signature whose nodes can be rounded, over the inputs to score.
+
+    sites: rounding_sites.Sites; method: the one in force, "" for FP16; methods: all that can be simulated; tables: EngineTables; unrounded:
+    names of nodes without ranges.
+    """
+
+    def __init__(self, one: _Passed, sites: tuple[Site, ...], put_in: Rounded, scales: Mapping[str, Mapping[str, float]], method: str,
+                 tables: tuple[EngineTable, ...] = (), unrounded: tuple[str, ...] = ()) -> None:
+        """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
+        self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
+        self._paths = one.paths
+        self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
+        self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
+        if not self._simulated.floats:
+            raise errors.TftrtError(f"signature {one.name!r} has no float output, and noise is measured on floats",
+                                    "study a signature that gives scores or features, not only classes or strings")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self._scales)
+
+    def sweep(self, runs_wanted: Mapping[K, npt.NDArray[np.bool_]], text: str,
+              methods: Mapping[K, str] = MappingProxyType({})) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
+        """Run all of the data once for each of `runs_wanted`, {key: bool vector}, batch by batch.
+
+        Args: methods: {key: one of `methods`} where it is not the one in force.
+
+        Returns: ({key: metrics.Comparisons of the float outputs against nothing rounded}, SNR in dB of nothing rounded against the model,
+          rows).
+        """
+        compared = {key: self._accumulators() for key in runs_wanted}
+        own, rows, done = self._accumulators(), 0, 0
+        off = np.zeros_like(next(iter(runs_wanted.values())))
+        all_runs: list[tuple[K | None, npt.NDArray[np.bool_]]] = [(None, off), *runs_wanted.items()]
+        for path in self._paths:
+            feed = {name: tf.constant(value) for name, value in npz.load(path).items()}
+            original = self._simulated.original(feed)
+            plain: dict[str, npt.NDArray[Any]] = {}
+            for key, gates in all_runs:
+                progress.say(text, done, len(self._paths) * (len(runs_wanted) + 1))
+                answer = self._simulated.answers(gates, self._scales[self.method if key is None else methods.get(key, self.method)], feed)
+                plain = answer if key is None else plain
+                into = own if key is None else compared[key]
+                for output in self._simulated.floats:
+                    into[output].add(original[output] if key is None else plain[output], answer[output])
+                done += 1
+            rows += max((value.shape[0] for value in feed.values() if value.shape.rank), default=1)
+        fidelity = min(one.result().snr_db for one in own.values())
+        return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
+
+    def _accumulators(self) -> dict[str, Accumulator]:
+        return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats}
+
+
+def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> SignatureHarm:
+    """The SignatureHarm. alone: indices of the sites to round alone."""
+    count, precision, sites = len(simulated.sites), settings.precision_mode, simulated.sites
+    all_of = np.ones(count, bool)
+    others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
+    wanted: dict[Hashable, npt.NDArray[np.bool_]] = {"all": all_of, **dict.fromkeys(others, all_of),
+                                                     **{number: np.arange(count) == number for number in alone}}
+    found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
+    if fidelity < _LEAST_FIDELITY_DB:
+        raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, answers otherwise than the model "
+                                f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
+    effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
+    nodes = harm.ranked([harm.Node(sites[number].name, sites[number].op, sites[number].engine, effects[number]) for number in alone])
+    order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
+    methods = tuple(harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
+                    for method in simulated.methods if method)
+    return harm.SignatureHarm(simulated.name, rows, nodes, effects["all"], _kept(simulated, order, nodes, effects["all"], precision),
+                              simulated.unrounded, count - len(alone), fidelity, method=simulated.method, methods=methods)
+
+
+def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
+          precision: str) -> tuple[Kept, ...]:
+    """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
+    kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
+    # A model that keeps more than half of them is no longer one of that precision.
+    most = min(len(simulated.sites) // 2, len(order))
+    known: dict[int, Kept] = {}
+
+    def tried(numbers: Iterable[int]) -> bool:
+        gates = {kept: _without(simulated.sites, order[:kept], precision) for kept in numbers}
+        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} high")[0] if gates else {}
+        known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
+        return any(known[kept].holds for kept in gates)
+
+    count = min(harm.tried(nodes), most)
+    holds = tried(range(1, count + 1)) or harm.holds(total)
+    misses = count
+    while not holds and count < most:
+        misses, count = count, min(2 * count, most)
+        holds = tried([count])
+    while holds and count - misses > 1:
+        middle = (count + misses) // 2
+        misses, count = (misses, middle) if tried([middle]) else (middle, count)
+    return tuple(known[kept] for kept in sorted(known))
+
+
+def _without(sites: Sequence[Site], kept: Sequence[int], precision: str) -> npt.NDArray[np.bool_]:
+    """Gates with everything rounded but what `kept` (indices) keeps high.
+
+    --high_precision_nodes takes the ranges of a node's inputs away: whatever else reads them is not INT8 either.
+    """
+    if precision == "INT8":
+        high = {tensor for number in kept for tensor in sites[number].tensors}
+        return np.array([not high & set(site.tensors) for site in sites])
+    return np.array([number not in kept for number in range(len(sites))])

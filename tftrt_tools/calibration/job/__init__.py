@@ -1,0 +1,1 @@
+"""What calibrates, in child processes."""

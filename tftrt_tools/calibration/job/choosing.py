@@ -1,0 +1,117 @@
+"""INT8 simulated with the tables of several calibration methods, to see which harms a signature's outputs least. No GPU, no TensorRT."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tftrt_tools import errors, progress
+from tftrt_tools.calibration import comparison
+from tftrt_tools.calibration.comparison import Compared
+from tftrt_tools.calibration.job import kept_back, rounded
+from tftrt_tools.calibration.job.kept_back import Batch
+from tftrt_tools.calibration.job.toolkit import Ranges
+from tftrt_tools.calibration.methods import Method
+from tftrt_tools.calibration.table import Table
+from tftrt_tools.savedmodel.job import rounding
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tftrt_tools.calibration.job.rounded import Simulated
+
+# Two runs with nothing rounded that are further apart are those of a model that draws random numbers, or keeps state.
+_LEAST_FIDELITY_DB = 40.0
+
+
+# Tables of each method, by engine.
+Tables = Mapping[Method, Mapping[str, Table]]
+
+
+def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> Compared:
+    """Simulate a signature with everything in INT8 that has a range.
+
+    Args: name: of the signature; frozen: graph_pass.Frozen of it. ranges: toolkit.Ranges. tables: for each of ranges.judging.
+
+    Returns: Compared; where nothing can be simulated it says why.
+    """
+    rows, apart = sum(kept_back.rows(one.batches) for one in ranges.judging), all(one.apart for one in ranges.judging)
+    try:
+        levels = _levels(name, frozen, ranges, tables)
+    except (errors.TftrtError, tf.errors.OpError, ValueError) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
+        cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
+        return Compared(name, rows, apart, {}, cause)
+    return Compared(name, rows, apart, levels)
+
+
+def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> dict[str, dict[str, float]]:
+    inner = {engine: ranges.inner[engine] for engine in ranges.named}
+    found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made)) for method, made in one.items()}
+             for one in tables]
+    # What has a range in one half only is not rounded in either.
+    names = [{site.node for site in next(iter(one.values()))[0]} for one in found]
+    sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
+    if not sites:
+        raise errors.TftrtError("no node would be rounded to INT8")
+    simulated = rounded.Simulated(name, frozen, rounding.add_int8(ranges.inlined, sites))
+    if not simulated.floats:
+        raise errors.TftrtError("it has no float output, and noise is measured on floats")
+    noises = {method.text: {output: Noise() for output in simulated.floats} for method in found[0]}
+    total, done = sum(len(one.batches) for one in ranges.judging), 0
+    for judging, by_method in zip(ranges.judging, found, strict=True):
+        vectors = {method.text: simulated.vector(scales) for method, (_, _, scales) in by_method.items()}
+        for batch in judging.batches:
+            progress.say("simulating INT8 by each method", done, total)
+            _judge(simulated, len(sites), vectors, batch, noises, first=not done)
+            done += 1
+    return {method: {output: noise.level for output, noise in by_output.items()} for method, by_output in noises.items()}
+
+
+def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[Any]], batch: Batch,
+           noises: Mapping[str, Mapping[str, Noise]], first: bool) -> None:
+    """Add the noise of one batch to `noises`. Args: count: of the nodes; vectors: {method: scales}; first: whether to look whether the
+    model answers twice alike."""
+    feed = {key: tf.constant(value) for key, value in batch.items()}
+    off, some = np.zeros(count, bool), next(iter(vectors.values()))
+    plain = simulated.answers(off, some, feed)
+    if first:
+        _check_repeatable(simulated, plain, simulated.answers(off, some, feed))
+    for method, vector in vectors.items():
+        answers = simulated.answers(~off, vector, feed)
+        for output, noise in noises[method].items():
+            noise.add(plain[output], answers[output])
+
+
+def _check_repeatable(simulated: Simulated, first: Batch, second: Batch) -> None:
+    for output in simulated.floats:
+        noise = Noise()
+        noise.add(first[output], second[output])
+        if noise.level < _LEAST_FIDELITY_DB:
+            raise errors.TftrtError(f"it answers otherwise each time ({output}): it draws random numbers, or keeps state")
+
+
+class Noise:
+    """The noise of an output over several calls, in float64: sum (a - r)^2 / sum r^2 over the elements that are finite in r."""
+
+    def __init__(self) -> None:
+        self._error = self._signal = 0.0
+
+    def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
+        """Add one call. NaN or infinity that the reference has not, and an answer of another shape, are infinite noise."""
+        if reference.shape != answer.shape:
+            self._error = np.inf
+            return
+        finite = np.isfinite(reference)
+        reference, answer = reference[finite].astype(np.complex128), answer[finite].astype(np.complex128)
+        gap = float(np.sum(np.abs(answer - reference) ** 2))
+        self._error += gap if np.isfinite(gap) else np.inf
+        self._signal += float(np.sum(np.abs(reference) ** 2))
+
+    @property
+    def level(self) -> float:
+        """In dB, within comparison.LIMIT_DB."""
+        if not self._error:
+            return comparison.LIMIT_DB
+        return comparison.limited(self._error / self._signal if self._signal else np.inf)

@@ -1,0 +1,143 @@
+"""Calibration data: opened, read batch by batch, recorded. Importable without TensorFlow; reading some kinds of data needs it."""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tftrt_tools import errors
+from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT, DataRecord
+from tftrt_tools.inputs import find
+from tftrt_tools.inputs import options as options_module
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.rows import overlap, row_hashes
+from tftrt_tools.inputs.sources_job import batching
+from tftrt_tools.inputs.sources_job.request import Request
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tftrt_tools.errors import UsageError
+    from tftrt_tools.inputs.sources_job.batching import Arrays, Tally
+    from tftrt_tools.savedmodel.shapes import InputSpec
+
+__all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
+
+USUAL_SAMPLES = 500
+_AS_YIELDED = ("function", "random")
+
+
+class Batches:
+    """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
+
+    def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]]) -> None:
+        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it."""
+        self._request, self._kind, self._read = request, kind, read
+        self._record: DataRecord | None = None
+
+    @property
+    def record(self) -> DataRecord:
+        """DataRecord of the last complete iteration. Raises: RuntimeError before there was one."""
+        if self._record is None:
+            raise RuntimeError("the batches were not read to their end")
+        return self._record
+
+    def __length_hint__(self) -> int:
+        """How many batches were asked for; 0 where all were, for then nobody knows before they are read."""
+        return self._request.options.batches
+
+    def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        self._record = None
+        options, tally, seen = self._request.options, batching.Tally(), _Seen()
+        with contextlib.closing(self._batches(tally)) as batches:
+            for batch in batches:
+                seen.add(batch)
+                yield batch
+                if seen.batches == options.batches:
+                    break
+        if not seen.batches:
+            raise self._too_few(tally)
+        self._record = self._recorded(tally, seen)
+
+    def _batches(self, tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+        request, chunks = self._request, self._read(tally)
+        if self._kind in _AS_YIELDED:
+            return batching.whole(chunks, request.signature, request.specs, tally)
+        return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally)
+
+    def _too_few(self, tally: Tally) -> UsageError:
+        size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
+        source = self._request.options.source
+        if self._kind == "function":
+            return errors.UsageError(f"--calibration_data={source} yields no rows", "yield batches of {input name: array}")
+        if not tally.dropped:
+            return errors.UsageError(f"--calibration_data={source} holds no rows{failed}", f"give at least {size}, one batch")
+        return errors.UsageError(f"--calibration_data={source} holds {tally.dropped} rows{failed}, fewer than one batch of {size}",
+                                 f"give more data, or --calibration_batch_size={tally.dropped}")
+
+    def _recorded(self, tally: Tally, seen: _Seen) -> DataRecord:
+        options = self._request.options
+        return DataRecord(options.source, self._kind, seen.digest(), seen.samples, seen.batch_size, seen.batches, tally.dropped,
+                          self._kind == "random", tuple(seen.rows), tuple(tally.failed[:FILES_NAMED]), len(tally.failed),
+                          tuple(_warnings(options, tally, seen)))
+
+
+class _Seen:
+    """Counts and hashes of the batches that were handed out."""
+
+    def __init__(self) -> None:
+        self.batches = self.samples = self.batch_size = 0
+        self.rows: list[str] = []
+        self._sha = hashlib.sha256()
+
+    def add(self, batch: Mapping[str, npt.NDArray[Any]]) -> None:
+        hashes = row_hashes(batch)
+        self.batches += 1
+        self.samples += len(hashes)
+        self.batch_size = len(hashes)
+        self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
+        self._sha.update("".join(hashes).encode())
+
+    def digest(self) -> str:
+        return "sha256:" + self._sha.hexdigest()
+
+
+def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
+    if options.random:
+        yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
+    if seen.samples < USUAL_SAMPLES:
+        yield f"{seen.samples} samples: {USUAL_SAMPLES} or more are usual"
+    if seen.batches < options.batches:
+        yield f"{seen.batches} batches, and {options.batches} were asked for: the data has no more"
+    if tally.dropped:
+        yield f"{tally.dropped} rows at the end were left out: they do not fill a batch of {seen.batch_size}"
+    if tally.failed:
+        yield f"{len(tally.failed)} files could not be decoded"
+
+
+def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = ()) -> Batches:
+    """Find the data and check what can be checked without reading it.
+
+    Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
+      other names of its function, by which the data may name the inputs.
+    Returns: Batches; iterating it reads. Raises: UsageError, here and while reading.
+    """
+    options_module.checked(options)
+    if not specs:
+        raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
+    found = find.Found("random", ()) if options.random else find.find(options.source)
+    options_module.check_image_flags(options, found.kind)
+    if found.kind != "function":
+        _check_batch_size(options.batch_size, signature_name, specs)
+    request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size, twins=tuple(twins))
+    read = importlib.import_module(f"tftrt_tools.inputs.sources_job.{found.kind}").source(request)
+    return Batches(request, found.kind, read)
+
+
+def _check_batch_size(size: int, signature: str, specs: Sequence[InputSpec]) -> None:
+    for spec in specs:
+        if spec.shape and spec.shape[0] not in (None, size):
+            raise errors.UsageError(f"{signature!r} takes {spec.name} {spec.text()}, and the calibration batch has {size} rows",
+                                    f"give --calibration_batch_size={spec.shape[0]}")

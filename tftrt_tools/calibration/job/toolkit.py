@@ -1,0 +1,160 @@
+"""INT8 tables without a GPU: the native segments run here, and each tensor that TensorRT will ask for gets a scale from its values."""
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import progress
+from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
+from tftrt_tools.calibration.job import collect, pooling, scales, tensor_names
+from tftrt_tools.calibration.job.histogram import Histogram
+from tftrt_tools.calibration.job.kept_back import Batch, KeptBack
+from tftrt_tools.calibration.methods import Method
+from tftrt_tools.calibration.table import Table, header
+from tftrt_tools.savedmodel.job import graph, inline
+
+# What `Ranges.tables` gives for an engine: (table, ((tensor, reason), …) left out, {tensor: {"min", "max"}}).
+Made = tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Judging:
+    """What the methods are judged by. batches: of the calibration data; apart: whether the scales to judge come from other batches
+    alone; scales: {Method: {id of a Histogram: its scale, or None}}."""
+
+    batches: Sequence[Batch]
+    apart: bool
+    scales: Mapping[Method, Mapping[int, float | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """What one pass over calibration data found of a signature's INT8 engines.
+
+    inlined, inner: of inline.inline_segments. named: {engine: [tensor_names.NamedTensor]}; measured: the same with outputs of max poolings
+    as what they pool. histograms: {tensor of the inlined graph: Histogram}. tensorrt: version that will read the tables. judging:
+    Judgings, () where nothing is to be compared.
+    """
+
+    inlined: Any
+    inner: Mapping[str, dict[str, str]]
+    named: Mapping[str, Sequence[tensor_names.NamedTensor]]
+    measured: Mapping[str, Sequence[tensor_names.NamedTensor]]
+    histograms: Mapping[str, Histogram]
+    tensorrt: str
+    judging: tuple[Judging, ...]
+
+    def tables(self, method: Method) -> dict[str, Made]:
+        """{engine: its table and what is said of it} by one method."""
+        return self._tables(_scales(self.histograms, method))
+
+    def tables_to_judge(self, judging: Judging) -> dict[Method, dict[str, Made]]:
+        """The same by each method, to be judged by those batches."""
+        return {method: self._tables(found) for method, found in judging.scales.items()}
+
+    def by_tensor(self, tables: Mapping[str, Table]) -> dict[str, float]:
+        """As toolkit.by_tensor."""
+        return by_tensor(self.inner, self.named, tables)
+
+    def _tables(self, found: Mapping[int, float | None]) -> dict[str, Made]:
+        return {engine: _table(named, self.inner[engine], self.histograms, found, self.tensorrt) for engine, named in self.measured.items()}
+
+
+def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterable[Batch], dynamic: bool, tensorrt: str,
+            methods: Sequence[Method] = ()) -> Ranges:
+    """Measure the ranges of a signature's INT8 engines, in one pass over the data.
+
+    Args:
+      frozen: graph_pass.Frozen; graph_def: its converted graph. engines: names of the engine ops.
+      batches: {input: np.ndarray} each. dynamic: explicit batch mode. tensorrt: version that will read the tables, such as "8.5.3".
+      methods: those to judge; batches are kept back for that (kept_back), counted last, and so are in the ranges too. Of little data
+        each half is judged with ranges of the other.
+
+    Raises: TftrtError.
+    """
+    inlined, inner = inline.inline_segments(graph_def)
+    named, native = names(graph_def, engines, dynamic), graph.native_segments(graph_def)
+    measured = {engine: pooling.measured(listed, native[engine].function) for engine, listed in named.items()}
+    collector = collect.Collector(frozen, inlined, [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed
+                                                    if one.tensor])
+    kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
+    for number, batch in enumerate(batches, 1):
+        for one in kept.sorted_out(number, batch) if methods else [batch]:
+            collector.add(one, next(count), total)
+            last = one
+    progress.say("computing scales")
+    judging = _judging(collector, kept, methods) if kept.batches else ()
+    for batch in kept.batches:
+        collector.add(batch, next(count), total)
+    if methods and not kept.batches:
+        judging = (Judging([last], False, _by_method(collector, methods)),)
+    return Ranges(inlined, inner, named, measured, collector.histograms, tensorrt, judging)
+
+
+def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
+    """Judgings by what is kept back, with scales of what is counted already; and the other way round where the other half is there too."""
+    first = Judging(kept.batches, True, _by_method(collector, methods))
+    if not kept.others:
+        return (first,)
+    with collector.set_aside():
+        for number, batch in enumerate(kept.batches, 1):
+            collector.add(batch, number, len(kept.batches))
+        return first, Judging(kept.others, True, _by_method(collector, methods))
+
+
+def _by_method(collector: collect.Collector, methods: Iterable[Method]) -> dict[Method, dict[int, float | None]]:
+    return {method: _scales(collector.histograms, method) for method in methods}
+
+
+def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
+    """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
+    native = graph.native_segments(graph_def)
+    found: dict[str, list[tensor_names.NamedTensor]] = {}
+    for engine in engines:
+        progress.say(f"naming the tensors of {engine}")
+        found[engine] = tensor_names.names(native[engine].function, dynamic, native[engine].shapes)
+    return found
+
+
+def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
+              tables: Mapping[str, Table]) -> dict[str, float]:
+    """The scales of tables as those of tensors of the graph: of what the tables' names stand for.
+
+    Args: inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments. named: of `names`. tables: by engine.
+
+    Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
+    """
+    found: dict[str, float] = {}
+    for engine, table in tables.items():
+        for one in named[engine]:
+            if one.tensor and one.name in table.scales:
+                found.setdefault(inner[engine][one.tensor], table.scales[one.name])
+    return found
+
+
+def _scales(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
+    """{id of a histogram: its scale}: tensors may share a histogram."""
+    return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
+
+
+def _table(named: Sequence[tensor_names.NamedTensor], inner: Mapping[str, str], histograms: Mapping[str, Histogram],
+           found: Mapping[int, float | None], tensorrt: str) -> Made:
+    """found: {id of a histogram: its scale}."""
+    made: dict[str, float] = {}
+    left_out: list[tuple[str, str]] = []
+    ranges: dict[str, dict[str, float]] = {}
+    for one in named:
+        histogram = histograms.get(inner[one.tensor]) if one.tensor else None
+        if histogram is None:
+            left_out.append((one.name, NOT_MEASURED))
+            continue
+        scale = found[id(histogram)]
+        if scale is None:
+            left_out.append((one.name, NO_RANGE))
+            continue
+        made[one.name] = scale
+        ranges[one.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum)}
+    return Table(header(tensorrt), made), tuple(left_out), ranges

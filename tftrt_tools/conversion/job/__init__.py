@@ -1,0 +1,1 @@
+"""What converts and builds, in child processes."""

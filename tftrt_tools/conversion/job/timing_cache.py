@@ -1,0 +1,59 @@
+"""TensorRT's timing cache carried from one process to the next, around each build."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tftrt_tools import tf_private
+from tftrt_tools.engine_cache import key as keys
+from tftrt_tools.engine_cache.timings import Timings
+
+if TYPE_CHECKING:
+    from tftrt_tools.conversion.job.engines import Site
+
+SWITCH = "TFTRT_TIMING_CACHE"
+
+
+class TimingCache:
+    """The kernel times that this process knows, and those on disk."""
+
+    def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None):
+        """Args: registry: of this process, timings: on disk; None for either carries nothing."""
+        self._registry, self._timings = registry, timings
+
+    @classmethod
+    def of(cls, site: Site, gpu: str) -> TimingCache:
+        """For the builds of an engines.Site on the GPU with the identity `gpu`.
+
+        Times are carried with TFTRT_TIMING_CACHE=1 in the environment alone: TensorRT has not yet been seen to take times of another
+        process. They are not carried without an engine cache, where this TensorFlow keeps them in another form, or where nothing names
+        the GPU.
+        """
+        if site.store is None or not gpu or os.environ.get(SWITCH) != "1":
+            return cls(None, None)
+        try:
+            registry = tf_private.TimingCache()
+        except (RuntimeError, OSError):
+            return cls(None, None)
+        conditions = {**site.versions, **site.gpu, "gpu": gpu, **keys.environment()}
+        return cls(registry, Timings(site.store.folder, conditions))
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Read the times on disk before the block, and write what is known after it, where the block raises nothing.
+
+        Hold the GPU's turn meanwhile: then no other process writes in between, and nothing that it learnt is lost.
+        """
+        if self._registry is None or self._timings is None:
+            yield
+            return
+        kept = self._timings.read()
+        if kept and kept != self._registry.read():
+            self._registry.write(kept)
+        yield
+        known = self._registry.read()
+        if known != kept:
+            self._timings.write(known)

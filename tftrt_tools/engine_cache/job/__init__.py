@@ -1,0 +1,1 @@
+"""What of the cache only child processes use."""

@@ -1,0 +1,1 @@
+"""What runs and watches models, in child processes."""

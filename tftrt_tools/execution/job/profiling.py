@@ -1,0 +1,80 @@
+"""Calls under TensorFlow's profiler."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from tftrt_tools import scratch
+from tftrt_tools.execution import kernels
+from tftrt_tools.execution.trace import EVENTS, Events
+from tftrt_tools.tf_private import xplane_pb2
+
+T = TypeVar("T")
+
+
+def profiled(function: Callable[[], T]) -> tuple[T, dict[str, int]]:
+    """Call `function` under the profiler. Returns: (its result, {kind: count of profiler events})."""
+    result, planes = _traced(function, device=0)
+    counts: collections.Counter[str] = collections.Counter()
+    for plane in planes:
+        kinds = {key: EVENTS[meta.name] for key, meta in plane.event_metadata.items() if meta.name in EVENTS}
+        counts.update(kinds[event.metadata_id] for line in plane.lines for event in line.events if event.metadata_id in kinds)
+    return result, dict(counts)
+
+
+def events(function: Callable[[], object]) -> Events:
+    """Call `function` under the profiler, the GPU's kernels included.
+
+    Returns: {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
+    """
+    found: Events = collections.defaultdict(list)
+    for plane in _traced(function, device=1)[1]:
+        for line in plane.lines:
+            for event in line.events:
+                start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
+                found[plane.name].append((plane.event_metadata[event.metadata_id].name, start, start + event.duration_ps * 1e-12))
+    return dict(found)
+
+
+def built(found: Events) -> bool:
+    """Whether an engine was built, by `events`."""
+    builds = [name for name, kind in EVENTS.items() if kind == "build"]
+    return any(name in builds for listed in found.values() for name, _, _ in listed)
+
+
+def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
+    """{arithmetic: seconds of the GPU's kernels} of functions without arguments, called once each.
+
+    Apart from what is timed: watching kernels slows a call down. What TensorRT tries while it builds an engine are kernels too, so a call
+    that builds one says nothing. {} on a machine without a GPU.
+    """
+    total: dict[str, float] = collections.defaultdict(float)
+    for call in calls:
+        found = events(call)
+        if not built(found):
+            for name, one in kernels.seconds(found).items():
+                total[name] += one
+    return dict(total)
+
+
+def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
+    """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
+    with scratch.folder("trace") as folder:
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
+        tf.profiler.experimental.start(folder, options)
+        try:
+            result = function()
+        finally:
+            tf.profiler.experimental.stop()
+        return result, [plane for path in pathlib.Path(folder).rglob("*.xplane.pb") for plane in _planes(path)]
+
+
+def _planes(path: pathlib.Path) -> list[Any]:
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(path.read_bytes())
+    return list(space.planes)

@@ -1,0 +1,1 @@
+"""What reads, runs and rewrites SavedModels with TensorFlow, in child processes."""

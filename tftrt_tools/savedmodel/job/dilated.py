@@ -1,0 +1,312 @@
+"""Convolutions with dilations, written as one op each, and paddings where TF-TRT takes them.
+
+TensorFlow writes a convolution with dilations as SpaceToBatchND, a plain convolution and BatchToSpaceND, and TF-TRT takes neither
+rearrangement. With blocks of b, paddings (p, q) and crops (c, d) these compute
+
+    out[o] = sum over j of filter[j] * x[o - (p - c) + j * b],
+
+where x is zero outside: the convolution with dilation b and paddings (p - c, q - d). For sizes that are open the paddings and crops are
+computed from the shape; their difference is shown to be the same for every size before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tftrt_tools.savedmodel.job import folding, inferred
+from tftrt_tools.savedmodel.preparation import Dilated
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+# Ops that treat every place alike, so that they may come before or after the rearrangement; the first operand is the data.
+_ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
+# The other operands of these have a number for each channel, or one for all.
+_BY_CHANNEL = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum"})
+# What paddings are computed with. Over whole numbers n these give a * n + f(n), where f repeats with the moduli.
+_ARITHMETIC = frozenset({"Shape", "Identity", "StridedSlice", "Slice", "GatherV2", "Pack", "ConcatV2", "ExpandDims", "Squeeze", "Reshape",
+                         "Cast", "Add", "AddV2", "Sub", "Neg", "FloorMod"})
+_CONSTANTS = (_ARITHMETIC | folding.FILTERS) - {"Shape"}
+# How many sizes may be tried; beyond, a convolution stays as it is.
+_MOST_SIZES = 5000
+# By how much a depthwise filter may grow: TensorFlow leaves the dilations of a depthwise convolution out without a word, on a CPU.
+_MOST_ZEROS = 16
+
+
+def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
+            kept: frozenset[str] = frozenset()) -> tuple[Dilated, ...]:
+    """Write the convolutions with dilations of a graph as one op each, in place; functions are not looked into.
+
+    Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
+    Returns: Dilated of those that were written, in the graph's order.
+    """
+    if not any(node.op == "BatchToSpaceND" for node in graph_def.node):
+        return ()
+    view = _View(graph_def, results)
+    written = []
+    for node in [one for one in graph_def.node if one.op == "BatchToSpaceND" and one.name not in kept]:
+        site = _site(node, view)
+        if site and site.convolution.name not in kept and site.before.name not in kept:
+            plan = _plan(site, view)
+            if plan:
+                written.append(_write(site, plan, view))
+    return tuple(written)
+
+
+def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Pad behind the ExpandDims of a Conv1D, in place: TF-TRT pads four dimensions only. Returns: names of the paddings."""
+    nodes, moved = {node.name: node for node in graph_def.node}, []
+    for node in list(graph_def.node):
+        pad = nodes.get(folding.name_of(node.input[0])) if node.op == "ExpandDims" and node.input else None
+        if pad is None or pad.op != "Pad" or {pad.name, node.name} & kept:
+            continue
+        sizes, axis = folding.value(pad.input[1], nodes, _CONSTANTS), folding.value(node.input[1], nodes, _CONSTANTS)
+        if sizes is None or axis is None or sizes.shape != (3, 2) or int(axis) not in (1, -3) or sizes[[0, 2]].any():
+            continue
+        data = pad.input[0]
+        # The node that others read is the padding now, so that they need no change.
+        inner = graph_def.node.add()
+        inner.CopyFrom(node)
+        inner.name, inner.input[0] = _free(f"{node.name}/unpadded", nodes), data
+        nodes[inner.name] = inner
+        _padding(node, inner.name, [sizes[0], [0, 0], sizes[1], sizes[2]], graph_def, nodes)
+        for one in (node, inner):
+            one.attr.pop("_output_shapes", None)
+        moved.append(pad.name)
+    return tuple(dict.fromkeys(moved))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Site:
+    """The nodes of a convolution with dilations."""
+
+    # The BatchToSpaceND at its end.
+    after: node_def_pb2.NodeDef
+    # Nodes between the convolution and `after`, without both.
+    chain: tuple[node_def_pb2.NodeDef, ...]
+    convolution: node_def_pb2.NodeDef
+    # The node that reads `before`.
+    entry: node_def_pb2.NodeDef
+    # The SpaceToBatchND at its beginning.
+    before: node_def_pb2.NodeDef
+    # Of the data around, 3 or 4.
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """blocks, pads: by height and width, pads as (before, after); filters: of a depthwise convolution, with zeros between."""
+
+    blocks: tuple[int, int]
+    pads: tuple[tuple[int, int], tuple[int, int]]
+    padding: str
+    filters: npt.NDArray[Any] | None
+
+
+class _View:
+    """A graph's nodes by name, how many inputs read each, and the shapes that TensorFlow infers."""
+
+    def __init__(self, graph_def: graph_pb2.GraphDef, results: Iterable[str]):
+        self.graph_def, self.nodes = graph_def, {node.name: node for node in graph_def.node}
+        self.readers = dict.fromkeys(results, 2)
+        for node in graph_def.node:
+            for source in node.input:
+                if not source.startswith("^"):
+                    self.readers[folding.name_of(source)] = self.readers.get(folding.name_of(source), 0) + 1
+        self._shapes = inferred.shapes(graph_def)
+
+    def source(self, node: node_def_pb2.NodeDef, index: int = 0) -> node_def_pb2.NodeDef:
+        return self.nodes[folding.name_of(node.input[index])]
+
+    def input_shape(self, node: node_def_pb2.NodeDef, index: int) -> Any:
+        return self._shapes.get_operation_by_name(node.name).inputs[index].shape
+
+    def constant(self, node: node_def_pb2.NodeDef, index: int) -> npt.NDArray[Any] | None:
+        return folding.value(node.input[index], self.nodes, _CONSTANTS)
+
+
+def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
+    """The _Site that ends with a BatchToSpaceND, or None."""
+    chain, node, squeezed = [], view.source(after), False
+    while node.op not in ("Conv2D", "DepthwiseConv2dNative"):
+        if view.readers[node.name] != 1 or not (_is_squeeze(node) and not squeezed or _is_alike(node, view)):
+            return None
+        squeezed = squeezed or node.op == "Squeeze"
+        chain.append(node)
+        node = view.source(node)
+    entry = view.source(node)
+    if view.readers[node.name] != 1 or not _is_plain(node):
+        return None
+    before = entry
+    if squeezed:
+        axis = view.constant(entry, 1) if entry.op == "ExpandDims" else None
+        if axis is None or int(axis) not in (1, -3) or view.readers[entry.name] != 1:
+            return None
+        before = view.source(entry)
+    if before.op != "SpaceToBatchND":
+        return None
+    return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
+                 rank=3 if squeezed else 4)
+
+
+def _is_squeeze(node: node_def_pb2.NodeDef) -> bool:
+    return node.op == "Squeeze" and list(node.attr["squeeze_dims"].list.i) in ([1], [-3])
+
+
+def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
+    if node.op in _ALIKE:
+        return True
+    if node.op == "FusedBatchNormV3":
+        return not node.attr["is_training"].b and node.attr["data_format"].s in (b"", b"NHWC")
+    if node.op not in _BY_CHANNEL or node.attr["data_format"].s == b"NCHW":
+        return False
+    data, other = (view.input_shape(node, index) for index in (0, 1))
+    return data.rank is not None and other.rank is not None and other.rank <= data.rank and all(size == 1 for size in other[:-1])
+
+
+def _is_plain(node: node_def_pb2.NodeDef) -> bool:
+    """A convolution with steps of one, in NHWC, that pads nothing."""
+    ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
+    return ones and node.attr["data_format"].s in (b"", b"NHWC") and node.attr["padding"].s == b"VALID"
+
+
+def _plan(site: _Site, view: _View) -> _Plan | None:
+    blocks, others = (view.constant(one, 1) for one in (site.before, site.after))
+    kernel = view.input_shape(site.convolution, 1)
+    if blocks is None or others is None or not np.array_equal(blocks, others) or kernel.rank is None or None in kernel[:2].as_list():
+        return None
+    differences = _pads(site, blocks, view)
+    if differences is None or len(differences) > site.rank - 2 or (differences < 0).any():
+        return None
+    # Blocks begin with the first dimension after the batch; one of three dimensions has no height.
+    missing = site.rank - 2 - len(differences)
+    sizes = [*map(int, blocks), *[1] * missing]
+    pads = [*((int(before), int(after)) for before, after in differences), *[(0, 0)] * missing]
+    if site.rank == 3:
+        sizes, pads = [1, *sizes], [(0, 0), *pads]
+    widths = [(length - 1) * size for length, size in zip(kernel[:2].as_list(), sizes, strict=True)]
+    if all(pad == (width // 2, width - width // 2) for pad, width in zip(pads, widths, strict=True)):
+        padding = "SAME"
+    else:
+        padding = "VALID"
+    filters = None
+    if site.convolution.op == "DepthwiseConv2dNative":
+        filters = _spread(view.constant(site.convolution, 1), sizes)
+        if filters is None:
+            return None
+    return _Plan((sizes[0], sizes[1]), (pads[0], pads[1]), padding, filters)
+
+
+def _spread(filters: npt.NDArray[Any] | None, blocks: Sequence[int]) -> npt.NDArray[Any] | None:
+    """A filter with zeros between its places, or None where that is too much or it is not known."""
+    if filters is None:
+        return None
+    sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape[:2], blocks, strict=True)]
+    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[:2]):
+        return None
+    spread = np.zeros((*sizes, *filters.shape[2:]), filters.dtype)
+    spread[::blocks[0], ::blocks[1]] = filters
+    return spread
+
+
+def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any] | None:
+    """(dimensions, 2) of paddings less crops, or None where they are not the same for every size."""
+    sources = site.before.input[2], site.after.input[2]
+    found = folding.behind(sources, view.nodes, _ARITHMETIC)
+    if found is None:
+        return None
+    shapes = [node for node in found.values() if node.op == "Shape"]
+    if len({node.input[0] for node in shapes}) > 1:
+        return None
+    sizes = _sizes_to_try(shapes[0], found, blocks, view) if shapes else [()]
+    if sizes is None:
+        return None
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        tf.import_graph_def(folding.part(found), name="")
+        fetched = [source if ":" in source else f"{source}:0" for source in sources]
+        compute = session.make_callable(fetched, [f"{node.name}:0" for node in shapes])
+        first = None
+        for one in sizes:
+            paddings, crops = compute(*[np.array(one)] * len(shapes))
+            if first is None:
+                first = paddings - crops
+            elif not np.array_equal(first, paddings - crops):
+                return None
+    return first
+
+
+def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any],
+                  view: _View) -> list[tuple[int, ...]] | None:
+    """Shapes that show what holds for all, or None.
+
+    What _ARITHMETIC computes from a size n is a * n + f(n), where f repeats with the least common multiple of the moduli: what is equal for
+    one more size than that is equal for all.
+    """
+    moduli = [view.constant(node, 1) for node in found.values() if node.op == "FloorMod"]
+    declared = view.input_shape(shape, 0)
+    if declared.rank is None or any(one is None or not set(one.ravel()) <= set(blocks.ravel()) for one in moduli):
+        return None
+    period = math.lcm(*map(int, blocks.ravel()))
+    spatial = range(1, 1 + len(blocks))
+    values = [[size] if size is not None else list(range(1, period + 2)) if axis in spatial else [1, 2]
+              for axis, size in enumerate(declared.as_list())]
+    return list(itertools.product(*values)) if math.prod(map(len, values)) <= _MOST_SIZES else None
+
+
+def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
+    """Put one convolution in the place of three nodes. Returns: Dilated."""
+    convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
+    site.entry.input[0] = site.before.input[0]
+    if plan.filters is None:
+        convolution.attr["dilations"].list.i[:] = [1, *plan.blocks, 1]
+    else:
+        constant = graph_def.node.add(name=_free(f"{convolution.name}/filter", nodes), op="Const")
+        nodes[constant.name] = constant
+        constant.attr["dtype"].type = tf.as_dtype(plan.filters.dtype).as_datatype_enum
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(plan.filters))
+        convolution.input[1] = constant.name
+    convolution.attr["padding"].s = plan.padding.encode()
+    if plan.padding == "VALID" and any(map(any, plan.pads)):
+        pad = graph_def.node.add(name=_free(f"{convolution.name}/padding", nodes))
+        nodes[pad.name] = pad
+        pad.attr["T"].CopyFrom(convolution.attr["T"])
+        _padding(pad, convolution.input[0], [[0, 0], *plan.pads, [0, 0]], graph_def, nodes)
+        convolution.input[0] = pad.name
+    last = site.chain[-1] if site.chain else convolution
+    dtype = site.after.attr["T"].type
+    # Its name stays: others read it, or the signature returns it.
+    site.after.op, site.after.input[:] = "Identity", [last.name]
+    site.after.attr.clear()
+    site.after.attr["T"].type = dtype
+    for node in (site.entry, convolution, *site.chain):
+        node.attr.pop("_output_shapes", None)
+    added = plan.filters.nbytes - plan.filters[::plan.blocks[0], ::plan.blocks[1]].nbytes if plan.filters is not None else 0
+    return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
+
+
+def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
+             graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+    """Make a node the Pad of `source`, of rank four."""
+    constant = graph_def.node.add(name=_free(f"{node.name}/paddings", nodes), op="Const")
+    nodes[constant.name] = constant
+    constant.attr["dtype"].type = tf.int32.as_datatype_enum
+    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(sizes, np.int32)))
+    controls = [one for one in node.input if one.startswith("^")]
+    dtype = node.attr["T"].type
+    node.op, node.input[:] = "Pad", [source, constant.name, *controls]
+    node.attr.clear()
+    node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name

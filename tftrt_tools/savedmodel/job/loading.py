@@ -1,0 +1,123 @@
+"""A SavedModel in TensorFlow: loaded with clear errors, its signatures' inputs, and what saving drops put back."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tftrt_tools import errors, op_libraries, tf_private
+from tftrt_tools.savedmodel import engine_assets, files
+from tftrt_tools.savedmodel.job import declarations, protos, twins
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it."""
+
+    # What tf.saved_model.load gave.
+    root: Any
+    # Of its MetaGraph.
+    tags: tuple[str, ...]
+    # The MetaGraphDef of declarations.of.
+    declared: meta_graph_pb2.MetaGraphDef
+    # {signature: the one that stands for it} of twins.find.
+    same: dict[str, str]
+    # Of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
+    other_tags: tuple[str, ...]
+
+
+def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
+    """Load the SavedModel `path`. Returns: Model. Raises: TftrtError or UsageError with the cause in one line."""
+    proto = protos.read(path)
+    meta = protos.meta_graph(proto, tags)
+    chosen = tuple(meta.meta_info_def.tags)
+    others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
+    op_libraries.load()
+    _register_optimizers(meta)
+    try:
+        root = tf.saved_model.load(str(path), tags=list(chosen))
+        return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
+    except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
+        if is_out_of_gpu_memory(error):
+            raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
+        raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
+
+
+def _register_optimizers(meta: meta_graph_pb2.MetaGraphDef) -> None:
+    """Import Keras, which lean_import left out, where the model has an optimizer: loaded as a plain object, it would be saved as one."""
+    if any("ptimizer" in node.user_object.identifier for node in meta.object_graph_def.nodes):
+        importlib.import_module("keras.optimizers")
+
+
+def answers(function: Any, feed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Call a signature. Args: function: of a loaded model; feed: {input: tensor}. Returns: {output: np.ndarray}, on the host."""
+    return {name: tensor.numpy() for name, tensor in tf_private.call(function, feed).items()}
+
+
+GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or use another GPU (CUDA_VISIBLE_DEVICES)"
+
+
+def is_out_of_gpu_memory(error: BaseException) -> bool:
+    """Whether an exception of TensorFlow says so: an allocation that failed, or a GPU without the memory for a context."""
+    text = str(error)
+    return isinstance(error, tf.errors.ResourceExhaustedError) or any(sign in text for sign in (
+        "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text that says what is wrong, graph locations cut."""
+    return errors.first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
+
+
+def unreadable(path: str | os.PathLike[str], error: BaseException) -> errors.TftrtError:
+    """The TftrtError for an exception of TensorFlow while it takes the graph of `path` in."""
+    return errors.TftrtError(f"TensorFlow cannot read the graph of {path}: {first_line(error)}", _mend(error))
+
+
+def _mend(error: BaseException) -> str:
+    text = str(error)
+    missing = re.search(r"Op type not registered '([^']+)'", text)
+    if missing:
+        return f"{missing[1]} is no op of this TensorFlow: name the library that has it with --op_library=FILE.so"
+    if "No OpKernel" in text:
+        return "the model needs an op that this TensorFlow build or machine lacks; a library that has it is named by --op_library=FILE.so"
+    if any(sign in text.lower() for sign in ("variables", "checkpoint", "data loss", "data_loss", "read less bytes")):
+        return "its variables are missing or damaged: copy the whole SavedModel again"
+    return "check that TensorFlow's own tf.saved_model.load accepts it"
+
+
+def input_specs(function: Any) -> list[InputSpec]:
+    """[InputSpec] of a signature's ConcreteFunction, under the names of its SignatureDef, in the order of its arguments."""
+    names = tf_private.argument_names(function)
+    return [InputSpec(name, tensor.dtype.name, None if tensor.shape.rank is None else tuple(tensor.shape.as_list()))
+            for name, tensor in zip(names, function.inputs[:len(names)], strict=True)]
+
+
+def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
+    """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source, and assets that the graph does not
+    name."""
+    source, output = pathlib.Path(source), pathlib.Path(output)
+    if (source / files.EXTRAS).is_dir():
+        shutil.copytree(source / files.EXTRAS, output / files.EXTRAS, dirs_exist_ok=True, ignore=_is_passport)
+    for path in (source / "assets").rglob("*"):
+        target = output / path.relative_to(source)
+        if path.is_file() and not target.exists() and not path.name.startswith(engine_assets.PREFIX):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+def _is_passport(folder: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if name == files.PASSPORT.name and pathlib.Path(folder).name == files.PASSPORT.parent.name]

@@ -1,0 +1,1 @@
+"""What exports files to SavedModels, in child processes."""

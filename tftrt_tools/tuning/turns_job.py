@@ -1,0 +1,29 @@
+"""Calls timed in turns, for the last comparison (`final`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tftrt_tools.execution.job import timing
+
+ROUNDS = 20
+# Calls of a block that are not counted: what lay idle meanwhile, caches among it, wakes up with them.
+_LEAD = 2
+_BLOCK_SECONDS = 0.1
+_LEAST_CALLS, _MOST_CALLS = 3, 200
+
+
+def in_turns(calls: Sequence[Callable[[], Any]]) -> list[list[list[float]]]:
+    """Call each in blocks, in turn: A B C, then C B A, and so on, so that a drift meets all alike.
+
+    Args: calls: functions without arguments, each called before. Returns: for each a list of ROUNDS lists of seconds a call.
+    """
+    counts = []
+    for call in calls:
+        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call)))))
+    found: list[list[list[float]]] = [[] for _ in calls]
+    for number in range(ROUNDS):
+        for at in range(len(calls))[::-1 if number % 2 else 1]:
+            found[at].append([timing.seconds(calls[at]) for _ in range(_LEAD + counts[at])][_LEAD:])
+    return found
