@@ -27,22 +27,27 @@ from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
 
 QUICK = ("--duration_seconds=0.4", "--warmup_seconds=0")
+FIRST_ANSWERS = 16  # the default of --distinct
 BATCHING = "max_batch_size { value: 4 } batch_timeout_micros { value: 2000 } allowed_batch_sizes: 2 allowed_batch_sizes: 4"
 
 
 class Proxy:
     """Forwards every call to a server. answer: function (number of the Predict call from 1, answer) -> answer, or (gRPC code, message).
 
-    hold_until: answers wait, two seconds at most, until that many Predict calls have been under way together once.
+    hold(until): from then on answers wait, two seconds at most, until that many Predict calls have been under way together once. The first
+    answers, which are asked for one after the other, do not wait.
     """
 
     def __init__(self, address):
-        self.hold_until, self._inside, self._met = 0, 0, threading.Condition()
+        self._hold_from, self._hold_until, self._inside, self._met = 0, 0, 0, threading.Condition()
         self.answer, self.number, self._lock = (lambda number, answer: answer), 0, threading.Lock()
         self._channel = grpc.insecure_channel(address)
         self._server = grpc.server(futures.ThreadPoolExecutor(8), (self,))
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
+
+    def hold(self, until):
+        self._hold_from, self._hold_until = self.number + FIRST_ANSWERS, until
 
     def service(self, details):
         return grpc.unary_unary_rpc_method_handler(lambda request, context: self._forward(details.method, request, context))
@@ -51,19 +56,23 @@ class Proxy:
         answer = self._channel.unary_unary(method)(request)
         if method != PREDICT:
             return answer
-        with self._met:
-            self._inside += 1
-            if self._inside >= self.hold_until:
-                self.hold_until = 0
-                self._met.notify_all()
-            self._met.wait_for(lambda: not self.hold_until, timeout=2)
-            self._inside -= 1
+        if self.number >= self._hold_from:
+            self._wait_for_others()
         with self._lock:
             self.number += 1
             answer = self.answer(self.number, answer)
         if isinstance(answer, tuple):
             context.abort(*answer)
         return answer
+
+    def _wait_for_others(self):
+        with self._met:
+            self._inside += 1
+            if self._inside >= self._hold_until:
+                self._hold_until = 0
+                self._met.notify_all()
+            self._met.wait_for(lambda: not self._hold_until, timeout=2)
+            self._inside -= 1
 
     def stop(self):
         self._server.stop(None)
@@ -285,10 +294,10 @@ def test_a_server_that_dies_in_the_last_row_makes_it_incomplete(proxy, bench, ca
 
 
 def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):
-    proxy.hold_until = 4
+    proxy.hold(4)
     _, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=16", "--min_queries=4")
     assert "no more than 4 requests were under way at once: the concurrency was not reached" in found["rows"][0]["notes"]
-    proxy.hold_until = 4
+    proxy.hold(4)
     _, found = bench(proxy.address, "--model_name=digits", "--concurrency=4", "--min_queries=20")
     assert not any("under way" in note for note in found["rows"][0]["notes"])
 
