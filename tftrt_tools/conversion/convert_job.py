@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion.job import finishing, int8, patterns, planner, prepare, saving, watched
+from tftrt_tools.conversion.job import finishing, graph_pass, int8, patterns, planner, prepare, saving, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.savedmodel import frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import flop_count, loading, open_channels
+from tftrt_tools.savedmodel.job import flop_count, loading
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
         return _Ready(result), int8.NOTHING
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
-    result = dataclasses.replace(result, findings=open_channels.find(graph_def))
+    result = dataclasses.replace(result, findings=graph_pass.never_built(frozen, graph_def, calls))
     measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
     return _Ready(result, _Converted(frozen, graph_def, specs, calls)), measured
 

@@ -11,7 +11,7 @@ from tftrt_tools.calibration.job import agreement
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import files, signatures
 from tftrt_tools.savedmodel.inspection import Finding
-from tftrt_tools.savedmodel.job import fidelity, findings, graph, inspector, open_channels, protos
+from tftrt_tools.savedmodel.job import fidelity, findings, graph, inspector, protos, unbuildable
 
 if TYPE_CHECKING:
     from tensorflow.core.protobuf import meta_graph_pb2
@@ -65,5 +65,5 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
         damaged = agreement.find(texts, calibration)
     lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
-    never = [one for one in open_channels.find(meta_graph.graph_def) if not seen.assets(one.about)]
+    never = [one for one in unbuildable.find(meta_graph.graph_def) if not seen.assets(one.about)]
     return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

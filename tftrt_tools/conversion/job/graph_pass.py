@@ -14,7 +14,8 @@ from tensorflow.core.framework import types_pb2
 from tftrt_tools import environment, errors, native_log, tf_private
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.job import patterns, quantization_aware
-from tftrt_tools.savedmodel.job import engine_order, graph
+from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel.job import engine_order, graph, unbuildable
 from tftrt_tools.savedmodel.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.quantization import Quantization
     from tftrt_tools.conversion.settings import Settings
     from tftrt_tools.savedmodel.engine_op import EngineOp, Shape
+    from tftrt_tools.savedmodel.inspection import Finding
     from tftrt_tools.savedmodel.shapes import Call
 
 # TensorFlow's protobufs end at 2 GiB; a frozen graph holds every weight in one.
@@ -67,6 +69,10 @@ class Frozen:
         tensors = [self.original.graph.get_tensor_by_name(name) for name in self.inputs]
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
 
+    def fed(self, call: Call) -> dict[str, Shape]:
+        """{placeholder: shape} of a call."""
+        return {tensor.removesuffix(":0"): call[name] for name, tensor in zip(self.input_names, self.inputs, strict=True)}
+
     def one_row(self, calls: Sequence[Call]) -> dict[str, Shape]:
         """{placeholder: shape} of a call of the least size: 1 for an unknown first dimension, the others as in the first of `calls`
         ({input: shape}), None where there is none."""
@@ -78,6 +84,12 @@ class Frozen:
                 shape[0] = 1
             found[tensor.removesuffix(":0")] = None if shape is None else tuple(shape)
         return found
+
+
+def never_built(frozen: Frozen, graph_def: graph_pb2.GraphDef, calls: Sequence[Call]) -> tuple[Finding, ...]:
+    """Findings on the engine ops that no GPU builds. Args: graph_def: what the pass made of `frozen`. calls: that are to get engines."""
+    by_text = {shape_grammar.call_text(call): frozen.fed(call) for call in calls}
+    return (*unbuildable.find(graph_def), *unbuildable.too_large(frozen.graph_def, graph_def, by_text))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from tftrt_tools.conversion.job import graph_pass, patterns, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
 from tftrt_tools.savedmodel import frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import flop_count, graph, loading, open_channels
+from tftrt_tools.savedmodel.job import flop_count, graph, loading
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
@@ -60,7 +60,8 @@ def _signature(name: str, function: Any, settings: Settings, calls: Sequence[Cal
         return SignaturePlan(name=name, inputs=specs, problem=error.to_dict())
     segments = _segments(passed.graph_def, passed.engines)
     numbers = {one.engine.name: one.number for one in segments}
-    findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in open_channels.find(passed.graph_def))
+    never = graph_pass.never_built(frozen, passed.graph_def, calls)
+    findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in never)
     sizes = _sizes(name, frozen, settings, passed)
     other = other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)

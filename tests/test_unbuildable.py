@@ -1,4 +1,4 @@
-"""Engine ops that no GPU builds because a convolution's channels are in no shape: found without one."""
+"""Engine ops that no GPU builds, because of a convolution whose channels are in no shape and the like: found without one."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -14,7 +15,7 @@ from tests.conftest import ROOT
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution.job import build_log
-from tftrt_tools.savedmodel.job import open_channels
+from tftrt_tools.savedmodel.job import unbuildable
 
 _layers = tf.keras.layers
 CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"
@@ -35,7 +36,7 @@ def normalized(tmp_path_factory):
 
 def found(path, dynamic=True, **settings):
     root = tf.saved_model.load(str(path))
-    return [finding for name, signature in root.signatures.items() for finding in open_channels.find(
+    return [finding for name, signature in root.signatures.items() for finding in unbuildable.find(
         graph_pass.run(graph_pass.freeze(name, signature), Settings(use_dynamic_shape=dynamic, **settings)).graph_def)]
 
 
@@ -59,6 +60,93 @@ def test_all_such_convolutions_of_an_engine_are_in_the_mend(tmp_path):
     assert "(and of 1 more) depend on a tensor" in finding.text
     assert [bool(re.fullmatch(pattern, f"StatefulPartitionedCall/model/{name}/Conv2D")) for name in ("one", "two", "three")] == [True, True, False]
     assert found(tmp_path / "model", keep_native_nodes=pattern) == []
+
+
+FILTER, VOLUME = np.ones((3, 3, 4, 4), np.float32), np.ones((3, 3, 3, 4, 4), np.float32)
+
+
+def normalize(x, scale):
+    """Without `scale` no op after Keras' reshape tells how many channels there are; with it their number alone is known."""
+    normal = _layers.LayerNormalization(center=False, scale=False)(x)
+    return normal * tf.constant([1., 2., 3., 4.]) if scale else normal
+
+
+def upsample(x, size):
+    return tf.raw_ops.Conv2DBackpropInput(input_sizes=[2, size, size, 4], filter=FILTER, out_backprop=x, strides=[1, 2, 2, 1], padding="SAME")
+
+
+# {name: (function, shapes of its inputs, their type, what is said)}.
+REFUSED = {
+    "k": (lambda x: tf.math.top_k(x, 3841)[0], [(None, 5000)], tf.float32, "TopK gives at most 3840, and {}TopKV2 (TopKV2) asks for more"),
+    "int64": (lambda x: tf.raw_ops.Cumsum(x=tf.shape(x, out_type=tf.int64), axis=0), [(None, 8)], tf.float32,
+              "TensorRT has no int64, which is what {}Shape (Shape) gives to TensorFlow"),
+    "power": (lambda x: tf.pow(x, 3) + 1, [(None, 8)], tf.int32, "no power of integers, and {}Pow (Pow) is one"),
+    "square": (lambda x: tf.square(x) + 1, [(None, 8)], tf.int32, "no power of integers, and {}Square (Square) is one"),
+    "nine": (lambda x: tf.raw_ops.Cumsum(x=tf.expand_dims(x, 0), axis=0), [(None, 1, 2, 1, 2, 1, 2, 1)], tf.float32,
+             "at most 8 dimensions, and the result of {}ExpandDims (ExpandDims) has more"),
+    "channels": (lambda x: tf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID"), [(None, 8, 8, 4)], tf.float32,
+                 "its answers would be wrong: TF-TRT pools height and width alone, and {}MaxPool2d (MaxPool) pools channels"),
+    "broadcast": (lambda x, y: x + y * 3, [(None, 4, None, None), (4, None, None)], tf.float32,
+                  "with at most one open size, and that of "),
+    "odd": (lambda x: upsample(x, 7), [(2, 4, 4, 4)], tf.float32, "the result of {}Conv2DBackpropInput (Conv2DBackpropInput) is smaller"),
+    "picture": (lambda x: upsample(normalize(x, True), 16), [(None, 8, 8, 4)], tf.float32,
+                "the height and width that a transposed convolution reads, and those of {}Conv2DBackpropInput"),
+    "volume": (lambda x: tf.nn.conv3d(normalize(x, False), VOLUME, [1] * 5, "SAME"), [(None, 8, 8, 8, 4)], tf.float32,
+               "how many channels a convolution reads, and those of {}Conv3D (Conv3D) depend on a tensor"),
+    "normalization": (lambda x: tf.compat.v1.nn.fused_batch_norm(normalize(x, False), *np.ones((4, 4), np.float32), is_training=False)[0],
+                      [(None, 8, 8, 4)], tf.float32,
+                      "how many channels a batch normalization reads, and those of {}FusedBatchNormV3 (FusedBatchNormV3) depend"),
+}
+# What TF-TRT builds, next to what it does not.
+BUILT = {
+    "k": (lambda x: tf.math.top_k(x, 3840)[0], [(None, 5000)], tf.float32),
+    "power": (lambda x: tf.pow(x, 3.) + tf.square(x), [(None, 8)], tf.float32),
+    "eight": (lambda x: tf.raw_ops.Cumsum(x=tf.expand_dims(x, 0), axis=0), [(None, 1, 2, 1, 2, 1, 2)], tf.float32),
+    "pool": (lambda x: tf.nn.max_pool(x, 2, 2, "VALID"), [(None, 8, 8, 4)], tf.float32),
+    "broadcast": (lambda x, y: x + y * 3, [(None, 4, None, 8), (4, None, 8)], tf.float32),
+    "same rank": (lambda x, y: x + y * 3, [(None, 4, None, None), (1, 4, None, None)], tf.float32),
+    "even": (lambda x: upsample(x, 8), [(2, 4, 4, 4)], tf.float32),
+    "channels": (lambda x: tf.nn.conv3d(normalize(x, True), VOLUME, [1] * 5, "SAME"), [(None, 8, 8, 8, 4)], tf.float32),
+}
+
+
+def frozen(function, shapes, dtype):
+    """A model of `function` between ops that TF-TRT takes, frozen."""
+    def call(*tensors):
+        given = [tf.maximum(tensor, 0) * 2 + 1 for tensor in tensors] if dtype.is_integer else [tf.nn.relu(tensor) * 2 + 1 for tensor in tensors]
+        return {"y": function(*given) - 3}
+
+    specs = [tf.TensorSpec(shape, dtype, name=f"x{index}") for index, shape in enumerate(shapes)]
+    return graph_pass.freeze("serve", tf.function(call).get_concrete_function(*specs))
+
+
+def never_built(function, shapes, dtype, calls=(), **settings):
+    one = frozen(function, shapes, dtype)
+    passed = graph_pass.run(one, Settings(use_dynamic_shape=True, **settings))
+    assert passed.engines
+    return graph_pass.never_built(one, passed.graph_def, calls)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_segmenter_takes_and_the_build_refuses_is_named_with_a_mend_that_leaves_nothing(name):
+    *model, said = REFUSED[name]
+    finding, *more = never_built(*model)
+    assert not more and said.format("") in finding.text, finding.text
+    pattern = re.search(r"--keep_native_nodes='(.+)'", finding.mend)[1]
+    assert never_built(*model, keep_native_nodes=pattern) == ()
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_what_is_just_within_the_bounds_is_not(name):
+    assert never_built(*BUILT[name]) == ()
+
+
+def test_a_tensor_of_more_elements_than_tensorrt_counts_is_found_at_the_shapes_that_are_asked_for():
+    model = (lambda x: x, [(None, 1024, 1024)], tf.float32)
+    assert never_built(*model) == never_built(*model, calls=[{"x0": (2047, 1024, 1024)}]) == ()
+    finding, = never_built(*model, calls=[{"x0": (8, 1024, 1024)}, {"x0": (2048, 1024, 1024)}])
+    assert "TensorRT's tensors have less than 2^31 elements" in finding.text and "2,147,483,648 at x0 2048x1024x1024" in finding.text
+    assert "2,147,483,648" in never_built(lambda x: x, [(2048, 1024, 1024)], tf.float32)[0].text
 
 
 @pytest.mark.parametrize("name", ["digits_cnn", "dynamic_segmenter", "mobilenet_v2", "tf1_export", "spread_cnn"])

@@ -1,0 +1,187 @@
+"""Finds what keeps an engine from being built, at any shape and on any GPU, or makes it wrong. Needs no GPU.
+
+TF-TRT's segmenter asks its converters whether they take a node, with the sizes that the whole graph tells, and before they look at all that
+the build looks at. What is refused only there runs natively for ever, and that shows after the wait for the build. Each rule here is one
+such refusal: TF-TRT's converters for 2.14, or TensorRT's header NvInfer.h, say so (docs/dev/decisions/graph.md).
+
+Where sizes are open in the segment by TensorFlow's own inference, they are open for TensorRT, too: a reshape whose sizes come from a tensor
+(as Keras' LayerNormalization of the default epsilon has one) leaves sizes open that the whole graph tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tftrt_tools.savedmodel.inspection import Finding
+from tftrt_tools.savedmodel.job import graph, inferred, segment
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tftrt_tools.savedmodel.engine_op import EngineOp, Shape
+    from tftrt_tools.savedmodel.job.graph import Segment
+
+# Of NvInfer.h: Dims::MAX_DIMS, "Currently only values up to 3840 are supported" for ITopKLayer's k, and "The volume of the tensor must be
+# less than 2^31 elements" for ITensor.
+MOST_DIMENSIONS, MOST_K, MOST_ELEMENTS = 8, 3840, 2**31 - 1
+# What TF-TRT gives TensorRT for its types; int64 is not among them.
+_TYPES = frozenset({tf.float32, tf.float16, tf.int32, tf.bool})
+# Ops with channels, and which of their inputs has them.
+_CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
+_NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
+_POOLS = frozenset({"MaxPool", "AvgPool"})
+# Those whose operand of fewer dimensions is reshaped at the build.
+_BROADCAST = frozenset({"Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow", "Greater", "Less", "Equal",
+                        "GreaterEqual", "LessEqual", "LogicalOr", "LogicalAnd", "SquaredDifference"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """A reason. ops: of these types, None for all."""
+
+    ops: frozenset[str] | None
+    # Whether a tf.Operation of a segment falls under it.
+    holds: Callable[[Any], bool]
+    # For a Finding, with the nodes' names at {nodes}.
+    text: str
+    # Whether it holds in explicit batch mode alone: in the other one all sizes but the batch are known when an engine is built.
+    explicit: bool = False
+    # What comes of it, with the engine's number of ops at {ops}.
+    outcome: str = "no GPU builds it, and its {ops} ops run in TensorFlow"
+
+
+def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
+    """Findings on the engine ops of a converted graph, about each by its name."""
+    return tuple(finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one))
+
+
+def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
+    types = {node.op for node in one.function.node_def}
+    rules = [rule for rule in _RULES if (rule.ops is None or rule.ops & types) and not (rule.explicit and one.engine.implicit_batch)]
+    body, arguments = segment.to_graph(one.function)
+    operations = inferred.shapes(segment.importable(body, one.shapes)).get_operations()
+    operations = [op for op in operations if op.name not in arguments and not op.name.startswith(segment.OUTPUT)]
+    for rule in rules:
+        found = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
+        if found:
+            yield _finding(name, one.engine, rule.outcome, rule.text, [(op.name, op.type) for op in found])
+    yield from _of_results(name, one, {op.name: op for op in operations})
+
+
+def _of_results(name: str, one: Segment, operations: Mapping[str, Any]) -> Iterator[Finding]:
+    """A segment whose result has a type that TensorRT does not have: converters look at what they read."""
+    sources = {source.split(":")[0] for source in one.function.ret.values()}
+    found = [operations[source] for source in sorted(sources & operations.keys())
+             if any(tensor.dtype not in _TYPES for tensor in operations[source].outputs)]
+    if found:
+        text = f"TensorRT has no {found[0].outputs[0].dtype.name}, which is what {{nodes}} gives to TensorFlow"
+        yield _finding(name, one.engine, _RULES[0].outcome, text, [(op.name, op.type) for op in found])
+
+
+def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapping[str, Mapping[str, Shape]]) -> tuple[Finding, ...]:
+    """Findings on the engine ops of a converted graph that hold a tensor of more elements than TensorRT has numbers for.
+
+    Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. calls: {its text: {placeholder: shape}} for
+      which engines are to be built; none for the shapes that are declared.
+    """
+    found: dict[str, Finding] = {}
+    for said, call in (calls or {"": {}}).items():
+        try:
+            known = inferred.shapes(before, dict(call))
+        except ValueError:
+            continue  # the graph refuses the shapes, and the call that collects them will say so
+        sizes = {op.name: (op.type, _elements(op)) for op in known.get_operations()}
+        for name, one in graph.native_segments(after).items():
+            nodes = [(node.name, node.op) for node in one.function.node_def if sizes.get(node.name, ("", 0))[1] > MOST_ELEMENTS]
+            if nodes:
+                text = f"TensorRT's tensors have less than 2^31 elements, and {{nodes}} has {sizes[nodes[0][0]][1]:,}"
+                text += f" at {said}" if said else ""
+                found.setdefault(name, _finding(name, one.engine, _RULES[0].outcome, text, nodes))
+    return tuple(found.values())
+
+
+def _elements(op: Any) -> int:
+    """Of its largest output, 0 where a size is open."""
+    return max((math.prod(tensor.shape) for tensor in op.outputs if tensor.shape.is_fully_defined()), default=0)
+
+
+def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequence[tuple[str, str]]) -> Finding:
+    more = f" (and of {len(nodes) - 1} more)" if len(nodes) > 1 else ""
+    pattern = "|".join(re.escape(node) for node, _ in nodes)
+    return Finding(name, f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
+                   f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
+                   if outcome is _Rule.outcome else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow")
+
+
+def _open(shape: Any) -> int:
+    """How many sizes are open, 0 where even their number is."""
+    return 0 if shape.rank is None else list(shape).count(None)
+
+
+def _open_channels(op: Any) -> bool:
+    shape = op.inputs[(_CONVOLUTIONS | _NORMALIZATIONS)[op.type]].shape
+    return shape.rank is None or shape[_axis(op, "C")] is None
+
+
+def _axis(op: Any, letter: str) -> int:
+    return op.get_attr("data_format").decode().index(letter)
+
+
+def _open_picture(op: Any) -> bool:
+    shape = op.inputs[2].shape
+    return shape.rank is not None and None in (shape[_axis(op, "H")], shape[_axis(op, "W")])
+
+
+def _too_small(op: Any) -> bool:
+    """A transposed convolution whose result is smaller than TensorRT's, to which TF-TRT can only add."""
+    if op.get_attr("padding") != b"SAME" or (wanted := tf.get_static_value(op.inputs[0])) is None:
+        return False
+    picture, filters, strides = op.inputs[2].shape, op.inputs[1].shape, op.get_attr("strides")
+    for number, letter in enumerate("HW"):
+        axis = _axis(op, letter)
+        if picture.rank is None or None in (picture[axis], filters[number]):
+            continue
+        given = min(picture[axis] * strides[axis], (picture[axis] - 1) * strides[axis] + filters[number])
+        if wanted[axis if len(wanted) == len(picture) else number] < given:
+            return True
+    return False
+
+
+def _pools_channels(op: Any) -> bool:
+    sides = [_axis(op, letter) for letter in "NC"]
+    return any(op.get_attr(name)[side] != 1 for name in ("ksize", "strides") for side in sides)
+
+
+def _broadcast(op: Any) -> bool:
+    first, second = (tensor.shape for tensor in op.inputs[:2])
+    if None in (first.rank, second.rank) or first.rank == second.rank:
+        return False
+    return _open(first if first.rank < second.rank else second) > 1
+
+
+_RULES = (
+    _Rule(ops=frozenset(_CONVOLUTIONS), holds=_open_channels, explicit=True,
+          text="TensorRT has to know how many channels a convolution reads, and those of {nodes} depend on a tensor"),
+    _Rule(ops=frozenset(_NORMALIZATIONS), holds=_open_channels, explicit=True,
+          text="TensorRT has to know how many channels a batch normalization reads, and those of {nodes} depend on a tensor"),
+    _Rule(ops=frozenset({"Conv2DBackpropInput"}), holds=_open_picture, explicit=True,
+          text="TF-TRT has to know the height and width that a transposed convolution reads, and those of {nodes} are open"),
+    _Rule(ops=frozenset({"Conv2DBackpropInput"}), holds=_too_small,
+          text="the result of {nodes} is smaller than TensorRT's, which has input times stride, and TF-TRT cuts nothing off"),
+    _Rule(ops=_BROADCAST, holds=_broadcast, explicit=True,
+          text="TF-TRT gives an operand of fewer dimensions the missing ones with at most one open size, and that of {nodes} has more"),
+    _Rule(ops=frozenset({"Pow", "Square"}), holds=lambda op: op.outputs[0].dtype == tf.int32,
+          text="TensorRT has no power of integers, and {nodes} is one"),
+    _Rule(ops=frozenset({"TopKV2"}), holds=lambda op: bool((tf.get_static_value(op.inputs[1]) or 0) > MOST_K),
+          text=f"TensorRT's TopK gives at most {MOST_K}, and {{nodes}} asks for more"),
+    _Rule(ops=None, holds=lambda op: any((tensor.shape.rank or 0) > MOST_DIMENSIONS for tensor in op.outputs), explicit=True,
+          text=f"TensorRT's tensors have at most {MOST_DIMENSIONS} dimensions, and the result of {{nodes}} has more"),
+    _Rule(ops=_POOLS, holds=_pools_channels, outcome="its answers would be wrong",
+          text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too"),
+)
