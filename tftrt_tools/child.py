@@ -34,7 +34,7 @@ _TERMINATE_SECONDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a child left: its result (JSON values) and everything it and its libraries printed."""
+    """What a child leaves: its result (JSON values) and everything that it and its libraries printed."""
 
     result: Any
     log: str
@@ -122,7 +122,7 @@ class Worker:
                 if answer is None:
                     self._ended, code = True, self._process.wait()
         except BaseException:
-            # The answer to this call may still come; the next call would take it for its own.
+            # The answer to this call may still come; the next call would read it as its own.
             self._ended = True
             _end(self._process)
             raise
@@ -257,7 +257,7 @@ def _death(code: int, log: str, timeout: float | None) -> ChildDied:
 
 def _serve(fd: int, target: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Programs that native code starts (ptxas) must not hold the pipe open after this process has ended.
+    # Programs that native code starts (ptxas) must not keep the pipe open after this process has ended.
     os.set_inheritable(fd, False)
     requests = os.fdopen(os.dup(0), "rb")
     # Nothing that the function calls may read the next request.
@@ -266,13 +266,13 @@ def _serve(fd: int, target: str) -> None:
     os.close(nothing)
     with os.fdopen(fd, "w", buffering=1) as pipe, lean_import.tensorflow():
 
-        lock = threading.Lock()  # a thread may tell of progress beside the one that works
+        lock = threading.Lock()  # another thread may report progress
 
         def send(message: dict[str, Any]) -> None:
             with lock:
                 pipe.write(json.dumps(message) + "\n")
 
-        # Import while no call has come yet. An import that fails here fails again in the call, which reports it.
+        # Import before the first call comes. An import that fails here fails again in the call, which reports it.
         with contextlib.suppress(Exception), collection.paused():
             importlib.import_module(target.partition(":")[0])
         for line in requests:

@@ -33,7 +33,7 @@ METHODS: tuple[Method, ...] = typing.get_args(Method)
 CalibrationMethod = Literal["auto", "entropy", "percentile", "mse", "max"]
 CALIBRATION_METHODS: tuple[CalibrationMethod, ...] = typing.get_args(CalibrationMethod)
 
-# What becomes of a quantization node of a model that was trained for quantization.
+# What happens to a quantization node of a model that was trained for quantization.
 NodeFate = Literal["explicit INT8", "dynamic range", "no effect", "stays native", "removed"]
 
 # A metric of one model against the same metric of another (`tftrt regress`).

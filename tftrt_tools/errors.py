@@ -1,4 +1,4 @@
-"""What a user can cause: one line of cause, one of mend. Anything else that is raised is a bug and keeps its traceback."""
+"""Errors that a user can cause: one line says the cause, one the mend. Any other exception is a bug and keeps its traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXIT_USAGE = 2
 EXIT_CHECK = 3
 EXIT_UNSURE = 4
 
-# Lines in front of TensorFlow's error message: they name the node where it arose.
+# Lines that TensorFlow puts before its error message: they name the node that failed.
 _PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
 _NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
@@ -49,17 +49,17 @@ class UsageError(TftrtError):
 
 
 class CallFailed(TftrtError):
-    """A model that was loaded does not answer a call (exit code 1)."""
+    """A loaded model does not answer a call (exit code 1)."""
 
 
 class CheckFailed(TftrtError):
-    """The work was done and what was checked does not hold (exit code 3)."""
+    """The work was done, and a check failed (exit code 3)."""
 
     exit_code = EXIT_CHECK
 
 
 class Unsure(TftrtError):
-    """The work was done and what was measured is too noisy to say whether it holds (exit code 4)."""
+    """The work was done, and the measurement is too noisy to decide the check (exit code 4)."""
 
     exit_code = EXIT_UNSURE
 

@@ -1,4 +1,4 @@
-"""Captures or reads what native libraries write to stderr: much of what TF-TRT reports is only there."""
+"""Captures or reads what native libraries write to stderr: TF-TRT reports much only there."""
 
 from __future__ import annotations
 

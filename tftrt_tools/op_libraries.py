@@ -25,7 +25,7 @@ def named() -> list[str]:
 
 @functools.cache
 def load() -> None:
-    """Load them into this process's TensorFlow. Raises: UsageError."""
+    """Load these libraries into this process's TensorFlow. Raises: UsageError."""
     for path in named():
         import tensorflow as tf
 
@@ -36,6 +36,6 @@ def load() -> None:
 
 
 def unusable(path: str, why: str) -> errors.UsageError:
-    """The error of a library that TensorFlow does not load."""
+    """The error for a library that TensorFlow cannot load."""
     return errors.UsageError(f"--op_library={path} cannot be loaded: {errors.first_line(why)}",
                              "build it against this TensorFlow, with the flags of tf.sysconfig.get_compile_flags() and get_link_flags()")

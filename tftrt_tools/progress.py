@@ -1,4 +1,4 @@
-"""Progress of long steps. The step says where it is; whoever listens (a terminal, a parent process) shows it."""
+"""Progress of long steps. A step reports its progress; a listener (a terminal, a parent process) shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _listener: Listener | None = None
 
 
 def say(text: str, done: int | None = None, total: int | None = None) -> None:
-    """Report that the step `text` runs; `done` of `total` parts where they can be counted."""
+    """Report that the step `text` runs, with `done` of `total` parts if they can be counted."""
     if _listener is not None:
         _listener(text, done, total)
 

@@ -9,9 +9,9 @@
         written_too: typing.ClassVar = ("compute_ops",)  # properties that readers of the file want; not read back
         written_digits: typing.ClassVar = {"share": 4}   # more of them, written rounded
 
-A file that lacks a field that has a default is read with the default, and keys that no field has are passed over: so files of another
-version stay readable. A class that writes itself otherwise has `to_dict` and `from_dict` of its own, and these are used; they may call
-`super().to_dict()` and `super().from_dict(data)`. JSON has no infinity and no NaN: they are written as "inf", "-inf" and "nan".
+If a file lacks a field, the field gets its default; a key that no field has is ignored. So files of another version stay readable. A
+class with another form has its own `to_dict` and `from_dict`; they may call `super().to_dict()` and `super().from_dict(data)`. JSON has
+no infinity and no NaN: they are written as "inf", "-inf" and "nan".
 """
 
 import collections.abc
@@ -64,7 +64,7 @@ def plain(value: typing.Any) -> typing.Any:
 
 @functools.cache
 def _converter() -> "cattrs.Converter":
-    # cattrs is loaded where a record is written or read, not with every command's help.
+    # cattrs is loaded only when a record is written or read, so every command's help stays fast.
     import cattrs
 
     converter = cattrs.Converter(detailed_validation=False,
@@ -172,7 +172,7 @@ def _boolean(value: typing.Any, _: typing.Any) -> bool:
 
 def _integer(value: typing.Any, _: typing.Any) -> int:
     try:
-        # A large whole number is none as a float: 2**63 - 513 would become 2**63.
+        # A large whole number loses its value as a float: 2**63 - 513 would become 2**63.
         if isinstance(value, (int, str)) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer():
             return int(value)
     except ValueError:
@@ -205,7 +205,7 @@ _PLAIN = (bool, int, float, str)
 
 
 def _union_of_plain_kinds(kind: typing.Any) -> bool:
-    """`int | str`, also with None; `int | None` too: JSON's own kind of the value decides."""
+    """`int | str`, also with None, and `int | None`: the value's JSON type decides."""
     return typing.get_origin(kind) in (typing.Union, types.UnionType) and set(typing.get_args(kind)) <= {*_PLAIN, type(None)}
 
 

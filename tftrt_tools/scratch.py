@@ -23,8 +23,8 @@ def folder(what: str) -> Iterator[str]:
     made = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{what}-", ignore_cleanup_errors=True)
     held = os.open(made.name, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # The lock marks the folder as in use. The system releases it when this process ends, in whatever way; children do not inherit it.
-        # A process identifier is no such mark: containers that share a disk each number their own processes.
+        # The lock marks the folder as in use. The system releases it however this process ends; children do not inherit it.
+        # A process identifier would not do: containers that share a disk number their processes separately.
         with contextlib.suppress(OSError):  # without locks on this file system, nobody can remove the folder as abandoned either
             fcntl.flock(held, fcntl.LOCK_EX)
         yield made.name

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM end a command through its clean-up, but never during an import or the start of a process.
 
 If a signal handler raises while numpy or TensorFlow is being imported, their C code turns the exception into an ImportError with two
-tracebacks. If it raises inside subprocess.Popen, the new process is known to nobody, and nobody ends it. So such a signal waits until the
+tracebacks. If it raises inside subprocess.Popen, nobody knows the new process, and nobody ends it. So such a signal waits until the
 import or the start is done, at most PATIENCE_SECONDS.
 """
 

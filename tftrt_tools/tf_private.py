@@ -44,8 +44,8 @@ class GraphPass(trt_convert.TrtGraphConverterV2):
         return self._run_conversion(meta_graph)
 
     def _run_conversion(self, meta_graph_def: meta_graph_pb2.MetaGraphDef) -> graph_pb2.GraphDef:
-        # Stock, less grappler's "layout" optimizer: it acts only where a GPU is visible, and its NCHW convolutions would make the
-        # result depend on the converting machine. TensorRT chooses layouts itself when it builds.
+        # Like the original, without grappler's "layout" optimizer: it acts only where a GPU is visible, and its NCHW convolutions would
+        # make the result depend on the converting machine. TensorRT chooses layouts itself when it builds.
         config = config_pb2.ConfigProto()
         rewrite = trt_convert._get_tensorrt_rewriter_config(
             conversion_params=self._conversion_params, is_dynamic_op=True, use_implicit_batch=not self._use_dynamic_shape,
@@ -78,7 +78,7 @@ def tensorrt_versions() -> tuple[str, str]:
 
 
 def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
-    """Constants for a function's variables, calls inlined.
+    """The graph of a function with constants in place of its variables, and its calls inlined.
 
     Args:
       function: a ConcreteFunction of a loaded SavedModel.
@@ -88,13 +88,13 @@ def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[
     # A TF1 export's collections name initializers that the signature's graph does not hold; grappler would refuse it.
     for name in list(function.graph.collections):
         function.graph.clear_collection(name)
-    # convert_variables_to_constants_v2 would wrap the graph into a function only for us to take it out again: most of its time.
+    # convert_variables_to_constants_v2 would wrap the graph into a function, which takes most of its time, and we would unwrap it.
     with _graph_in_place(function.graph, graph_def):
         data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
     graph_def, converted = convert_to_constants._replace_variables_by_constants(data)
     gone = {function.graph.internal_captures[index].name for index in converted}
     remaining = [tensor for tensor in function.inputs if tensor.name not in gone]
-    # What is left of the captures are lookup tables; as plain inputs no caller could feed them.
+    # The remaining captures are lookup tables; no caller could feed them as plain inputs.
     tables = {tensor.name for tensor in remaining if tensor.dtype == tf.resource}
     captures = {inner.name.split(":")[0]: outer for outer, inner in function.graph.captures if inner.name in tables}
     for node in graph_def.node:
@@ -131,10 +131,10 @@ def function_body(function: function_pb2.FunctionDef) -> tuple[graph_pb2.GraphDe
 def optimized_as_on_gpu(graph_def: graph_pb2.GraphDef, optimizer: str, fetched: Sequence[str]) -> graph_pb2.GraphDef:
     """One grappler optimizer ("layout", "constfold") on a graph, as TF-TRT runs it when it builds an engine on a GPU. Needs no GPU.
 
-    The GPU is one of before Volta: for those alone "layout" makes NCHW of NHWC unasked; TF-TRT asks for that on every GPU.
+    The virtual GPU is older than Volta: only for those "layout" turns NHWC into NCHW by itself; TF-TRT asks for that on every GPU.
 
-    TF-TRT's optimizers know the shapes of a segment's arguments (_output_shapes of its _Arg nodes). On the way there from Python that
-    attribute is erased, and a Placeholder's shape is not believed, so a source that has a shape of its own stands for the argument.
+    TF-TRT's optimizers know the shapes of a segment's arguments (_output_shapes of its _Arg nodes). Python erases that attribute on the
+    way there, and the optimizers do not believe a Placeholder's shape. So an op with a known output shape replaces the argument.
 
     Args: graph_def: left as it is; fetched: nodes whose results must stay.
     Returns: GraphDef, with a device on every node.
@@ -160,14 +160,14 @@ def optimized_as_on_gpu(graph_def: graph_pb2.GraphDef, optimizer: str, fetched: 
     for node in optimized.node:
         if node.name in arguments:
             node.CopyFrom(arguments[node.name])
-    # What the optimizer leaves in place keeps its place, and what it adds comes last; only on the way back to Python it is sorted.
+    # The optimizer keeps the order of the nodes and adds new ones at the end; only the way back to Python sorts them.
     places = {node.name: place for place, node in enumerate(graph_def.node)}
     optimized.node.sort(key=lambda node: places.get(node.name, len(places)))
     return optimized
 
 
 def _source_of_shape(node: node_def_pb2.NodeDef) -> None:
-    """Make the _Arg an op that gives a tensor of its shape, and that no optimizer folds or feeds."""
+    """Turn the _Arg into an op that gives a tensor of its shape, and that no optimizer folds or feeds."""
     dtype, shape = node.attr["T"].type, node.attr["_output_shapes"].list.shape[0]
     node.op = "ImmutableConst"
     node.attr.clear()
@@ -179,7 +179,7 @@ def _source_of_shape(node: node_def_pb2.NodeDef) -> None:
 def argument_names(function: Any) -> tuple[str, ...]:
     """The names of a signature's inputs, as its SignatureDef has them, in the order of the ConcreteFunction's arguments.
 
-    structured_input_signature will not do: its names are made into Python's ("input.1" into "input_1"), and it has an order of its own.
+    structured_input_signature will not do: it turns names into Python's ("input.1" into "input_1"), and has another order.
     """
     return tuple(map(tf.compat.as_str, function._arg_keywords))
 
@@ -189,15 +189,16 @@ def call(function: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
     names = argument_names(function)
     if len(set(map(function_types.sanitize_arg_name, names))) == len(names):
         return function(**feed)
-    # TensorFlow makes one name of "input.1" and "input/1", and then cannot tell the two apart.
+    # TensorFlow gives "input.1" and "input/1" the same name, and then cannot tell the two apart.
     return function._call_flat([feed[name] for name in names], function.captured_inputs)
 
 
 @contextlib.contextmanager
 def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
-    """TensorFlow saves no signature with an input that is not named as a node may be ("x:0", "a b"), or with two whose names it makes one.
+    """Rename, for a while, inputs that TensorFlow cannot save: names that no node may have ("x:0", "a b"), and two names that TensorFlow
+    makes equal.
 
-    Args: functions: {signature: ConcreteFunction}. In those concerned the inputs have other names meanwhile.
+    Args: functions: {signature: ConcreteFunction}. Those with such inputs have other names inside the context.
     Yields: {signature: {name to save it with: its name}}.
     """
     renamed: dict[str, dict[str, str]] = {}
@@ -215,7 +216,7 @@ def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, 
 
 
 class FrozenSignature(Protocol):
-    """What `rebuild` reads of a conversion.job.graph_pass.Frozen."""
+    """The part of a conversion.job.graph_pass.Frozen that `rebuild` reads."""
 
     @property
     def original(self) -> Any: ...
@@ -238,7 +239,7 @@ def rebuild(graph_def: graph_pb2.GraphDef, frozen: FrozenSignature) -> Any:
     function = wrap_function.function_from_graph_def(graph_def, frozen.inputs, frozen.outputs, frozen.captures)
     function.graph.structured_outputs = nest.pack_sequence_as(
         original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True)
-    # Names and order of the arguments stand in this one list; without a structured signature nothing else is asked for them.
+    # This list has the names and the order of the arguments; without a structured signature TensorFlow reads nothing else for them.
     function._arg_keywords = list(frozen.input_names)
     function._num_positional_args = len(frozen.input_names)
     function.graph.structured_input_signature = None
@@ -247,7 +248,7 @@ def rebuild(graph_def: graph_pb2.GraphDef, frozen: FrozenSignature) -> Any:
 
 
 def running(graph_def: graph_pb2.GraphDef, inputs: Sequence[str], node: str) -> Any:
-    """A function of tensors for `inputs` ("node:0") that runs the op `node` and returns none of its results."""
+    """A function that takes tensors for `inputs` ("node:0"), runs the op `node` and returns nothing."""
     return wrap_function.function_from_graph_def(graph_def, list(inputs), [node])
 
 
@@ -278,7 +279,7 @@ _REGISTRY = "_ZN10tensorflow8tensorrt7convert22GetTimingCacheRegistryEv"
 _STRING = "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 _LOOK_UP = f"_ZN10tensorflow8tensorrt7convert19TimingCacheRegistry6LookUpE{_STRING}PN8nvinfer114IBuilderConfigE"
 _UPSERT = f"_ZN10tensorflow8tensorrt7convert19TimingCacheRegistry6UpsertE{_STRING}PN8nvinfer112ITimingCacheE"
-# The calls through tables of functions in them, as machine code: of createTimingCache, and of serialize, size and data.
+# Machine code of the virtual calls inside these two functions: createTimingCache in one, serialize, size and data in the other.
 _LOOK_UP_CALLS = (b"\xff\x90\x60\x01\x00\x00",)
 _UPSERT_CALLS = (b"\xff\x50\x10", b"\xff\x50\x18", b"\xff\x50\x08")
 _LOOK_UP_BYTES, _UPSERT_BYTES = 0x1c0, 0x270
@@ -289,13 +290,13 @@ _DEFAULT_CACHE = b"default_cache"
 class TimingCache:
     """The cache of kernel times that TF-TRT keeps in this process and hands to TensorRT in every build.
 
-    TF-TRT has no Python for it, but its library exports the registry in which it lies. The registry's functions take objects of
-    TensorRT's; they get objects made here, whose tables of functions have those few that are called. That is the form of the wheel of
-    CHECKED_VERSIONS alone, and so the machine code of both functions is looked at first.
+    TF-TRT has no Python interface to it, but its library exports the registry that holds it. The registry's functions take objects of
+    TensorRT. They get objects made here, whose virtual tables hold only the functions that are called. This fits only the wheel of
+    CHECKED_VERSIONS, so the machine code of both functions is compared first.
     """
 
     def __init__(self) -> None:
-        """Raises: RuntimeError where this TensorFlow has no such registry, or one of another form."""
+        """Raises: RuntimeError if this TensorFlow has no such registry, or a different one."""
         self._library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_cc.so.2"))
         if tf.__version__ not in CHECKED_VERSIONS or not all(hasattr(self._library, name) for name in (_REGISTRY, _LOOK_UP, _UPSERT)):
             raise RuntimeError("this TensorFlow's timing cache is not known")
@@ -324,9 +325,9 @@ class TimingCache:
         return found[0] if found else b""
 
     def write(self, content: bytes) -> None:
-        """Put a serialized cache (bytes) in the place of the one that is there.
+        """Replace the cache by a serialized one (bytes).
 
-        It must be one that this TensorRT wrote for this GPU: TF-TRT ends the process on one that TensorRT refuses.
+        This TensorRT must have written it for this GPU: if TensorRT refuses it, TF-TRT ends the process.
         """
         held = ctypes.create_string_buffer(content, len(content))
         pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -339,7 +340,7 @@ class TimingCache:
 
 
 class _Object:
-    """An object of TensorRT's interface: a table of its own functions (its destructors), and an implementation with a table, {slot:
+    """An object with TensorRT's interface: its own virtual table (the destructors), and an implementation with a virtual table, {slot:
     function}."""
 
     def __init__(self, implementation: Mapping[int, Any], own: Mapping[int, Any] | None = None):

@@ -54,9 +54,10 @@ def place(path: Path) -> tuple[str, bool]:
 
 
 def write_each(jobs: Iterable[tuple[str | None, Callable[[], object]]]) -> list[str]:
-    """Write several files. Where one cannot be written, the others still are.
+    """Write several files. If one cannot be written, the others still are.
 
-    Args: jobs: (path, function that writes it) each; a path that is None or "" is left out. Returns: a line for each file that is lost.
+    Args: jobs: (path, function that writes it) each; a path that is None or "" is left out. Returns: a line for each file that could not
+      be written.
     """
     lost = []
     for path, job in jobs:
@@ -93,13 +94,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with open(target, "ab") if stream else _renamed(pathlib.Path(target)) as file:
             yield file
     except OSError as error:
-        # Name the path that was asked for: the error may name the temporary file, or none.
+        # Name the path that the caller gave: the error may name the temporary file, or none.
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 @contextlib.contextmanager
 def _renamed(target: pathlib.Path) -> Iterator[BinaryIO]:
-    # The name is known before the file exists, so that it is removed wherever an interrupt comes.
+    # The name is known before the file exists, so the file is removed whenever an interrupt comes.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

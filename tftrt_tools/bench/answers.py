@@ -1,4 +1,5 @@
-"""Are the answers right while the server is under load? Compared with its own first answers, which can be held against the original's."""
+"""Are the answers right while the server is under load? They are compared with its own first answers; these can be compared with the
+original's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,14 +13,14 @@ from tftrt_tools.execution.run import Call
 from tftrt_tools.models import names
 from tftrt_tools.serving.smoke import answer_check as comparing
 
-# Batches of another size, and engines of another profile, round differently; the precision of what is served is not known here.
+# Batches of another size, and engines of another profile, round differently; the precision of the served model is not known here.
 _ARITHMETIC = "FP16"
 # {output: array} of one request.
 Answer = Mapping[str, npt.NDArray[Any]]
 
 
 class Judge:
-    """Says whether an answer is like the known one, by the metrics and bounds of `tftrt verify`.
+    """Compares an answer with the known one, by the metrics and bounds of `tftrt verify`.
 
     Args: calls: [run.Call]. known: {index: {output: ndarray}}. rules: judgement.Rules. own_data: whether the inputs are the
       user's. read: function of an answer that gives {output: ndarray}, or raises ValueError.
@@ -50,10 +51,10 @@ class Judge:
 
 
 class Original:
-    """The model that was converted, as the one that knows the right answers.
+    """The original model, which gives the right answers.
 
-    Args: original: models.model.Model. measured: the same of the model whose answers are held against it, None where only a server knows
-      that: then names have to be the same. signature: that is asked. Raises: UsageError where it cannot be the original.
+    Args: original: models.model.Model. measured: the measured model's Model, None where only the server knows it: then names have to be
+      the same. signature: the one that is asked. Raises: UsageError where it cannot be the original.
     """
 
     def __init__(self, original: Any, measured: Any, signature: str) -> None:
@@ -76,7 +77,7 @@ class Original:
 def check_first(judge: Judge, first: Mapping[int, Answer]) -> None:
     """Refuse to measure a server whose first answers are wrong.
 
-    Args: judge: with the original's answers; first: {index: {output: ndarray}}. Raises: CheckFailed.
+    Args: judge: knows the original's answers; first: {index: {output: ndarray}}. Raises: CheckFailed.
     """
     nothing = judge.nothing_shown()
     if nothing:

@@ -1,4 +1,4 @@
-"""`tftrt bench`: what is sent, to whom, point by point, until all are measured or something ends it."""
+"""`tftrt bench`: prepares the requests and measures all points on all targets, or stops early with a reason."""
 
 import contextlib
 import dataclasses
@@ -35,8 +35,8 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
     """Measure.
 
     Args: options: options.Options. view: live.Lines. files: outputs.Outputs or None.
-    Returns: measurements.Bench; also where it ended early and a point had been measured: then `ended` says why.
-    Raises: TftrtError, UsageError, CheckFailed where nothing could be measured.
+    Returns: measurements.Bench, also after an early end if at least one point was measured: then `ended` says why. Raises: TftrtError,
+    UsageError, CheckFailed where nothing could be measured.
     """
     rules = judgement.Rules.of(options)
     with contextlib.ExitStack() as stack:
@@ -57,7 +57,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         loads = workload.workloads(takes, options.batch_sizes, options.asked, options.distinct)
         digests = subject.digests(options.model_dir or options.in_process)
         if options.metrics_url:
-            server_metrics.fetch(options.metrics_url)  # a wrong address is told before the work
+            server_metrics.fetch(options.metrics_url)  # a wrong address is an error before any work
         if options.search:
             view.note(f"note: {measure.of_probes(options)}")
         for point in options.points:
@@ -97,7 +97,7 @@ class _Run:
         self.refused, self.unanswered = "", 0
 
     def everything(self, opened: Sequence[Target], loads: Sequence[Workload]) -> str:
-        """Measure all points on all targets. Returns: "", or why it ended early. Raises: as `bench` where there is no row yet."""
+        """Measure all points on all targets. Returns: "" or the reason of an early end. Raises: as `bench` where there is no row yet."""
         total = None if self._options.search else len(self._options.points) * len(opened)
         try:
             for load in loads:
@@ -113,7 +113,7 @@ class _Run:
         return ""
 
     def gone(self, client: Any) -> str:
-        """"", or that the server did not survive its last row: a row after it would have found that out."""
+        """"" or a message that the server died in the last row; after any other row the next row finds that out."""
         if not client or not self._measure.refused_seconds:
             return ""
         try:
@@ -125,7 +125,7 @@ class _Run:
     def _of_target(self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None,
                    total: int | None) -> None:
         sent = target.prepare(load, lambda first: self._judge(load, first, originals))
-        # As the first target gets them: on the wire, where there is a server.
+        # The size for the first target: on the wire if there is a server.
         self._bytes.setdefault(load.batch_size, (len(load.calls), sent.mean_bytes))
         if self._options.search:
             self._search(target, load, sent)
@@ -178,7 +178,7 @@ class _Run:
                                                    resolution=options.resolution, ended=found.ended))
 
     def _first_rate(self, target: Target, sent: Sent, load: Workload) -> float:
-        """Half of what one request after the other reaches: a rate that a server that can keep the goal at all mostly keeps."""
+        """Half of the rate that single requests in a row reach: a server that can keep the goal at all usually keeps it at this rate."""
         row = self._add(target, sent, points.Point(points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
         if not row.throughput:
             raise _Cut("no request was answered")
@@ -186,7 +186,7 @@ class _Run:
 
 
 def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]:
-    """The rows; the generator is not called the limit of a rate where more requests under way showed that it can do more."""
+    """The rows. If another row with more requests under way was faster, the load generator was not the limit of the slower one."""
     found = []
     for row in rows:
         others = [(one.point.concurrency or 1, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
@@ -202,11 +202,11 @@ def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]
 
 
 class _Cut(Exception):
-    """It ends here; what was measured stays. The text says why."""
+    """The benchmark ends here; what was measured stays. The text says why."""
 
 
 def _compared(options: Options, run: _Run) -> str:
-    """What the answers were compared with, no more than was done."""
+    """What the answers were really compared with, in words."""
     parts = [_first_compared(options, run)] if options.original else []
     if options.address:
         parts.append(_later_compared(options, run))
@@ -233,7 +233,7 @@ def _later_compared(options: Options, run: _Run) -> str:
 
 
 def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
-    """What serving costs at each point that both targets were measured at."""
+    """What serving costs, at each point that was measured on both targets."""
     inside = {row.point: row for row in rows if row.target == measurements.IN_PROCESS and not row.probe}
     for row in rows:
         other = inside.get(row.point)
@@ -244,7 +244,7 @@ def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
 
 
 def _problems(options: Options, run: _Run) -> Iterator[str]:
-    """What fails the check, a line each."""
+    """The reasons why the check fails, a line each."""
     if run.refused:
         yield run.refused
     for row in run.rows:

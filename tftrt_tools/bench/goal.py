@@ -1,4 +1,4 @@
-"""The promise of --slo: what a service is held to, such as p99<20ms,errors<=0.1%."""
+"""The goal of --slo that a service has to keep, such as p99<20ms,errors<=0.1%."""
 
 import dataclasses
 import re
@@ -22,17 +22,17 @@ class Bound:
 
     @property
     def percentile(self) -> float | None:
-        """Such as 99.0, None where it bounds none."""
+        """Such as 99.0, None for a bound on something else."""
         return float(self.what[1:]) if re.match(r"p[0-9]", self.what) else None
 
     def kept(self, value: float) -> bool:
-        """Whether a value keeps it. Args: value: in the unit of `limit`."""
+        """Whether a value keeps the bound. Args: value: in the unit of `limit`."""
         return value <= self.limit if self.inclusive else value < self.limit
 
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """bounds: all have to hold. A bound on errors is always there: none, where none was given."""
+    """bounds: all have to hold. There is always a bound on errors; by default no error is allowed."""
 
     bounds: tuple[Bound, ...]
 
@@ -47,7 +47,7 @@ class Goal:
 
     @property
     def shares(self) -> dict[str, float]:
-        """{text of a bound: share of the requests that has to be on its good side}, of those that many requests decide."""
+        """{text of a bound: share of the requests that has to keep it}, for the bounds that need many requests to decide."""
         errors_ = {bound.text: 1 - bound.limit for bound in self.bounds if bound.what == "errors" and 0 < bound.limit < 1}
         return {f"p{one:g}": one / 100 for one in self.percentiles} | errors_
 

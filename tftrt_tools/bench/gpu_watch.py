@@ -10,13 +10,13 @@ from typing import Any
 from tftrt_tools import records
 
 _PERIOD_SECONDS = 0.1
-# Bits of NVML's clocks event reasons that lower the clock below what was asked for; being idle is none.
+# Bits of NVML's reasons for a clock lower than requested; idleness does not count.
 _SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One look at one GPU. Fields are None where NVML does not tell."""
+    """One sample of one GPU. Fields are None where NVML does not tell them."""
 
     # Since the watch began.
     seconds: float
@@ -35,7 +35,7 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Use(records.Record):
-    """One GPU during one measurement; fields as in Sample, None where nothing was told."""
+    """One GPU during one measurement; fields as in Sample, None where NVML told nothing."""
 
     # The GPU's index and name.
     gpu: int
@@ -81,7 +81,7 @@ class Watch:
         return time.monotonic() - self._start
 
     def uses(self, since: float) -> list[Use]:
-        """[Use] of the samples from `since` (a `now`) on, a GPU each; GPUs of which there is none are left out."""
+        """[Use] of the samples since `since` (a `now`), one for each GPU; GPUs without samples are left out."""
         taken = [one for one in list(self._samples) if one.seconds >= since]
         by_gpu = {gpu: [one for one in taken if one.gpu == gpu] for gpu in range(len(self._handles))}
         return [_use(gpu, self._names[gpu], mine) for gpu, mine in by_gpu.items() if mine]
@@ -130,7 +130,7 @@ AnyWatch = Watch | _Nothing
 
 @contextlib.contextmanager
 def watching(wanted: bool = True) -> Iterator[AnyWatch]:
-    """Watch all GPUs of this machine. Yields: something with `now` and `uses`. Args: wanted: False for none of this."""
+    """Watch all GPUs of this machine. Yields: something with `now` and `uses`. Args: wanted: False to watch nothing."""
     nvml = _started() if wanted else None
     if nvml is None:
         yield _Nothing()
@@ -152,7 +152,7 @@ def _started() -> Any:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no library, no driver, no GPU: a witness, not a need
+    except Exception:  # no library, no driver or no GPU: the benchmark works without
         return None
     return pynvml
 

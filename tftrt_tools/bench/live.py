@@ -1,4 +1,4 @@
-"""Where a benchmark is: a live table on a terminal, a line for each point elsewhere. On stderr, as stdout may carry the result."""
+"""Progress of a benchmark: a live table on a terminal, a line for each point elsewhere. On stderr, because stdout may carry the result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What is known while a point runs."""
+    """The state of a point while it runs."""
 
     # As in load_plan.Progress.
     phase: str
-    # Since the phase began, and planned for the measurement, None where nobody knows.
+    # Seconds since the phase began, and planned for the measurement; None where they are not known.
     seconds: float
     total: float | None
     # Requests so far.
@@ -30,7 +30,7 @@ class Moment:
     failed: int
     # Answers a second.
     rate: float
-    # Of the latest answers, None where these are too few.
+    # Percentiles of the latest answers, None where these are too few.
     p50_ms: float | None
     p99_ms: float | None
 
@@ -57,24 +57,24 @@ class Lines:
         self._say = say
 
     def note(self, text: str) -> None:
-        """Something that the user should know before the result."""
+        """Print a note that the user should read before the result."""
         self._say(text)
 
     def begin(self, number: int, total: int | None, text: str) -> None:
-        """A point begins. Args: number: from 1; total: None where nobody knows."""
+        """A point begins. Args: number: from 1; total: None where it is not known."""
         self._text = f"{number}/{total}" if total else f"probe {number}"
         self._say(f"{self._text}  {text}")
 
     def moment(self, moment: Moment) -> None:
-        """How it goes."""
+        """Show the state of the point."""
 
     def done(self, row: Row) -> None:
-        """A measurements.Row is measured."""
+        """A point is done, with its measurements.Row."""
         self._say(f"{self._text}  {summary(row)}")
 
 
 class Table(Lines):
-    """A live table: the points that are done, and the one that runs."""
+    """A live table: the finished points, and the running one."""
 
     def __init__(self, console: Any) -> None:
         from rich.live import Live

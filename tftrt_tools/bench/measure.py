@@ -1,4 +1,4 @@
-"""One point, measured: the plan of its load, the server's counters and the GPUs meanwhile, the row that comes of it."""
+"""Measures one point: plans its load, watches the server's counters and the GPUs meanwhile, and makes the row."""
 
 import dataclasses
 import math
@@ -18,11 +18,11 @@ from tftrt_tools.load.run_record import Records
 
 INTERRUPTED = "interrupted"
 _CHECK_EVERY = 16
-# The server is said not to keep up where its backlog grows as if it answered less than this share of what is offered.
+# A row says that the server does not keep up if the backlog grows as if it answered less than this share of the offered requests.
 _KEPT_UP = 0.95
-# How many times the requests that a percentile needs at least a probe of a search sends: with fewer it is seldom decided.
+# A probe of a search sends this many times the least number of requests that its percentile needs; fewer seldom decide it.
 _PROBE_REQUESTS = 2
-# Fewer under way than this share of the concurrency that was asked for is said.
+# A row has a note if fewer requests were under way than this share of the requested concurrency.
 _REACHED = 0.9
 _WINDOW_SECONDS = 0.5
 _LIVE_SAMPLES = 1000
@@ -79,7 +79,7 @@ class Measure:
 
 
 class _Meanwhile:
-    """What happens beside the load: the view, the server's counters, the instant from which GPUs count."""
+    """What runs beside the load: the view, the server's counters, the instant from which the GPUs' samples count."""
 
     def __init__(self, view: live.Lines, watch: gpu_watch.AnyWatch, metrics_url: str, seconds: float | None) -> None:
         self._view, self._watch, self._url, self._seconds = view, watch, metrics_url, seconds
@@ -92,7 +92,7 @@ class _Meanwhile:
     def progress(self, moment: load_plan.Progress) -> None:
         """For generator.run."""
         if moment.phase == "start":
-            # What the server counts while it answers this is not in the difference.
+            # The server's work for this request is not in the difference.
             self._before = self._fetched()
             self.since = self._watch.now
             return
@@ -103,7 +103,7 @@ class _Meanwhile:
         self._view.moment(live.Moment.of(moment, self._seconds, self._answered, self._recent))
 
     def _keep(self, moment: load_plan.Progress) -> None:
-        """The last second, and as many answers before it as a p99 needs."""
+        """Keep the answers of the last second, and as many before it as a p99 needs."""
         self._recent.append((moment.seconds, moment.latency_ns))
         kept = sum(times.size for _, times in self._recent)
         while moment.seconds - self._recent[0][0] >= 1 and kept - self._recent[0][1].size >= _LIVE_SAMPLES:
@@ -129,12 +129,12 @@ class _Meanwhile:
 
 
 def length(options: Options, rate: float, probe: bool = False) -> float:
-    """Seconds of an open-loop row. A probe of a search lasts longer where its percentiles would lack requests."""
+    """Seconds of an open-loop row. A probe of a search lasts longer if its percentiles would have too few requests."""
     return max(options.seconds, _least_requests(options, probe) / rate)
 
 
 def _least_requests(options: Options, probe: bool) -> int:
-    """How many requests an open-loop row lasts for at least."""
+    """The least number of requests in an open-loop row."""
     shares = options.goal.shares.values() if probe and options.goal else ()
     return max([options.min_queries, *(_PROBE_REQUESTS * latency_statistics.min_samples(share) for share in shares)])
 
@@ -148,7 +148,8 @@ def of_probes(options: Options) -> str:
 
 
 def too_short(options: Options, point: points.Point) -> str:
-    """What a row will lack, as far as that is known before: "" or a line. Args: point: of the open loop, others are "" always."""
+    """A line that says what a row will be too short for, as far as that is known beforehand, or "". Args: point: always "" unless it is
+    of the open loop."""
     if point.rate is None:
         return ""
     wanted, share = max((options.goal.shares if options.goal else {}).items(), key=lambda one: one[1], default=("p99", 0.99))
@@ -161,7 +162,7 @@ def too_short(options: Options, point: points.Point) -> str:
 
 
 def _processes(concurrency: float) -> int:
-    """Half of the cores, as the other half may be the server's; no more than there is to do."""
+    """Half of the cores, because the server may need the other half; no more than the load needs."""
     return max(1, int(min(concurrency, len(os.sched_getaffinity(0)) // 2)))
 
 

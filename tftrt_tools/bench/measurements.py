@@ -1,4 +1,4 @@
-"""What a benchmark found. Text, JSON, CSV and pages are made from these."""
+"""The result of a benchmark. Text, JSON, CSV and pages are made from these classes."""
 
 import dataclasses
 import typing
@@ -26,11 +26,11 @@ class Latency(records.Record):
     max_ms: float | None
     # {"p99": milliseconds, or None where there are too few requests}.
     percentiles: Mapping[str, float | None]
-    # {"p99": how many requests it takes}, of those that are None.
+    # {"p99": how many requests it needs}, for percentiles that are None.
     needs: Mapping[str, int]
     # (share, milliseconds) of the distribution.
     cdf: tuple[tuple[float, float], ...] = ()
-    # {"p99": milliseconds}, of those that are not None: with 99 % confidence the percentile is below that.
+    # {"p99": milliseconds}, for percentiles that are not None: with 99 % confidence the percentile is below this.
     below: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def text(self, name: str) -> str:
@@ -45,7 +45,7 @@ class Latency(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Error(records.Record):
-    """Requests that failed alike. code: name of the gRPC status; message: of the first."""
+    """Requests that failed in the same way. code: name of the gRPC status; message: of the first."""
 
     code: str
     count: int
@@ -54,7 +54,7 @@ class Error(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Series(records.Record):
-    """How it went over time, one entry an interval after the warm-up."""
+    """The course over time, an entry for each interval after the warm-up."""
 
     # Length of an interval.
     seconds: float
@@ -68,7 +68,8 @@ class Series(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Checked(records.Record):
-    """One bound of the goal at one point. value: in the bound's unit (seconds, or a share); kept: None where too few requests say it."""
+    """One bound of the goal at one point. value: in the bound's unit (seconds, or a share); kept: None where there are too few requests
+    to decide."""
 
     bound: str
     value: float | None
@@ -85,10 +86,10 @@ class Row(records.Record):
     target: str
     # What was offered.
     point: Point
-    # Of the measurement, and of the warm-up before it.
+    # Seconds of the measurement, and of the warm-up before it.
     seconds: float
     warmup_seconds: float
-    # Requests sent in the measurement, and those of them that went well.
+    # Requests sent in the measurement, and how many of them succeeded.
     requests: int
     answered: int
     errors: tuple[Error, ...]
@@ -98,31 +99,31 @@ class Row(records.Record):
     # Answers a second, and rows of inputs a second.
     throughput: float
     rows_per_second: float
-    # Requests a second as scheduled and as really sent, in an open loop.
+    # In an open loop: requests a second, scheduled and really sent.
     offered: float | None
     sent_rate: float | None
     # Requests sent more than 1 ms after their instant.
     late: int
-    # Why the load generator, not the server, set the pace; "" where it did not.
+    # Why the load generator, not the server, limited the rate; "" where it did not.
     limited: str
-    # From the scheduled instant (open loop) or the sending.
+    # Times from the scheduled instant (open loop) or from the sending.
     response: Latency
-    # From the sending.
+    # Times from the sending.
     service: Latency
     series: Series
-    # What the server counted, and the GPUs did, meanwhile.
+    # The server's counters and the GPUs during the measurement.
     server: ServerSide | None = None
     gpus: tuple[Use, ...] = ()
     goal: tuple[Checked, ...] = ()
-    # Lines.
+    # Lines for people.
     notes: tuple[str, ...] = ()
     # False where it was interrupted.
     complete: bool = True
     # Whether it belongs to the search for a rate.
     probe: bool = False
-    # Answers that are not the same bytes as the expected ones, and were too many to be compared.
+    # Answers whose bytes differ from the expected ones, and that were not compared because there were too many.
     unjudged: int = 0
-    # Why the load generator may have made the tail of the times, or is part of each of them; "" where it is not.
+    # Why the load generator may have caused the tail of the times, or adds to each of them; "" where it does not.
     waits: str = ""
 
     @property
@@ -132,7 +133,7 @@ class Row(records.Record):
 
     @property
     def kept(self) -> bool | None:
-        """Whether the goal was kept: True, False, or None where nobody can say or there is none."""
+        """Whether the goal was kept: True, False, or None if the requests do not decide it or there is no goal."""
         if not self.goal:
             return None
         if any(one.kept is False for one in self.goal):
@@ -182,7 +183,7 @@ class Subject(records.Record):
     # HOST:PORT, "" without a server.
     address: str
     model_name: str
-    # As the server says.
+    # As the server names them.
     model_version: int | None
     # The files and their digests, "" where they are not known.
     model_dir: str
@@ -191,12 +192,12 @@ class Subject(records.Record):
     signature: str
     # {name: "float32[?,8]"}.
     inputs: Mapping[str, str]
-    # Where the requests' values are from, in words.
+    # Where the requests' values come from, in words.
     values: str
     # How many different requests, and their mean size in bytes.
     requests: int
     request_bytes: int
-    # Of the requests, as text.
+    # Shapes of the requests, as text.
     shapes: tuple[str, ...]
     # What the answers are compared with, in words.
     compared: str
@@ -204,14 +205,14 @@ class Subject(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The whole."""
+    """A whole benchmark."""
 
     subject: Subject
     # {flag: value} of the flags that were set.
     settings: Mapping[str, Any]
-    # {package: version} of what measured.
+    # {package: version} of the measuring side.
     versions: Mapping[str, str]
-    # Of this machine.
+    # Facts about this machine.
     fingerprint: Fingerprint
     # Tool, version and time, as passport.stamp gives them.
     stamp: Mapping[str, str]
@@ -220,12 +221,12 @@ class Bench:
     goal: str = ""
     searched: tuple[Searched, ...] = ()
     prices: tuple[Price, ...] = ()
-    # Lines; and what fails the check, a line each.
+    # Lines for people; and the reasons why the check fails, a line each.
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    # "" where all points were measured, else why not.
+    # "" where all points were measured, else the reason of the early end.
     ended: str = ""
-    # It ended because first answers were wrong.
+    # Whether it ended because first answers were wrong.
     refused: bool = False
 
     @property
@@ -234,7 +235,7 @@ class Bench:
 
     @property
     def exit_code(self) -> int:
-        """1 where nothing was answered or something was cut short, 3 where a check does not hold."""
+        """1 if nothing was answered or the benchmark ended early, 3 if a check fails."""
         if self.refused:
             return errors.EXIT_CHECK
         if not self.complete or not any(row.answered for row in self.rows):
@@ -242,7 +243,7 @@ class Bench:
         return errors.EXIT_CHECK if self.problems else errors.EXIT_DONE
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the document begins with how it ended, and names the machine otherwise."""
+        """Written by hand: the document begins with the way it ended, and has other names for the machine's facts."""
         return {"kind": "bench", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
                 "subject": self.subject.to_dict(), "settings": self.settings, "versions": self.versions,
                 "machine": self.fingerprint.to_dict(), "goal": self.goal, "rows": [row.to_dict() for row in self.rows],

@@ -15,51 +15,51 @@ from tftrt_tools.models import opening
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is measured, with what load, and what has to hold."""
+    """The model to measure, the load, and the checks."""
 
     # HOST:PORT, "" without a server.
     address: str
-    # Which model of the server; None and "" for the version that answers.
+    # The model on the server; its version and label, None and "" for the one that answers.
     model_name: str
     model_version: int | None
     version_label: str
     # "" for the model's default.
     signature_name: str
-    # What is sent: texts of the flags, how files of the data are read, and how many rows of them, 0 for all.
+    # The inputs: texts of the flags, how files of the data are read, and how many rows of them, 0 for all.
     shapes: str
     data: str
     reading: DataOptions
     data_rows: int
     ranges: str
-    # Of what is drawn.
+    # The seed of drawn values.
     seed: int
     # How many different requests.
     distinct: int
-    # Rows of a request, () for what the inputs say.
+    # Rows of a request, () to take them from the inputs.
     batch_sizes: tuple[int, ...]
-    # Of the sweep, () for a search.
+    # The sweep's, () for a search.
     points: tuple[points.Point, ...]
-    # Of the instants of an open loop, "constant" or "poisson"; and a file that has them, or "".
+    # The instants of an open loop: "constant" or "poisson"; and a file that has them, or "".
     distribution: str
     schedule_file: str
-    # Of the measurement of a point, and the requests that it has at least.
+    # Seconds to measure a point, and its least number of requests.
     seconds: float
     min_queries: int
-    # The warm-up's, at most.
+    # Seconds of the warm-up, at most.
     warmup_seconds: float
-    # What the service is held to, or None.
+    # The goal of the service, or None.
     goal: goals.Goal | None
-    # Whether to look for the highest rate that keeps it; requests a second between which to look, None where they are not given; and
-    # the share of a rate to which it is found.
+    # Whether to search the highest rate that keeps the goal; the lowest and highest requests a second to try, None where not given; and
+    # the resolution, a share of the rate.
     search: bool
     lowest_rate: float | None
     highest_rate: float | None
     resolution: float
-    # What later answers are compared with: "first" or "none".
+    # What later answers are compared with: "first" answers or "none".
     expected: str
-    # source.Source of the model that the first answers are held against, or "".
+    # source.Source of the model whose answers the first answers are compared with, or "".
     original: Any
-    # How they are judged: texts of the flags.
+    # How answers are judged: texts of the flags.
     thresholds: str
     allow_constant_outputs: bool
     output_kind: tuple[str, ...]
@@ -83,7 +83,7 @@ class Options:
 
     @property
     def asked(self) -> inputs.Asked:
-        """What is said of the inputs."""
+        """What the user says of the inputs."""
         return inputs.Asked(data=self.data, reading=self.reading, data_rows=self.data_rows, shapes=self.shapes, ranges=self.ranges,
                             seed=self.seed)
 

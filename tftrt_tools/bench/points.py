@@ -9,7 +9,7 @@ from tftrt_tools import errors, records
 CLOSED, OPEN, OFFLINE = "closed", "open", "offline"
 SCENARIOS = (CLOSED, OPEN, OFFLINE)
 SCHEDULE = "schedule file"
-# Requests under way where nothing is said. Offline asks for all that the server can do.
+# Requests under way by default. Offline asks for all that the server can do.
 _DEFAULT = {CLOSED: 1, OFFLINE: 16}
 _TOO_MUCH = 1e9
 
@@ -19,7 +19,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclasses.dataclass(frozen=True)
 class Point(records.Record):
-    """What is offered."""
+    """The load of one point."""
 
     # One of SCENARIOS.
     scenario: str
@@ -29,7 +29,7 @@ class Point(records.Record):
     rate: float | None = None
     # "constant", "poisson" or "schedule file".
     distribution: str | None = None
-    # Rows of a request as asked for, None where the inputs say it.
+    # Rows of a request, None to take them from the inputs.
     batch_size: int | None = None
 
     def text(self, batch: bool = True) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-# A rate found by halving down from the start is one this many times lower at least.
+# By default the search gives up below the first rate halved this many times.
 _HALVINGS = 6
 MOST_PROBES = 40
 _DIGITS = 4  # of a rate; finer than any resolution that is allowed
@@ -14,8 +14,8 @@ _WHY = {MISSED: "does not keep it", UNDECIDED: "was not shown to keep it, nor to
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """rate: the highest that was shown to keep the goal, None where none was. above: the lowest that was not, None where all were.
-    ended: why it stopped, in words. Where both are there, rate >= above / (1 + resolution), unless `ended` says otherwise."""
+    """rate: the highest that was shown to keep the goal, or None. above: the lowest that was not, or None. ended: why it stopped, in
+    words. If both are there, rate >= above / (1 + resolution), unless `ended` says otherwise."""
 
     rate: float | None
     above: float | None

@@ -15,7 +15,7 @@ _MEAN = {"request_ms": (names.REQUEST_LATENCY, 1e-3), "runtime_ms": (names.RUNTI
          "queuing_ms": (names.QUEUING_LATENCY, 1e-3), "input_rows": (names.INPUT_BATCH_SIZE, 1.0),
          "processed_rows": (names.PROCESSED_BATCH_SIZE, 1.0), "padding_rows": (names.PADDING_SIZE, 1.0)}
 _OF_MODEL = "model_name"
-# Only these never fall while the server lives: a gauge that does is no new start.
+# Only these never fall while the server lives, so only their fall means a restart; a gauge may fall.
 _GROWING = ("counter", "histogram")
 
 
@@ -32,7 +32,7 @@ class ServerSide(records.Record):
     # Mean time in the server of requests that went well, and the part of it in Session::Run.
     request_ms: float | None
     runtime_ms: float | None
-    # From here on of all models together, and of servers with batching. Mean time in the queue.
+    # The fields from here on are of all models together, and only of servers with batching. Mean time in the queue.
     queuing_ms: float | None
     # Rows of a request, rows of a batch with its padding, padding of a batch.
     input_rows: float | None
@@ -79,7 +79,7 @@ def fetch(address: str) -> Samples:
         mend = "start the server with --monitoring_config_file" if error.code == 404 else ""
         raise errors.TftrtError(f"{address} has no metrics: HTTP {error.code}", mend) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        # A gRPC port answers with the frames of HTTP/2.
+        # A gRPC port answers with HTTP/2 frames.
         why = "it speaks no HTTP/1.1" if isinstance(error, http.client.BadStatusLine) else getattr(error, "reason", None) or error
         raise errors.TftrtError(f"{address} does not answer: {why}", "check --rest: it is the port of --rest_api_port") from None
     return parse(text)
@@ -97,9 +97,9 @@ def parse(text: str) -> Samples:
 
 
 def difference(before: Samples, after: Samples, model: str) -> ServerSide:
-    """The ServerSide of the time between two pages of `fetch`. A server that was started anew between them counts from 0.
+    """The ServerSide of the time between two pages of `fetch`. A server that was restarted between them counts from 0.
 
-    Args: model: name; what has no model's label counts whole.
+    Args: model: name; samples without a model label count whole.
     """
     grown = {key: value - before.get(key, 0) for key, value in after.items()}
     if any(value < 0 for value in grown.values()):
@@ -127,8 +127,8 @@ def _mean(samples: Samples, metric: Any, scale: float) -> float | None:
 
 
 def _buckets(samples: Samples, metric: Any) -> dict[str, int]:
-    """{"<bound": count} of the buckets that are not empty. A value that equals a bound counts above it: TensorFlow's buckets are
-    half-open, whatever Prometheus' "le" says (tsl/lib/histogram, Histogram::Add takes the upper bound)."""
+    """{"<bound": count} of the buckets that are not empty. A value equal to a bound counts above it: TensorFlow's buckets are half-open,
+    although Prometheus' "le" says otherwise (tsl/lib/histogram, Histogram::Add takes the upper bound)."""
     below: dict[float, float] = {}
     for (name, labels), value in samples.items():
         if name == metric.name + "_bucket":

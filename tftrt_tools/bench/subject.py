@@ -1,4 +1,4 @@
-"""Which model is measured: as a running server tells it, or as its files do."""
+"""Which model is measured, as a running server or the model's files describe it."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ Signatures: TypeAlias = Mapping[str, tuple[Sequence[InputSpec], Sequence[InputSp
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """version: that answers, None without a server. signatures: {name: ((InputSpec of an input, …), (of an output, …))}. same: of
+    """version: the one that answers, None without a server. signatures: {name: ((InputSpec of an input, …), (of an output, …))}. same: of
     twins.find, as far as files are at hand: {signature: the one that stands for it}."""
 
     version: int | None
@@ -46,7 +46,8 @@ def of_server(client: Any, options: Any) -> Model:
 
 @contextlib.contextmanager
 def on_disk(named: Mapping[str, AnyModel]) -> Iterator[dict[str, Any]]:
-    """{flag: models.model.Model} of what flags name. Args: named: {flag: path, or source.Source}. Raises: TftrtError, UsageError."""
+    """{flag: models.model.Model} of the models that flags name. Args: named: {flag: path, or source.Source}. Raises: TftrtError,
+    UsageError."""
     with opening.opened(*named.values()) as models:
         yield dict(zip(named, models, strict=True))
 
@@ -57,7 +58,7 @@ def of_files(model: Any) -> Model:
 
 
 def check_files(named: Mapping[str, Any], name: str, signatures: Signatures) -> None:
-    """Refuse models that cannot be the one that a server has.
+    """Refuse models that cannot be the one on the server.
 
     Args: named: as `on_disk` yields. name, signatures: of the served model, as in Model. Raises: UsageError.
     """
@@ -75,30 +76,30 @@ def same(paths: Sequence[AnyModel]) -> list[dict[str, str]]:
 
 
 def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, str]], converted: AnyModel) -> calls.Takes:
-    """What a signature takes that is asked by its name, for the choice of calls.
+    """The inputs of a signature that is called by its name, for the choice of calls.
 
     Args: signatures: as Model.signatures. same: [Model.same] of the models that are asked. converted: path of the converted model's files,
-      or a source.Source; "" where they are not at hand.
+      or a source.Source; "" if they are not on this machine.
     """
     manifest = passport.read(converted, passport.MANIFEST) if converted else None
     return calls.Takes.one(signature, {name: sides[0] for name, sides in signatures.items()}, *same, manifest=manifest)
 
 
 def _difference(there: Signatures, served: Signatures) -> str:
-    """Which served signature files do not have as it is, "" where they have all. Args: as Model.signatures."""
+    """The first difference between the server's signatures and the files', "" if there is none. Args: as Model.signatures."""
     for signature, sides in served.items():
         if signature not in there:
             return f"it has no signature {signature!r}"
         for kind, mine, theirs in zip(("inputs", "outputs"), there[signature], sides, strict=True):
             texts = [", ".join(sorted(f"{spec.name} {spec.dtype}" for spec in specs)) for specs in (mine, theirs)]
-            # A type that no request can have is told by number alone.
+            # The server names a type that no request can have by its number only.
             if texts[0] != texts[1] and "DataType" not in texts[1]:
                 return f"the {kind} of {signature!r} are {texts[0]}, and not {texts[1]}"
     return ""
 
 
 def digests(path: AnyModel) -> tuple[str, str]:
-    """(digest of the model's files, digest of what its passport's manifest was made from): "" for a part that is not there."""
+    """(digest of the model's files, digest of its source by its manifest): "" for a part that is missing."""
     if not path:
         return "", ""
     manifest = passport.folder(path) / passport.MANIFEST
@@ -112,7 +113,7 @@ def _asked(options: Any) -> str:
 
 
 def _known(client: Any, options: Any) -> str:
-    """What the server knows: the versions of that name, else the names that its own command line gives, where that can be seen."""
+    """What the server has: the versions of that name, else the names on its own command line if that can be read."""
     from tftrt_tools.client import ServingError
 
     with contextlib.suppress(ServingError):

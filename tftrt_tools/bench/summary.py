@@ -54,14 +54,15 @@ def row(target: str, point: Point, records: Records, rows_of_request: npt.ArrayL
 
 
 def _offered(point: Point, records: Records) -> float:
-    """Requests a second that the schedule asks for. A run that was cut short says by its length only how far it came."""
+    """Requests a second that the schedule asks for. The length of a run that was cut short only says how far it came, so the planned
+    rate counts."""
     if records.partial and point.rate:
         return point.rate
     return (records.sent_ns.size + records.unsent) / (records.length_ns / 1e9)
 
 
 def _sent_rate(records: Records) -> float:
-    """Requests sent a second, over the planned length, or until the last was sent where that took longer."""
+    """Requests sent a second, over the planned length, or until the last one was sent if that took longer."""
     return records.sent_ns.size / (max(records.length_ns, int(records.sent_ns.max())) / 1e9)
 
 
@@ -92,7 +93,7 @@ def curve(times_ns: npt.NDArray[np.int64], points: int = 160) -> tuple[tuple[flo
     which there are enough requests (latency_statistics.min_samples)."""
     ordered = np.sort(times_ns)
     count = ordered.size
-    # With n samples the largest share that a percentile is given for: one in about n / 6.6, see min_samples.
+    # The largest share that n samples allow a percentile for: one in about n / 6.6, see min_samples.
     largest = _largest_share(count)
     if largest <= 0:
         return ()
@@ -116,7 +117,7 @@ def _largest_share(count: int) -> float:
 def series(records: Records) -> measurements.Series:
     """The measurements.Series of a run, at most _INTERVALS intervals, none shorter than a tenth of a second."""
     end = int(records.done_ns.max()) if records.kind == "offline" and records.done_ns.size else records.length_ns
-    # A last interval that is not full would look like a fall of the rate.
+    # A last interval that is not full would look like a drop of the rate.
     count = max(1, min(_INTERVALS, int(end // _SHORTEST_NS)))
     length = max(1, math.ceil(end / count))
     place, earlier = records.done_ns // length, records.earlier_ns // length
@@ -134,9 +135,9 @@ def series(records: Records) -> measurements.Series:
 
 
 def shortfall(checked: measurements.Checked, row: measurements.Row) -> str:
-    """What a measurements.Checked that is not kept came to, for people."""
+    """The value of a measurements.Checked that was not kept, for people."""
     if checked.value is None:
-        # Too few answers for the percentile itself can be enough to say on which side of the bound it lies.
+        # Answers that are too few for the percentile can be enough to show on which side of the bound it lies.
         return f"not kept: too many of {row.requests} requests were slower or failed" if checked.kept is False else \
             f"not known: {row.answered} requests were answered"
     value = f"{100 * checked.value:.3g} %" if checked.bound.startswith("errors") else f"{1e3 * checked.value:.3f} ms"
@@ -154,9 +155,9 @@ def _errors_kept(bound: Bound, failed: int, count: int) -> bool | None:
 def judged(records: Records, goal: Goal) -> tuple[measurements.Checked, ...]:
     """[measurements.Checked] of a goal.
 
-    A percentile and a share of errors are kept, or not, only where latency_statistics.decided says so with its confidence, a mean where
-    latency_statistics.mean_decided does. For a percentile, a request that failed or was never answered is slower than every bound. Mean and
-    max are of the answers. max, and errors<=0%, say what was seen: nothing beyond that can be shown of either.
+    A percentile and a share of errors are decided only if latency_statistics.decided says so with its confidence, a mean only if
+    latency_statistics.mean_decided does. For a percentile, a request that failed or was never answered is slower than every bound. Mean
+    and max count the answers only. max, and errors<=0%, only say what was seen; samples cannot show more of them.
     """
     times = records.latency_ns
     count = int(records.sent_ns.size) + records.unfinished

@@ -53,19 +53,19 @@ def _cell(value: Any) -> Any:
 class RequestsFile:
     """A row for each request, written point by point, so that an interrupt keeps what was measured.
 
-    It lies in PATH.partial until `finish`. Where the disk fills up, what was written stays there, whole lines only, and `failed` says why;
-    the benchmark goes on.
+    It is PATH.partial until `finish`. If the disk fills up, the whole lines written so far stay there, `failed` says why, and the
+    benchmark goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises: OSError where the file cannot be made, UsageError where it could not get its name."""
+        """Raises: OSError if the file cannot be made, UsageError if it could not be renamed to its final name."""
         target, stream = whole_file.place(path)
         if stream:
             raise errors.UsageError(f"{path} is no regular file", "requests are written beside it first: give the path of a file")
         self.path, self.failed = pathlib.Path(target), ""
         self.partial = self.path.with_name(self.path.name + ".partial")
         self._good, self._points = 0, 0
-        # Nothing is kept back in a buffer that could fail later, in close().
+        # No buffer: writing it could fail later, in close().
         self._file = self.partial.open("wb", buffering=0)
         self._write(",".join(REQUEST_COLUMNS) + "\n")
 
@@ -80,12 +80,12 @@ class RequestsFile:
         self._write(text.getvalue())
 
     def finish(self) -> None:
-        """Everything is in it: it gets its name. Raises: OSError."""
+        """The file is complete: rename it to its final name. Raises: OSError."""
         if self._points and not self.failed:
             os.replace(self.partial, self.path)
 
     def close(self) -> None:
-        """No more is written. Where there was nothing to write, no file is left."""
+        """End writing. If nothing was written, no file is left."""
         self._file.close()
         if not self._points:
             self.partial.unlink(missing_ok=True)
@@ -115,8 +115,8 @@ class HistogramLog:
         self._log.output_comment("response times in ns, 1 us to 1 h, three digits")
         self._log.output_legend()
         self._rows = 0
-        # Readers know the wall clock alone, and skip a row that begins before the first one: one offset for all, so that a clock that is
-        # set meanwhile, or read a microsecond later, does not do that.
+        # Readers use only the wall clock, and skip a row that begins before the first one. So one offset holds for all rows: a clock
+        # that is set meanwhile, or read a microsecond later, cannot put a row before the first.
         self._wall_ns = time.time_ns() - time.perf_counter_ns()
 
     def add(self, target: str, point: Point, records: Records) -> None:

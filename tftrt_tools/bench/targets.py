@@ -20,16 +20,16 @@ from tftrt_tools.load import function_load, generator, load_plan, payload
 from tftrt_tools.load.run_record import Records
 from tftrt_tools.serving.smoke import server_process
 
-# An expected answer that none is equal to, so that each is handed over to be kept.
+# An expected answer that equals no answer, so that every answer is handed over and kept.
 _UNKNOWN = b"\0"
-# Gives the Judge of later answers for the first ones, {index: answer}, or None.
+# Takes the first answers, {index: answer}; gives the Judge of later answers, or None.
 JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
 OnProgress = Callable[[load_plan.Progress], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """payload: payload.Payload, or without a server the calls as execution.run.named gives them. rows: int [requests], rows of each.
+    """payload: payload.Payload; without a server the calls that execution.run.named gives. rows: int [requests], rows of each.
     mean_bytes: of a request."""
 
     payload: Any
@@ -44,7 +44,7 @@ def opened(options: Options, client: Any, signature: str, folder: str | os.PathL
 
 
 def gpus_are_here(address: str) -> bool:
-    """Whether the GPUs of this machine are those that are measured. Args: address: of client.Client, "" without a server."""
+    """Whether the measured model runs on the GPUs of this machine. Args: address: of client.Client, "" without a server."""
     return not address or address.startswith("unix:") or server_process.is_here(address.rpartition(":")[0].strip("[]"))
 
 
@@ -64,7 +64,7 @@ class Server:
                                         channels=options.channels)
 
     def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
-        """The requests of a workload, and what they are answered: every one is sent once.
+        """Make the requests of a workload, and send each once for its first answer.
 
         Args: load: workload.Workload. judge_of: function of [{output: ndarray}], the first answers, that gives an answers.Judge or None.
         Returns: Sent. Raises: TftrtError where the server answers none of them; CheckFailed where the answers are wrong.
@@ -76,7 +76,7 @@ class Server:
         first: dict[int, bytes] = {}
         asked = payload.Payload(clients.PREDICT, requests, (_UNKNOWN,) * len(requests),
                                 lambda index, answer: "" if first.setdefault(index, answer) else "")
-        # One after the other: a server with batching fails a whole batch for one bad request in it.
+        # One by one: in a server with batching one bad request makes its whole batch fail.
         plan = load_plan.Plan(kind="offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
                               judge_all=True, max_seconds=len(requests) * options.timeout)
         records = generator.run(self._target, asked, plan)
@@ -102,7 +102,7 @@ class Server:
 class InProcess:
     """The model in a child process of its own for each point, without a server.
 
-    Args: model: models.model.Model. folder: for what parent and child exchange.
+    Args: model: models.model.Model. folder: for files that parent and child exchange.
     """
 
     name = measurements.IN_PROCESS
@@ -113,8 +113,8 @@ class InProcess:
         self._prepared = 0
 
     def prepare(self, load: Workload, judge_of: JudgeOf) -> Sent:
-        """As Server.prepare. The first answers are judged before the load of the first point, as the model is loaded then; later ones are
-        not compared."""
+        """As Server.prepare. The first answers are judged just before the load of the first point, when the model is loaded; later ones
+        are not compared."""
         self._prepared += 1
         self._judge_of = judge_of
         saved = run.save_calls(load.calls, self._folder / f"calls-{self._prepared}")

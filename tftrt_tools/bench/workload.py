@@ -1,4 +1,4 @@
-"""What is sent: several different calls of one signature, from the user's data or drawn from a seed. No TensorFlow here."""
+"""The calls to send: several different ones of one signature, from the user's data or drawn from a seed. No TensorFlow here."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -16,8 +16,8 @@ from tftrt_tools.savedmodel.signatures import DEFAULT as DEFAULT_SIGNATURE
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """calls: sent in turn. batch_size: as asked for, None where the shapes or the data say it; source: where the values are from, in words.
-    files: what was read of files for it (its arrays are gone), None where nothing was."""
+    """calls: sent in turn. batch_size: the requested one, None if the shapes or the data give it; source: where the values come from, in
+    words. files: what was read from files (without the arrays), or None."""
 
     calls: tuple[run.Call, ...]
     batch_size: int | None
@@ -50,11 +50,8 @@ def choose_signature(signatures: Collection[str], wanted: str) -> str:
 def workloads(takes: inputs.Takes, batch_sizes: Sequence[int], asked: inputs.Asked, distinct: int) -> list[Workload]:
     """One Workload for each batch size.
 
-    Args:
-      takes: of the one signature that is asked.
-      batch_sizes: rows of a request, or [] for what the shapes or the data say, else 1.
-      asked: what the user gave.
-      distinct: how many different requests.
+    Args: takes: the inputs of the asked signature. batch_sizes: rows of a request, or [] to take them from the shapes or the data, else
+      1. asked: what the user gave. distinct: how many different requests.
 
     Raises: UsageError.
     """
@@ -84,7 +81,7 @@ def _drawn(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, specs: 
 
 def _from_data(maker: inputs.CallMaker, asked: inputs.Asked, signature: str, batch_size: int | None, distinct: int) -> Workload:
     with scratch.folder("bench") as folder:
-        # No more is read of files than will be sent.
+        # Read no more rows of files than will be sent.
         most = distinct * (batch_size or 1)
         given = maker.given(folder, files_rows=min(asked.data_rows, most) if asked.data_rows else most)
         assert given is not None

@@ -1,4 +1,4 @@
-"""What can be asked, each as a Call: the bytes to send, and how the answer's bytes are read. Client sends it, AsyncClient awaits it.
+"""The calls to a server, each as a Call: the bytes to send, and how to read the answer's bytes. Client and AsyncClient both send them.
 
 The functions here are the clients' methods: their arguments and their docstrings. `connection` is the client itself.
 """
@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Connection(Protocol):
-    """What a call has to know of its client. address: the gRPC target."""
+    """The facts about the client that a call needs. address: the gRPC target."""
 
     address: str
 
@@ -54,7 +54,7 @@ def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLi
 
 
 def predict_bytes(connection: Connection, request: bytes, timeout: float | None = None) -> Call[bytes]:
-    """Run a signature, bytes in and bytes out: what such a call takes is the server's and the wire's time, not that of reading arrays.
+    """Run a signature, bytes in and bytes out. The time of such a call is the server's and the network's; no arrays are read.
 
     Args: request: of `request_bytes`. timeout: seconds for this call.
     Returns: bytes for `response_arrays`. Raises: ServingError, UsageError.
@@ -80,7 +80,7 @@ def status(connection: Connection, model: str, version: int | None = None, timeo
 
 
 def reload(connection: Connection, config: Any, timeout: float | None = None) -> Call[None]:
-    """Give the server a new configuration, whole: a model that it does not list is unloaded.
+    """Give the server a new configuration. It replaces the old one: the server unloads a model that it does not list.
 
     It returns when models with new names are available; for a new version of a known model, ask `status`. It is never sent twice.
 
@@ -89,7 +89,7 @@ def reload(connection: Connection, config: Any, timeout: float | None = None) ->
     """
     def read(raw: bytes) -> None:
         code, message = model_service.read_reload(raw)
-        if code != "OK":  # the real server also fails the call itself
+        if code != "OK":  # the real server also makes the call itself fail
             raise serving_error.of(code, message, connection.address, None, "HandleReloadConfigRequest")
 
     return Call(model_service.RELOAD, model_service.reload_request(config), read, timeout)

@@ -1,10 +1,10 @@
 """How a connection is made: limits, TLS, compression, and which calls are sent again.
 
-A call is sent again only where the answer is UNAVAILABLE, and only where it changes nothing on the server: Predict, GetModelMetadata
-and GetModelStatus. A reload is not: between two of its attempts another's reload may have come. gRPC itself does it (its retry policy,
-grpc.io/docs/guides/retry): at most RETRIES more attempts, by default, with a pause of 0.1 s, then twice as long each time up to 1 s, each
-20 % more or less at random, all within the call's one deadline. While more calls fail than succeed, by 50, none is sent again, so that
-a server that is overloaded is not drowned.
+A call is sent again only if the answer is UNAVAILABLE, and only if it changes nothing on the server: Predict, GetModelMetadata and
+GetModelStatus. A reload is never sent again: another client's reload may have come in between. gRPC sends the calls again by its retry
+policy (grpc.io/docs/guides/retry): by default at most RETRIES more attempts, after a pause of 0.1 s, then twice as long each time up to
+1 s, each 20 % more or less at random, all within the call's one deadline. While failed calls outnumber successful ones by 50, none is
+sent again, to spare an overloaded server.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ _MOST_RETRIES = 4  # gRPC makes no more than five attempts
 _SAFE = [{"service": "tensorflow.serving.PredictionService"}, {"service": "tensorflow.serving.ModelService", "method": "GetModelStatus"}]
 _POLICY = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 _THROTTLING = {"maxTokens": 100, "tokenRatio": 1}
-# gRPC's own start at a second and go up to two minutes. A server that is back has to be found within the attempts of one call, which take
-# at least 0.56 s with three retries. "min" is left alone: it is the time that one connection may take.
+# gRPC's own pauses start at a second and go up to two minutes. The attempts of one call take at least 0.56 s with three retries; a
+# server that is back has to be found within that time. "min" is left alone: it is the time that one connection may take.
 _RECONNECT_MS = {"initial": 100, "max": 400}
 _LARGEST = (1 << 31) - 1
 _COMPRESSIONS = ("", "gzip", "deflate")
@@ -66,7 +66,7 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
     """Channel arguments. Args: retries: attempts after the first; proxy: take the environment's. Raises: UsageError."""
     if not isinstance(retries, int) or not 0 <= retries <= _MOST_RETRIES:
         raise errors.UsageError(f"retries is {retries}", f"give 0 to {_MOST_RETRIES}")
-    # Each client has a connection of its own: to close one, or its pauses, does nothing to another.
+    # Each client has its own connection: closing it, and its pauses, do not affect another client.
     found: list[tuple[str, Any]] = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
                                     ("grpc.use_local_subchannel_pool", 1)]
     found += [(f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items()]
@@ -77,12 +77,12 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
     if not retries:
         return [*found, ("grpc.enable_retries", 0)]
     config = {"methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}], "retryThrottling": _THROTTLING}
-    # Above this size a request is not kept for another attempt; gRPC's own limit is 256 KiB.
+    # gRPC keeps a request for another attempt up to this size; its default is 256 KiB.
     return [*found, ("grpc.enable_retries", 1), ("grpc.service_config", json.dumps(config)), ("grpc.per_rpc_retry_buffer_size", _LARGEST)]
 
 
 def opened(module: Any, address: str, credentials: Any, arguments: list[tuple[str, Any]]) -> Any:
-    """A channel of `module`, grpc or grpc.aio. Args: credentials: of Tls, or None for one in the clear. arguments: as of `options`."""
+    """A channel of `module`, grpc or grpc.aio. Args: credentials: of Tls, or None without encryption. arguments: of `options`."""
     if credentials:
         return module.secure_channel(address, credentials, options=arguments)
     return module.insecure_channel(address, options=arguments)

@@ -1,4 +1,4 @@
-"""Client and AsyncClient: the same methods, the one answers, the other is awaited."""
+"""Client and AsyncClient have the same methods: Client's return the answer, AsyncClient's are awaited."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Connection:
-    """What both clients are: an address, the arguments of each call, and the words for what goes wrong."""
+    """What both clients share: the address, the arguments of each call, and the messages for errors."""
 
     def __init__(self, address: str, timeout: float = _SECONDS, tls: channel.Tls | bool | None = None, compression: str = "",
                  retries: int = channel.RETRIES, wait_for_ready: bool = False,
@@ -34,10 +34,10 @@ class _Connection:
           tls: Tls; True for the system's certificates; None for a connection in the clear.
           compression: of requests, "gzip" or "deflate".
           retries: more attempts after UNAVAILABLE, 0 to 4; which calls, and the pauses: tftrt_tools.client.channel.
-          wait_for_ready: where no server answers, wait for one until the deadline instead of failing.
+          wait_for_ready: if no server answers, wait for one until the deadline instead of failing.
           headers: (name, value) pairs, or a dict, sent with each call.
           proxy: go through the proxy that the environment names (http_proxy), as gRPC does.
-          mends: {code of a ServingError: what to do}, where your users have flags for it, in place of the client's own words.
+          mends: {code of a ServingError: what to do}: your own advice, such as your users' flags, in place of the client's.
 
         Raises: UsageError.
         """
@@ -53,7 +53,7 @@ class _Connection:
         self._start()
 
     def _start(self) -> None:
-        """What the subclass does once its arguments are checked."""
+        """Start the subclass; its arguments are checked already."""
 
     def _arguments(self, call: calls.Call[Any]) -> dict[str, Any]:
         if self._closed:
@@ -100,7 +100,7 @@ def _awaited(build: Callable[Concatenate[AsyncClient, _Arguments], calls.Call[_A
 
 
 def _describe(method: Any, build: Callable[..., Any]) -> None:
-    """Give a method the name, the docstring and the signature that `help` shows: those of `build`, with what the Call gives."""
+    """Give a method the name, docstring and signature of `build`, for `help`; it returns what the Call returns."""
     functools.update_wrapper(method, build)
     told = inspect.signature(build)
     first, *others = told.parameters.values()
@@ -150,7 +150,7 @@ class Client(_Connection):
 
 
 class AsyncClient(_Connection):
-    """The same to be awaited: `await client.predict(…)`. An async context manager, of the event loop that first uses it."""
+    """The same methods, awaited: `await client.predict(…)`. An async context manager; it belongs to the event loop that first uses it."""
 
     _channel: Any = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -187,7 +187,7 @@ class AsyncClient(_Connection):
     async def _ended(self, running: Any) -> bytes:
         """The answer of a grpc.aio call.
 
-        `close` cancels the call, and that must not look like a cancellation of the task that awaits it. So the call has a task of its own.
+        `close` cancels the call, and this must not look as if the awaiting task were cancelled. So the call has a task of its own.
         """
         import asyncio
 

@@ -74,7 +74,7 @@ def _shape(parts: list[memoryview]) -> tuple[int | None, ...] | None:
 
 
 def _last(raw: memoryview, number: int) -> memoryview:
-    """The bytes or message that is field `number`, the last one where it came more than once; nothing where it did not."""
+    """The bytes or message in field `number`: the last one if there are several, empty if there is none."""
     answer = memoryview(b"")
     for field, wire_type, value in fields.walk(raw):
         if field == number and wire_type == fields.DELIMITED:

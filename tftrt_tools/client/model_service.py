@@ -15,7 +15,7 @@ from tftrt_tools.wire import fields, varints
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
-# ModelVersionStatus.State. A server of another version may have more; those are told by their number.
+# ModelVersionStatus.State. A server of another version may have more states; they are shown as numbers.
 State = typing.Literal["UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END"]
 AVAILABLE, END = "AVAILABLE", "END"
 _STATES: dict[int, State] = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
@@ -33,7 +33,7 @@ class VersionStatus:
 
     @property
     def failed(self) -> bool:
-        """It ended with an error; without one it was unloaded."""
+        """Whether it ended with an error; a version that ended without one was unloaded."""
         return self.state == END and self.error_code != "OK"
 
     def error_text(self) -> str:
@@ -95,7 +95,7 @@ def read_reload(raw: bytes) -> tuple[str, str]:
 
 
 def _status(parts: list[memoryview]) -> tuple[str, str]:
-    """(code name, text) of a StatusProto that came in these pieces."""
+    """(code name, text) of a StatusProto, from its fields."""
     number, message = 0, ""
     for field, wire_type, value in fields.walk(fields.joined(parts)) if parts else ():
         if field == 1 and wire_type == fields.VARINT:

@@ -62,7 +62,7 @@ class ModelSpec:
 
 
 class Answered(dict[str, _Value]):
-    """A dict with what answered. model: ModelSpec, whose version is the one that answered."""
+    """A dict that knows which model answered. model: its ModelSpec, with the version that answered."""
 
     def __init__(self, items: Mapping[str, _Value] | Iterable[tuple[str, _Value]], model: ModelSpec) -> None:
         super().__init__(items)

@@ -42,12 +42,12 @@ def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: st
 
 
 def response_arrays(raw: bytes) -> tuple[ModelSpec, dict[str, npt.NDArray[Any]]]:
-    """What a PredictResponse says; numbers may be in tensor_content or in the typed fields.
+    """The content of a PredictResponse; numbers may be in tensor_content or in the typed fields.
 
     Args: raw: bytes of it, which nobody has checked.
-    Returns: (ModelSpec of what answered, {alias: ndarray}), in the order of the aliases. Arrays are read-only; floats, and all numbers
-    that came as tensor_content, lie in `raw` at any alignment and keep it alive. Strings are bytes in an object array.
-    Raises: ValueError where it is none, or is damaged in a way that can be seen.
+    Returns: (ModelSpec of the model that answered, {alias: ndarray}), in the order of the aliases. Arrays are read-only; floats, and all
+    numbers that came as tensor_content, lie in `raw` at any alignment and keep it alive. Strings are bytes in an object array.
+    Raises: ValueError if the bytes are no PredictResponse, or visibly damaged.
     """
     outputs: dict[str, memoryview] = {}
     specs: list[memoryview] = []

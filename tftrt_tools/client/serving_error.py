@@ -16,7 +16,7 @@ _PREDICT = "Predict"
 class ServingError(errors.TftrtError):
     """The server refused, failed, or did not answer.
 
-    Attributes: code: name of the gRPC status, such as "NOT_FOUND"; message: the server's text, or gRPC's where no server spoke.
+    Attributes: code: name of the gRPC status, such as "NOT_FOUND"; message: the server's text, or gRPC's if no server answered.
     """
 
     def __init__(self, code: str, message: str, cause: str = "", mend: str = "") -> None:
@@ -54,7 +54,7 @@ def _words(code: str, message: str, address: str, seconds: float | None, method:
                 "is that the gRPC port of a TensorFlow Serving? give more time (timeout)")
     if code == "UNIMPLEMENTED" and method != _PREDICT:
         return f"{address} is no TensorFlow Serving: it has no {method}", "give the gRPC port of a TensorFlow Serving"
-    # A model may hold an op that the server does not have: Predict alone may be UNIMPLEMENTED by a TensorFlow Serving.
+    # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.
     return (f"{address} says {code}: {one_line(message)}",
             "is that the gRPC port of a TensorFlow Serving?" if code == "UNIMPLEMENTED" else "")
 
@@ -77,7 +77,7 @@ def _unavailable(line: str, address: str) -> tuple[str, str]:
         cause = f"no server at {address}: {reason}"
         mend = "start it, or mend the address; its ports open when its first models are loaded"
         if "[::1]" in line:
-            # gRPC tried several addresses and tells what the last one said. Another may have closed the connection.
+            # gRPC tried several addresses and repeats the last one's error. Another address may have closed the connection.
             mend += "; where it asks for TLS, give the flags --tls…"
     elif closed:
         cause, mend = f"the connection to {address} was lost: {reason}", "is the server still there? see its log"
@@ -87,7 +87,7 @@ def _unavailable(line: str, address: str) -> tuple[str, str]:
 
 
 def _reason(line: str) -> str:
-    """gRPC's own words without the addresses that it tried. Of OpenSSL's words, what it found wrong."""
+    """gRPC's own text without the addresses that it tried; of OpenSSL's text only the error."""
     line = re.sub(r"((: OK)|\])+$", "", line)
     openssl = line.rpartition("OPENSSL_internal:")[2]
     return openssl if openssl != line else line.rpartition(": ")[2] or line

@@ -1,4 +1,4 @@
-"""A model on disk, and what a kind of models has to offer. No runtime is imported here."""
+"""A model on disk, and the interface of a kind of models. No runtime is imported here."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Contents(records.Record):
 
     # {name: Signature}.
     signatures: dict[str, Signature]
-    # {signature: the one that stands for it}, of those alone that are one function under several names.
+    # {signature: the one that stands for it}, only for signatures that are one function under several names.
     same: dict[str, str] = dataclasses.field(default_factory=dict)
-    # () of a model that no TensorRT runs.
+    # () for a model without TensorRT.
     engines: tuple[Engine, ...] = ()
     # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
     facts: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -56,14 +56,14 @@ class Contents(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Arithmetic:
-    """In what a model computes, as far as its kind tells: a key of the bounds on answers (accuracy.thresholds), and why."""
+    """The arithmetic of a model, if its kind decides it: a key of the bounds on answers (accuracy.thresholds), and the reason."""
 
     key: str
     reason: str
 
 
 class Kind(Protocol):
-    """What is known of all models of a kind."""
+    """The interface of a kind of models."""
 
     @property
     def name(self) -> str:
@@ -71,8 +71,8 @@ class Kind(Protocol):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """What can be given as a model of this kind, for people, such as "an ONNX file (.onnx)": first what is run as it is, then what is
-        exported first."""
+        """The forms of a model of this kind, for people, such as "an ONNX file (.onnx)": first those that run as they are, then those
+        that are exported first."""
 
     @property
     def runtime(self) -> Runtime:
@@ -86,28 +86,28 @@ class Kind(Protocol):
 
     @property
     def named_signatures(self) -> bool:
-        """Whether signatures have names of their own. A model of another kind has one, and is matched with whatever it is compared with
-        by the names and shapes of inputs and outputs."""
+        """Whether signatures have names of their own. Otherwise a model has one signature, which is matched with another model's by the
+        names and shapes of inputs and outputs."""
 
     @property
     def arithmetic(self) -> Arithmetic | None:
-        """In what these models compute; None where that follows from their engines and the machine."""
+        """The arithmetic of these models; None if their engines and the machine decide it."""
 
     def takes(self, path: str) -> bool:
         """Whether a path names a model of this kind; nothing is opened."""
 
     def check(self, source: Source, as_it_is: bool) -> None:
-        """Refuse what can be no whole model of this kind. Args: as_it_is: also what would have to be exported first. Raises: UsageError,
-        TftrtError, also where the runtime is not installed, with what to install."""
+        """Refuse a path that cannot be a whole model of this kind. Args: as_it_is: also refuse what would have to be exported first.
+        Raises: UsageError, TftrtError; also if the runtime is not installed, with what to install."""
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
-        """The path that the runtime loads, of what `check` takes, for as long as the context lasts; exported where it has to be."""
+        """The path that the runtime loads, for a path that `check` accepts; exported, if needed, for as long as the context lasts."""
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
-        """What is in each of some models, by the paths of `opened`. Raises: TftrtError."""
+        """The contents of each model, by the paths of `opened`. Raises: TftrtError."""
 
     def digest(self, path: str) -> str:
-        """"sha256:…" of all files that make the answers. Args: path: as the user named it."""
+        """"sha256:…" of all files that the answers depend on. Args: path: as the user named it."""
 
     def document(self, path: str, name: str) -> dict[str, Any] | None:
         """The document `name` of the model's passport (savedmodel.passport), None where there is none. Raises: TftrtError."""
@@ -120,18 +120,18 @@ class Kind(Protocol):
 class Model:
     """A model on disk, opened."""
 
-    # What is known of all of its kind.
+    # Its kind.
     kind: Kind
     # As the user named it.
     source: Source
-    # What its runtime loads.
+    # The path that its runtime loads.
     path: str
-    # What is in it.
+    # Its contents.
     contents: Contents
 
     @property
     def runtime(self) -> Runtime:
-        """What runs it."""
+        """The runtime that runs it."""
         return self.kind.runtime
 
     @property

@@ -1,8 +1,8 @@
-"""Which signature, input and output of one model is which of another, where an exporter has renamed them.
+"""Matches signatures, inputs and outputs of two models, where an exporter has renamed them.
 
-Models of a kind whose signatures have names of their own call the same thing by the same name. A model of another kind (an ONNX file) has
-one signature, and exporters rename: "x" may be "x:0", "input.1" be "input_1", and an only output "Identity". What is certain is matched and
-told; what is not has to be said, ORIGINAL=CONVERTED.
+If the signatures of a kind have names of their own, equal names mean the same thing. A model of another kind (an ONNX file) has one
+signature, and exporters rename: "x" may become "x:0", "input.1" may become "input_1", and an only output "Identity". A certain match is
+made and reported; otherwise the user has to give it, ORIGINAL=CONVERTED.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tftrt_tools.savedmodel.signatures import DEFAULT, Once, chosen
 class Matched:
     """Two models, the second by the names of the first."""
 
-    # Of the first model, that are compared: those that were chosen.
+    # The first model's signatures that are compared.
     signatures: tuple[str, ...]
-    # The second model's contents, by the first one's names; under its own where the first has none.
+    # The second model's contents, by the first model's names; by its own names where the first has no such part.
     second: Contents
     # {signature of the first model: its names in the second}, for execution.run.
     names: dict[str, Names]
-    # What was matched with another name, a line each.
+    # The matches between different names, a line each.
     notes: tuple[str, ...] = ()
 
 
@@ -49,8 +49,8 @@ def parse(texts: Sequence[str], flag: str = "rename") -> dict[str, str]:
 def match(first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[str, str] | None = None, flag: str = "rename") -> Matched:
     """Match the signatures that are to be compared.
 
-    Args: keys: names of signatures, () for all. said: of `parse`. flag: that it is from, for messages.
-    Returns: Matched. What one of the models lacks is left unmatched. Raises: UsageError where names are not known or not certain.
+    Args: keys: names of signatures, () for all. said: of `parse`. flag: its flag, for messages. Returns: Matched. Parts that one model
+    lacks stay unmatched. Raises: UsageError where names are not known or not certain.
     """
     said = said or {}
     _check_said(said, first, second, flag)
@@ -140,7 +140,7 @@ def fits(one: InputSpec, other: InputSpec) -> bool:
 
 
 def narrowed(one: InputSpec, other: InputSpec) -> InputSpec:
-    """An input with the shapes that both accept. Args: other: its like in another model, which `fits`."""
+    """An input with the shapes that both accept. Args: other: the other model's input, which `fits`."""
     if one.shape is None or other.shape is None:
         return one if other.shape is None else dataclasses.replace(one, shape=other.shape)
     shape = tuple(theirs if mine is None else mine for mine, theirs in zip(one.shape, other.shape, strict=True))

@@ -15,9 +15,9 @@ from tftrt_tools.sources.source import Source, of
 
 
 def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False) -> Source:
-    """Refuse what can be no model, before any work.
+    """Refuse a path that cannot be a model, before any work.
 
-    Args: as_it_is: refuse also a file that would have to be exported first. Returns: its Source. Raises: UsageError, TftrtError.
+    Args: as_it_is: also refuse a file that would have to be exported first. Returns: its Source. Raises: UsageError, TftrtError.
     """
     source = of(model)
     try:
@@ -35,7 +35,7 @@ def keep(model: str | os.PathLike[str] | Source, name: str, document: Mapping[st
 
 @contextlib.contextmanager
 def opened(*models: str | os.PathLike[str] | Source, log_file: str | None = None) -> Iterator[tuple[Model, ...]]:
-    """The models that the user named; those of a kind are read in one process.
+    """The models that the user named; one process reads all models of a kind.
 
     Args: models: paths or Sources. log_file: where to keep what a runtime logs during an export.
     Yields: a Model of each. Raises: UsageError, TftrtError.

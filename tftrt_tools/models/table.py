@@ -6,12 +6,12 @@ from tftrt_tools.models.model import Kind
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 
-# SavedModels are the last: what no other kind takes is one, or can be exported to one, or is told to be neither.
+# SavedModels come last: a path that no other kind takes is one, or can be exported to one, or gets the message that it is neither.
 KINDS: tuple[Kind, ...] = (ONNX, SAVED_MODEL)
 
 
 def forms(as_it_is: bool = False) -> str:
-    """What can be given as a model, for people: "a SavedModel directory, … or an ONNX file (.onnx)". Args: as_it_is: without what would
+    """The forms of a model, for people: "a SavedModel directory, … or an ONNX file (.onnx)". Args: as_it_is: without those that would
     have to be exported first."""
     *others, last = (form for one in reversed(KINDS) for form in one.forms[:1 if as_it_is else None])
     return f"{', '.join(others)} or {last}"

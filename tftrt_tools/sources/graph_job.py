@@ -85,11 +85,11 @@ def _check_frozen(source: str, graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _restored(source: str, flags: graph_ends.Flags) -> tuple[tf.compat.v1.GraphDef, Ends]:
-    """(GraphDef with the checkpoint's values as constants, what goes in and out of it)."""
+    """(GraphDef with the checkpoint's values as constants, its inputs and outputs)."""
     prefix = source + "/" if pathlib.Path(source).is_dir() else source
     _check_complete(source, prefix)
     meta = _meta_graph(prefix + ".meta")
-    # Collections (queues, summaries) stay where they are: the graph and the names of its restoring nodes are enough.
+    # Collections (queues, summaries) are not read: the graph and the names of its restoring nodes are enough.
     graph = _imported(prefix + ".meta", cut.portable(meta.graph_def))
     ends = graph_ends.of(graph, flags, source, several=False)
     with graph.as_default():

@@ -1,4 +1,4 @@
-"""What it is that a path names, told by name and place; nothing is loaded. No TensorFlow here."""
+"""What kind of model a path names, told by its name and place; nothing is loaded. No TensorFlow here."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ _TORCH = ("a PyTorch file", "TF-TRT takes TensorFlow models; PyTorch's way to Te
 _WEIGHTS = ("a file of weights, without the computation", "build the model in Python, load them, and give what model.save(DIR) writes")
 _PART_ALONE = ("one file of a checkpoint, and its .index is not beside it", "copy all of its files: .index, .data-… and .meta")
 _ARCHIVE = ("an archive", "unpack it, and give the SavedModel directory that is in it")
-# What other files are, by their suffix: (what, the way from there).
+# Other files, by their suffix: (what they are, how to get a model from them).
 _FOREIGN = {
     ".onnx": ("an ONNX model", "TF-TRT takes TensorFlow models; TensorRT builds ONNX itself (`trtexec --onnx=FILE`); or give the "
               "TensorFlow model that it was made from"),
@@ -35,7 +35,7 @@ _FOREIGN = {
 
 
 class UnknownFile(errors.UsageError):
-    """A file of which nothing is known."""
+    """A file of an unknown kind."""
 
 
 def resolved(path: str) -> str:
@@ -57,9 +57,9 @@ def resolved(path: str) -> str:
 
 
 def kind(path: str) -> str:
-    """SAVED_MODEL (what is missing is that as well: files.check says what is wrong), KERAS, GRAPH or CHECKPOINT. Args: path: of `resolved`.
+    """SAVED_MODEL (also for a missing path: files.check says what is wrong), KERAS, GRAPH or CHECKPOINT. Args: path: of `resolved`.
 
-    Raises: UsageError for a file of another kind, with the way from there to a model; UnknownFile where that is not known.
+    Raises: UsageError for a file of another kind, with the way from there to a model; UnknownFile for an unknown kind.
     """
     place = pathlib.Path(path)
     if place.is_dir():
@@ -83,8 +83,8 @@ def _begins_with(place: pathlib.Path, magic: bytes) -> bool:
 
 
 def _latest(place: pathlib.Path) -> str:
-    """The prefix that a `checkpoint` file calls the latest, "" where that is not there. A path of the machine that trained is looked for
-    beside the file."""
+    """The prefix that a `checkpoint` file calls the latest, "" if it is missing. If its path is of the machine that trained the model,
+    it is looked for beside the file."""
     if not place.is_file():
         return ""
     found = re.search(r'^model_checkpoint_path:\s*"(.*)"', place.read_text(errors="replace"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The SavedModel behind what the user named: itself, or one that is exported for as long as somebody works with it. No TensorFlow here."""
+"""The SavedModel that the user named, or a temporary one, exported from the file that the user named. No TensorFlow here."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _open: dict[Source, str] = {}
 
 
 def check(model: str | os.PathLike[str] | Source) -> Source:
-    """Refuse what can be no model, before any work. Returns: its Source. Raises: UsageError, TftrtError."""
+    """Refuse a path that cannot be a model, before any work. Returns: its Source. Raises: UsageError, TftrtError."""
     source = of(model)
     kind = kinds.kind(source.path)
     if kind in (kinds.SAVED_MODEL, kinds.KERAS) and (source.inputs or source.outputs):
@@ -30,7 +30,7 @@ def check(model: str | os.PathLike[str] | Source) -> Source:
 
 @contextlib.contextmanager
 def opened(model: str | os.PathLike[str] | Source, log_file: str | None = None) -> Iterator[str]:
-    """The SavedModel of what the user named. Within another `opened` of the same it is the same, exported once.
+    """The SavedModel of what the user named. An `opened` inside another one of the same model shares its export.
 
     Args: model: SavedModel directory, Keras file, or a Source. log_file: where to keep what TensorFlow logs during an export.
     Yields: a SavedModel directory, to be read only. Raises: UsageError, TftrtError.

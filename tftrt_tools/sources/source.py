@@ -10,8 +10,8 @@ from tftrt_tools.sources import kinds
 class Source:
     """A path, usable as one: digests and evidence speak of it, `opened.opened` gives the SavedModel behind it.
 
-    unsafe, custom_objects: how a Keras file may be loaded. inputs, outputs: texts of the tensors that are fed and fetched, of a graph
-    without signatures; () for what it shows.
+    unsafe, custom_objects: how a Keras file may be loaded. inputs, outputs: for a graph without signatures, texts of the tensors that
+    are fed and fetched; () to let the graph decide.
     """
 
     path: str
@@ -37,5 +37,5 @@ class Source:
 
 
 def of(model: "str | os.PathLike[str] | Source") -> Source:
-    """The Source of a path, or what is one."""
+    """The Source of a path; a Source stays as it is."""
     return model if isinstance(model, Source) else Source(os.fspath(model))

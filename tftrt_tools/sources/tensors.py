@@ -30,9 +30,9 @@ class Tensor:
 
 
 def keys(tensors: list[Tensor]) -> list[str]:
-    """Their names in a signature: the last part of the node's name, or all of it where two end alike, with the port where it is not 0.
+    """Their names in a signature: the last part of the node's name, or the whole name if two end alike, with the port if it is not 0.
 
-    Without slashes, which divide a signature from its input in --shapes, --data and --thresholds.
+    They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
     """
     ends = [_with_port(one, one.node.rpartition("/")[2]) for one in tensors]
     return [end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_")) for one, end in zip(tensors, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""What the kind "ONNX file" offers to the parent. ONNX Runtime is not imported here."""
+"""The kind "ONNX file", the parent's side. ONNX Runtime is not imported here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
-# Where exporters put weights that one file cannot hold: what they append to its name.
+# What exporters append to the name of a file for the weights that it cannot hold.
 _WEIGHTS = (".data", "_data")
 
 
@@ -54,7 +54,7 @@ class Onnx:
         return [Contents.from_dict(one) for one in found]
 
     def digest(self, path: str) -> str:
-        """As model.Kind.digest: of the file, and of its weights where they lie in a file beside it."""
+        """As model.Kind.digest: of the file, and of the file beside it that holds its weights, if there is one."""
         beside = [path + end for end in _WEIGHTS if pathlib.Path(path + end).is_file()]
         digests = [files.digest(one) for one in (path, *beside)]
         return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest() if beside else digests[0]

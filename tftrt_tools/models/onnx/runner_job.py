@@ -24,7 +24,7 @@ _PROVIDER = "CPUExecutionProvider"
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 # ONNX's names of types that are not NumPy's.
 _DTYPES = {"float": "float32", "double": "float64"}
-# "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " stands before what is wrong.
+# "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " comes before the message.
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
@@ -39,7 +39,7 @@ def make(request: dict[str, Any]) -> tuple[Callable[[int], object], int]:
 
 
 def read(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is in files. Args: request: {"models": paths}. Returns: Contents of each as a dict. Raises: TftrtError."""
+    """The contents of files. Args: request: {"models": paths}. Returns: Contents of each as a dict. Raises: TftrtError."""
     return [_contents(path).to_dict() for path in request["models"]]
 
 

@@ -1,4 +1,4 @@
-"""What the kind SavedModel offers to the parent. No TensorFlow here."""
+"""The kind SavedModel, the parent's side. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class SavedModel:
     name = "SavedModel"
     forms = kinds.FORMS
     runtime = RUNTIME
-    # As TensorFlow Serving runs it, which is what the load on a model in process is compared with.
+    # It runs the model as TensorFlow Serving does, because load on a model in process is compared with load on a server.
     timed = "tftrt_tools.bench.in_process_job:make"
     named_signatures = True
     arithmetic = None
 
     def takes(self, path: str) -> bool:
-        """Whatever no other kind takes: `check` says what is wrong with it."""
+        """Takes any path that no other kind takes: `check` says what is wrong with it."""
         return True
 
     def check(self, source: Source, as_it_is: bool) -> None:

@@ -20,13 +20,14 @@ def portable(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
 
 
 def cut(graph_def: tf.compat.v1.GraphDef, ends: Ends) -> tf.compat.v1.GraphDef:
-    """What the outputs need, less what lies before the inputs: those are placeholders in it, of the shapes that were asked for."""
+    """The part of the graph that the outputs need, without what comes before the inputs: these become placeholders of the requested
+    shapes."""
     replaced = _with_placeholders(portable(graph_def), ends.inputs)
     return _extracted(replaced, kept(replaced, [name.split(":")[0] for _, name in fetched(ends)]))
 
 
 def kept(graph_def: tf.compat.v1.GraphDef, outputs: list[str]) -> list[str]:
-    """Names of the nodes from which on everything is needed: the outputs, and what fills the tables that they read."""
+    """Names of the nodes whose ancestors are all needed: the outputs, and the nodes that fill the tables they read."""
     needed = {node.name for node in _extracted(graph_def, outputs).node}
     filled = (node.name for node in graph_def.node if node.op in _TABLE_INITIALIZERS and _node(node.input[0]) in needed)
     return list(dict.fromkeys([*outputs, *filled]))
@@ -38,7 +39,7 @@ def fed(ends: Ends) -> list[tuple[End, str]]:
 
 
 def fetched(ends: Ends) -> list[tuple[End, str]]:
-    """(output, name of the tensor that is fetched after the cut) of each: what is fed as well is fetched where it is fed."""
+    """(output, name of the tensor that is fetched after the cut) of each. A tensor that is fed as well is fetched from its placeholder."""
     names = {one.tensor.name: name for one, name in fed(ends)}
     return [(one, names.get(one.tensor.name, one.tensor.name)) for one in ends.outputs]
 
@@ -79,7 +80,7 @@ def _with_placeholders(graph_def: tf.compat.v1.GraphDef, inputs: tuple[End, ...]
 
 
 def _redirect(node: tf.compat.v1.NodeDef, references: dict[str, str]) -> None:
-    """Let a node read {tensor: node that stands for it}; it waits no more for a node that is cut off."""
+    """Let a node read {tensor: node that replaces it}, and drop its control inputs from nodes that are cut off."""
     cut_off = {name.split(":")[0] for name in references}
     new = []
     for one in node.input:

@@ -1,4 +1,4 @@
-"""What goes into a graph and comes out of it: as the flags say, else as the graph shows."""
+"""The inputs and outputs of a graph: as the flags say, else as the graph shows."""
 
 import dataclasses
 import re
@@ -21,7 +21,7 @@ _SHOWN = 6
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """What --inputs and --outputs say; () where they are not given."""
+    """The values of --inputs and --outputs; () where they are not given."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -63,11 +63,11 @@ class Ends:
 
 
 def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
-    """What goes in and out.
+    """The inputs and outputs.
 
-    Args: graph: with all nodes. flags: what is given; the rest is what the graph shows: placeholders that the outputs need, and nodes that
-      compute from the inputs and that nothing reads. source: for messages. several: take all such nodes; otherwise one may be there, as
-      most of a training graph's are no answers.
+    Args: graph: with all nodes. flags: the given ones. For the others the graph decides: inputs are placeholders that the outputs need;
+      outputs are nodes that compute from the inputs and that nothing reads. source: for messages. several: take all such output nodes;
+      otherwise only one may exist, because most of a training graph's are no answers.
     Returns: Ends. Raises: UsageError, which proposes flags where they are needed.
     """
     inputs = tuple(_given(graph, one, "inputs", source) for one in flags.inputs)
@@ -157,7 +157,7 @@ def _ancestors(graph: tf.Graph, outputs: tuple[End, ...]) -> set[str]:
 
 
 def _which(source: str, graph: tf.Graph, inputs: "tuple[End, ...] | list[End]", outputs: tuple[End, ...]) -> errors.UsageError:
-    """Why a graph does not show what goes in and out, and the flags to begin with."""
+    """Why the graph does not show its inputs and outputs, and flags to begin with."""
     if not inputs:
         pipelines = [_end(tensor) for operation in graph.get_operations() if operation.type in _PIPELINES for tensor in operation.outputs]
         where = f"; rows come from {_texts(pipelines)}" if pipelines else ""
@@ -168,7 +168,7 @@ def _which(source: str, graph: tf.Graph, inputs: "tuple[End, ...] | list[End]", 
     if not outputs:
         return errors.UsageError(f"{source}: nothing that computes from {_texts(inputs)} is left unread, so its outputs are not clear",
                                  "name them: --outputs=NODE,…")
-    # Answers have a row for each of the batch; what else a training graph leaves unread mostly has none.
+    # Answers have a row for each row of the batch; the other unread nodes of a training graph mostly have not.
     likely = tuple(one for one in outputs if one.shape and one.shape[0] is None) or outputs
     needed = _ancestors(graph, likely[:_SHOWN])
     return errors.UsageError(f"{source}: which outputs? Nothing reads {_texts((*likely, *(one for one in outputs if one not in likely)))}",

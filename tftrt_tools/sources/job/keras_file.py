@@ -1,4 +1,4 @@
-"""What a Keras file holds, read without TensorFlow: a zip archive (.keras) or HDF5."""
+"""Facts about a Keras file, read without TensorFlow: a zip archive (.keras) or HDF5."""
 
 import dataclasses
 import json
@@ -21,8 +21,8 @@ class Facts:
 
 
 def read(path: pathlib.Path) -> Facts:
-    """Facts of a file that this Keras may be able to load. Raises: TftrtError for one that it cannot: damaged, of another program, weights
-    alone, or written by a newer Keras."""
+    """Facts of a file that this Keras may be able to load. Raises: TftrtError for a file that it cannot load: damaged, of another
+    program, only weights, or written by a newer Keras."""
     try:
         written_by, config = _of_archive(path) if zipfile.is_zipfile(path) else _of_hdf5(path)
     except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
@@ -54,7 +54,7 @@ def _text(value: object) -> str:
 
 
 def _without_architecture(path: pathlib.Path, file: Any) -> errors.TftrtError:
-    """Of an HDF5 file that no model was saved to. Args: file: h5py.File."""
+    """The error for an HDF5 file without a whole model. Args: file: h5py.File."""
     groups = list(file)
     # Keras 2 writes the layers' names to an attribute; Keras 3 has groups of its own.
     if "layer_names" in file.attrs or "_layer_checkpoint_dependencies" in groups or {"layers", "vars"} <= set(groups):
