@@ -1,1 +1,1 @@
-"""The load generator: what is sent and when, worker processes without TensorFlow that send it, a record of every request."""
+"""The load generator: schedules of requests, worker processes without TensorFlow that send them, and a record of every request."""

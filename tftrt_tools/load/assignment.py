@@ -30,9 +30,9 @@ class Assignment:
     head: dict[str, typing.Any]
     # Messages on the wire.
     requests: Sequence[bytes]
-    # The answers, None where not known; empty where none is.
+    # The expected answers, None for one that is not known; empty if none is known.
     expected: Sequence[bytes | None]
-    # Of an open loop: instants in ns from the start.
+    # In an open loop: instants in ns from the start.
     offsets: Offsets
     # (root certificates, key, certificate chain), PEM; None for plain text.
     tls: tuple[bytes | None, bytes | None, bytes | None] | None

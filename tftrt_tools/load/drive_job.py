@@ -1,4 +1,4 @@
-"""Sends requests as a plan says and notes what became of each: the part of a worker that knows nothing of gRPC.
+"""Sends requests as a plan says and records how each ended: the part of a worker that does not know gRPC.
 
 A Call starts the request of a payload index and returns its Future. The future's callback notes the instant before anything else. In a
 closed loop the callback also sends the next request, so that no other thread has to wake up for it. All instants are of
@@ -20,19 +20,19 @@ from tftrt_tools.load import link
 from tftrt_tools.load.assignment import Offsets
 from tftrt_tools.load.request_entries import CHECKED, DIFFERS, FIELDS, HELD, UNAVAILABLE, clock
 
-# A server that is gone refuses at once. Without a pause a closed loop would count millions of refusals.
+# When the server is gone, a call fails at once. Without a pause a closed loop would count millions of failures.
 _PAUSE_NS = 50_000_000
 _CANCELLED = 1
 _UNKNOWN = 2
 _POLL_SECONDS = 0.0002
 _SLICE_NS = 50_000_000
 _MESSAGES, _MESSAGE_LENGTH = 3, 300
-# How many unequal answers a worker hands to the generator, which judges them. Those after it are only counted.
+# How many unequal answers a worker hands to the generator, which judges them. Later ones are only counted.
 _ANSWERS, _ANSWER_BYTES = 256, 64 << 20
 
 
 class Future(typing.Protocol):
-    """An answer to come: grpc.Future and concurrent.futures.Future are such."""
+    """A future answer: what grpc.Future and concurrent.futures.Future have in common."""
 
     def add_done_callback(self, fn: Callable[[typing.Any], object]) -> object: ...
 
@@ -52,9 +52,10 @@ def indices(process: int, processes: int, count: int, first: int = 0, skipped: i
 
 
 class Recorder:
-    """What became of each request. Its methods may be called from any thread; the reporter alone takes things out.
+    """Records how each request ended. Any thread may call its methods; only the reporter takes records out.
 
-    Args: expected: the answers, None where not known; () where none is. check_every: every how many-th answer is compared, 0 for none.
+    Args: expected: the answers, None for one that is not known; () if none is known. check_every: one of so many answers is compared, 0
+      for none.
       explain: gives (code number, name, message) of an exception. judge_all: hand over every unequal answer, however many.
     """
 
@@ -122,7 +123,8 @@ class Recorder:
 
 
 class Closed:
-    """Keeps a number of requests under way: each that ends sends the next. It also runs the offline scenario, where all are due at once.
+    """Keeps a number of requests under way: each that ends sends the next one. It also runs the offline scenario, where all are due at
+    once.
 
     Args: calls: one for each connection. slots: requests under way. start: the instant of the first. due_at_start: latencies count from
       `start`, not from the send. limit: requests in all, or None.
@@ -209,11 +211,11 @@ class _Slot:
 
 
 class Open:
-    """Requests at fixed instants, whether or not earlier ones have come back. Latencies count from the scheduled instant: the time that a
-    request waited to be sent is the user's time too.
+    """Sends requests at fixed instants, whether or not earlier ones have come back. Latencies count from the scheduled instant, because
+    the user also waits while a request waits to be sent.
 
-    Args: offsets: ns from `start`, ascending. indices: of the payload, in turn. bound: requests outstanding at most. Where there are as
-      many, a send waits and its entry says so (HELD). Its latency still counts from its instant.
+    Args: offsets: ns from `start`, ascending. indices: of the payload, in turn. bound: requests outstanding at most. When this many are
+      outstanding, a send waits and its entry says so (HELD). Its latency still counts from its instant.
     """
 
     def __init__(self, calls: Sequence[Call], recorder: Recorder, indices: Iterator[int], *, offsets: Offsets, start: int,
@@ -266,7 +268,7 @@ def _noting(recorder: Recorder, *, scheduled: int, sent: int, index: int, flags:
 
 
 def _broken(recorder: Recorder, error: Exception) -> None:
-    """A call could not be started, or not noted. That is a bug, except while the generator gives up."""
+    """A call could not be started or recorded. That is a bug, unless the generator is giving up."""
     if not recorder.giving_up:
         recorder.events.append((link.EVENT, {"bug": f"{type(error).__name__}: {error}"}))
 

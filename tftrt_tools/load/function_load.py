@@ -1,4 +1,4 @@
-"""The same plan against a function instead of a server: in a worker process that may load TensorFlow.
+"""Runs a plan against a function instead of a server, in a worker process that may load TensorFlow.
 
     records = function_load.run("package.module:make", {"model": "…"}, Plan(concurrency=1, seconds=10))
 
@@ -27,8 +27,8 @@ def run(factory: str, request: Any, plan: Plan, env: Mapping[str, str] | None = 
       on_progress: as for generator.run. on_ready: called when `factory` has returned and before the first request; what it raises ends
       the run.
 
-    Returns: as generator.run. What the function raises is counted with the code UNKNOWN. Processor time and lag say nothing here, since the
-    function's own work is in them: only late sends can show that the generator was the limit.
+    Returns: as generator.run. What the function raises is counted with the code UNKNOWN. Processor time and lag say nothing here,
+    because they include the function's own work: only late sends can show that the generator was the limit.
 
     Raises: TftrtError where `factory` fails.
     """

@@ -26,5 +26,5 @@ class Functions:
         return _UNKNOWN, "UNKNOWN", f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
-        """Start no more calls; wait for none."""
+        """Start no more calls, and do not wait for those under way."""
         self._threads.shutdown(wait=False, cancel_futures=True)

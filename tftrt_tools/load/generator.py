@@ -1,4 +1,4 @@
-"""Runs a load: plans the work of the processes, warms up, measures, and says what was measured.
+"""Runs a load: plans the work of the processes, warms up, measures, and returns the records.
 
     records = generator.run(Target(address="localhost:8500"), payload, Plan(concurrency=4, seconds=10))
 
@@ -22,17 +22,17 @@ from tftrt_tools.load.request_entries import Entries, clock
 _LISTEN_SECONDS = 0.05
 _START_AHEAD_NS = 50_000_000
 _GIVE_UP_SECONDS = 2.0
-# How long a worker may take to tell of a request that has ended.
+# How long a worker may take to report a request that has ended.
 _REPORT_LAG_NS = 500_000_000
 _WRONG_SHOWN = 5
-# Called with where a run is; a true value ends the run.
+# Called with the Progress of a run; a true value ends the run.
 Listener = Callable[[Progress], object]
 
 
 def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | None = None) -> run_record.Records:
     """Drive `target` with `payload` as `plan` says.
 
-    Args: on_progress: called about twenty times a second. Where it returns something true in the warm-up or the measurement, the run ends.
+    Args: on_progress: called about twenty times a second. If it returns a true value in the warm-up or the measurement, the run ends.
 
     Returns: what was measured. A stop, Ctrl-C, SIGTERM and a worker that dies end the run early, and `Records.partial` says so. A server
       that fails, goes away or comes back does not end it: the requests are counted by their status.
@@ -48,7 +48,7 @@ def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float
            on_ready: Callable[[], object] | None = None) -> run_record.Records:
     """Run `plan` with a worker for each Assignment.
 
-    Args: name: of the target, for messages. connect_s: what a worker may take until it is ready. timeout_s: deadline of a request.
+    Args: name: of the target, for messages. connect_s: seconds that a worker may take until it is ready. timeout_s: deadline of a request.
       payload: judges the answers; None where none is compared. env: variables of the workers. in_process: the workers themselves do the
       inferences. on_ready: called before the first request; what it raises ends the run.
     """
@@ -84,7 +84,7 @@ def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assign
 
 
 def _processes(plan: Plan) -> int:
-    """A process without anything to do is not started."""
+    """The number of processes; one without work is not started."""
     most = len(plan.scheduled) if plan.kind == "open" else plan.concurrency
     return min(plan.processes, most, plan.max_queries or plan.processes)
 
@@ -150,7 +150,7 @@ class _Run:
         return self._team.messages.get(code, (f"code {code}", []))
 
     def _windows(self, begun: int, rule: WarmUpRule) -> list[latency_statistics.Window]:
-        """The last whole windows. They ended so long ago that all of their requests have been reported."""
+        """The last whole windows that ended so long ago that all of their requests have been reported."""
         length = int(rule.window_s * 1e9)
         known = clock() - _REPORT_LAG_NS // 2
         start = begun + max(0, (known - begun) // length - rule.windows) * length
@@ -186,7 +186,7 @@ class _Run:
                 for part, limit in zip(slots, limited, strict=True)]
 
     def _done(self, start: int) -> bool:
-        """Whether the measurement has all it wants."""
+        """Whether the measurement is complete."""
         plan, now = self._plan, clock()
         if self._team.idle() and now > start:
             return True
@@ -205,7 +205,7 @@ class _Run:
         return False
 
     def _length_end(self, start: int) -> int:
-        """The end of the measured stretch: one mean gap after the last instant of a schedule; now for other loads."""
+        """The end of the measured stretch: for a schedule one mean gap after its last instant, for other loads now."""
         plan, now = self._plan, clock()
         if plan.kind != "open" or not self._team.idle():
             return now
@@ -221,13 +221,13 @@ class _Run:
         return [part for part in self._team.entries if len(part) and part.done_ns[-1] >= instant]
 
     def _earlier(self, start: int, end: int) -> npt.NDArray[np.int64]:
-        """When requests that were under way at the start were answered, as far as that was before the end. int64 [k], ns from the start."""
+        """When the requests that were under way at the start were answered, if that was before the end. int64 [k], ns from the start."""
         found = Entries.joined(part[(part.sent_ns < start) & (part.done_ns >= start) & (part.done_ns < end) & part.ok]
                                for part in self._team.entries)
         return np.sort(found.done_ns) - start
 
     def _tick(self, phase: Phase, begun: int) -> None:
-        """Listen for a while, count, tell."""
+        """Listen for a while, count, and report progress."""
         ended = self._team.listen(_LISTEN_SECONDS)
         ended = ended[ended.sent_ns >= begun]
         self._ended += len(ended)

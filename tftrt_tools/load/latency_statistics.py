@@ -7,7 +7,8 @@ percentile were above the bound, then at most t of n requests would be over it w
 
 Where that is 1 - c or less, the percentile is below the bound with confidence c. This is the early-stopping rule of MLPerf's LoadGen
 (mlcommons/inference, loadgen/early_stopping.cc; it writes the sum as the regularised incomplete beta function I_p(n - t, t + 1), which is
-the same by DLMF 8.17.5) with its tolerance d = 0. Requests are taken as independent; a stall that hits many in a row makes them less so.
+the same by DLMF 8.17.5) with its tolerance d = 0. Requests are assumed to be independent; a stall that delays many in a row makes them
+less so.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ _FEWEST_OF_A_THIRD = 4
 
 @functools.lru_cache(4096)
 def passing(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """Requests needed, when `over` of them are over the bound, to say with `confidence` that the percentile is below it.
+    """The number of requests needed to say with `confidence` that the percentile is below a bound, if `over` of them are over it.
 
     Args: over: int >= 0. percentile: share in (0, 1), such as 0.99. Returns: int, the over ones included.
     """
@@ -65,11 +66,11 @@ class Percentile(records.Record):
     percentile: float
     # In the unit of the samples; None where there are too few.
     value: float | None
-    # The percentile of the whole population is below this with `confidence`; None where there are too few samples.
+    # With `confidence` the percentile of the whole population is below this; None where there are too few samples.
     upper: float | None
-    # Samples.
+    # Number of samples.
     count: int
-    # Samples that a value asks for.
+    # Number of samples that a value needs.
     needed: int
     confidence: float
 
@@ -169,11 +170,11 @@ def rate(done_ns: npt.ArrayLike, length_ns: int) -> float:
 
 
 def falling_behind(scheduled_ns: Instants, latency_ns: Instants) -> float:
-    """Does a backlog grow? Seconds by which the latencies grow for each second of the schedule: the median of its last third of requests
-    against that of the first. A server that does 1 / (1 + x) of what is offered makes it x.
+    """Does a backlog grow? Seconds by which the latencies grow for each second of the schedule: the median of the last third of requests
+    against that of the first. A server that answers 1 / (1 + x) of the offered requests makes it x.
 
-    Args: two arrays [n], in any order. Returns: float; 0 where the quartiles of the two thirds meet, which noise makes them do, and
-    for fewer than 12 requests.
+    Args: two arrays [n], in any order. Returns: float; 0 if the quartiles of the two thirds overlap, because noise can cause such a
+    difference, and for fewer than 12 requests.
     """
     third = len(scheduled_ns) // 3
     if third < _FEWEST_OF_A_THIRD:

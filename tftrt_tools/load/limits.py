@@ -1,17 +1,17 @@
-"""Was the generator the limit? There are three signs. Each says that a faster generator would have measured something else: two
-speak of the rate, one of the times.
+"""Was the generator the limit? There are three signs that a faster generator would have measured something else: two for the rate, one
+for the times.
 
-Processor time (rate). A Python process runs its own code on one core at a time. Where the workers used nearly all that they can have,
-replies and sends queued inside them. Where the same generator got more answers a second with more requests under way, it was not the limit
-of the rate, though a part of each round trip; see `acquitted`.
+Processor time (rate). A Python process runs its own code on one core at a time. If the workers used nearly all of their cores' time,
+replies and sends queued inside them. If the same generator got more answers a second with more requests under way, it was not the limit
+of the rate, although its own time is part of each round trip; see `acquitted`.
 
-Late sends (rate). In an open loop a send may wait for nothing but the generator. More than 1 % that went out over 1 ms late means that the
-load was not the one that was asked for (perf_analyzer warns at the same share).
+Late sends (rate). In an open loop a send may wait for nothing but the generator. If more than 1 % of the sends were over 1 ms late, the
+load was not the requested one (perf_analyzer warns at the same share).
 
-Lag (times). Each worker has a clock that wants to wake every 10 ms and notes how late it did. A reply waits for the same: a core to run on
-and the interpreter's lock. The server has no part in it. It counts where its 99th percentile is over a tenth of the 99th
-percentile of the latencies, and over 1 ms: then the generator, and not the server, may have made the tail. One reply in a hundred that
-waits does not set the rate.
+Lag (times). Each worker has a thread that should wake every 10 ms and records how late it woke. Like a reply, it waits for a core and
+for the interpreter's lock, and not for the server. The lag counts if its 99th percentile is over a tenth of the 99th percentile of the
+latencies, and over 1 ms: then the generator, not the server, may have caused the tail. It does not limit the rate if one reply in a
+hundred waits.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ CPU_SHARE = 0.9
 LATE_SHARE = 0.01
 LAG_SHARE, LAG_NS = 0.1, 1_000_000
 _FEWEST_BEATS = 20
-# Rates that differ by less may be equal: so far apart do runs of one load come out.
+# Rates that differ by less may be equal: equal runs differ by as much.
 _MORE = 1.25
 Of = typing.Literal["rate", "times"]
 RATE: Of = "rate"
@@ -34,14 +34,15 @@ TIMES: Of = "times"
 
 @dataclasses.dataclass(frozen=True)
 class Sign:
-    """of: RATE where the generator set the answers a second, TIMES where it may have made the tail of the times. text: why, one line."""
+    """of: RATE if the generator limited the answers a second, TIMES if it may have caused the tail of the times. text: why, one line."""
 
     of: Of
     text: str
 
 
 def acquitted(rate: float, under_way: int | None, others: Sequence[tuple[int, float]]) -> tuple[int, float] | None:
-    """What shows that the generator was not the limit of a closed loop's rate: more requests under way, and clearly more answers a second.
+    """A run that shows that the generator was not the limit of a closed loop's rate: it had more requests under way, and clearly more
+    answers a second.
 
     Args: rate: answers a second. under_way: requests at a time; None for other loops. others: (under way, rate) of the other runs of the
       same requests, target and number of load processes at most.

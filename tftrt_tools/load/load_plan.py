@@ -1,4 +1,4 @@
-"""What a load is: which server, what is sent for how long, when it counts as warm, and what is told meanwhile."""
+"""The description of a load: the server, how much is sent and for how long, the warm-up rule, and the progress of a run."""
 
 import dataclasses
 import typing
@@ -9,10 +9,10 @@ import numpy.typing as npt
 from tftrt_tools import errors
 from tftrt_tools.load import schedule
 
-# "closed": so many requests are always under way. "open": each has an instant. "offline": all are due at the start.
+# "closed": a fixed number of requests is always under way. "open": each request has an instant. "offline": all are due at the start.
 Kind = typing.Literal["closed", "open", "offline"]
 KINDS: tuple[Kind, ...] = typing.get_args(Kind)
-# "start" is told once, directly before the measurement.
+# "start" is reported once, directly before the measurement.
 Phase = typing.Literal["warm-up", "start", "measure"]
 
 
@@ -54,7 +54,7 @@ class Target:
     tls: Tls | None = None
     # Deadline of each request.
     timeout_s: float = 30.0
-    # Connections of each process at most; a closed loop has no more than it has requests under way.
+    # The most connections of a process; a closed loop has no more than it has requests under way.
     channels: int = 4
     # How long to wait for the server at first.
     connect_s: float = 10.0
@@ -82,13 +82,12 @@ class Plan:
     schedule: npt.NDArray[np.int64] | None = None
     # A closed or offline run lasts for so many seconds, and for `min_queries`.
     seconds: float = 10.0
-    # Requests that failed count too, so that a server that is gone does not hold the run up. An offline run sends so many and awaits the
-    # answers.
+    # Requests that failed count too, so the run also ends if the server is gone. An offline run sends this many and awaits the answers.
     min_queries: int = 0
-    # No more requests than that; None: no bound.
+    # The most requests; None for no bound.
     max_queries: int | None = None
-    # A closed run ends then even with fewer than min_queries (None: 10 times `seconds`), an open one even with requests to send (None:
-    # never).
+    # Seconds after which a run ends in any case: a closed one even with fewer than min_queries (None: 10 times `seconds`), an open one
+    # even with requests to send (None: never).
     max_seconds: float | None = None
     # Worker processes.
     processes: int = 1
@@ -96,9 +95,9 @@ class Plan:
     warm_up: WarmUpRule | None = WarmUpRule()
     # Requests under way in the warm-up of an open run.
     warm_up_concurrency: int = 4
-    # Requests under way in an open run at most, over all processes.
+    # The most requests under way in an open run, over all processes.
     max_outstanding: int = 1000
-    # Every how many-th answer is compared; 0: none.
+    # One of so many answers is compared; 0: none.
     check_every: int = 16
     # Judge every compared answer that is not byte for byte the expected one. Otherwise the first 256 (64 MiB) of each process are judged,
     # and the rest is counted (Records.unjudged).
@@ -127,10 +126,10 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is."""
+    """The progress of a run."""
 
     phase: Phase
-    # In this phase.
+    # Seconds in this phase.
     seconds: float
     # Requests that ended in this phase.
     ended: int

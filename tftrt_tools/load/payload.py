@@ -1,4 +1,4 @@
-"""What is sent: requests as bytes, made before the run, and what they should be answered."""
+"""The requests to send, as bytes made before the run, and their expected answers."""
 
 import dataclasses
 from collections.abc import Callable

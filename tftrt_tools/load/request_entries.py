@@ -1,4 +1,4 @@
-"""What the workers write of each request that ended: six whole numbers, read by their names."""
+"""The workers' entry for each request that ended: six whole numbers with names."""
 
 import time
 import typing

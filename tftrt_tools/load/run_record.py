@@ -66,11 +66,11 @@ class Records:
     length_ns: int
     # By status code.
     errors: dict[int, Failures] = dataclasses.field(default_factory=dict)
-    # Requests of an open loop that were sent more than 1 ms after their instant although nothing held them.
+    # Requests of an open loop that were sent more than 1 ms after their instant, though nothing held them back.
     late: int = 0
-    # Sends that had to wait because as many were outstanding as may be.
+    # Sends that had to wait because the most allowed requests were outstanding.
     held: int = 0
-    # Requests that were sent, and given up by the generator when it ended.
+    # Requests that were sent, but had no answer when the generator ended.
     unfinished: int = 0
     # Requests in the schedule that were never sent.
     unsent: int = 0
@@ -79,7 +79,7 @@ class Records:
     wrong: int = 0
     # The first wrong ones.
     wrong_answers: tuple[WrongAnswer, ...] = ()
-    # Signs that the generator, not the server, set what was measured.
+    # Signs that the generator, not the server, limited the measured rate.
     limits: tuple[Sign, ...] = ()
     warm_up: WarmUp = WarmUp(0.0, 0, None)
     # Why the run ended early; "" for a whole one.
@@ -90,7 +90,7 @@ class Records:
     cpu_share: float = 0.0
     # int64 [k]: when requests that were sent before the start of a closed loop's stretch were answered inside it.
     earlier_ns: Column = dataclasses.field(default_factory=lambda: _NONE)
-    # Answers that are not byte for byte the expected ones and that nobody judged, as there were too many (Plan.judge_all).
+    # Answers whose bytes differ from the expected ones and that nobody judged, because there were too many (Plan.judge_all).
     unjudged: int = 0
 
     @functools.cached_property
@@ -138,8 +138,8 @@ class Records:
 
     @functools.cached_property
     def refused_ns(self) -> int:
-        """For how long nothing but UNAVAILABLE came back at the end of the run: the server is gone, or has too much to do. 0 where that
-        concerns fewer than three requests."""
+        """For how long, at the end of the run, all answers were UNAVAILABLE: the server is gone or overloaded. 0 for fewer than three
+        such requests."""
         ended = np.argsort(self.done_ns, kind="stable")
         others = np.flatnonzero(self.code[ended] != UNAVAILABLE)
         first = int(others[-1]) + 1 if others.size else 0
@@ -159,10 +159,10 @@ class Records:
     def rate(self) -> float:
         """Requests answered a second.
 
-        Closed loop: all answers that came inside the stretch. Some are to requests that were under way when it began; as many requests are
-        under way at its end. Open loop: the answers to the whole schedule, divided by its length and the time by which the latencies grew.
-        So the last latency does not count against a server that keeps up. Offline, and for a schedule without length: until the last
-        answer.
+        Closed loop: all answers that came inside the stretch. Some belong to requests that were under way when it began; about as many
+        requests are under way at its end. Open loop: the answers to the whole schedule, divided by its length plus the time by which the
+        latencies grew. So the last latency does not count against a server that keeps up. Offline, and for a schedule without length:
+        until the last answer.
         """
         from tftrt_tools.load import latency_statistics
 
@@ -186,7 +186,7 @@ class Records:
         return latency_statistics.histogram(self.latency_ns)
 
     def to_dict(self) -> dict[str, typing.Any]:
-        """The run without its entries: what a result says of it. It is not read back."""
+        """The run without its entries, for the written result. It is not read back."""
         kept = ("kind", "late", "held", "unfinished", "unsent", "checked", "wrong", "unjudged", "limited_by_generator", "partial",
                 "cpu_share")
         return {"requests": int(self.sent_ns.size), "answered": int(self.ok.sum()), "seconds": self.seconds, "rate": self.rate(),

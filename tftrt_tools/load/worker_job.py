@@ -32,10 +32,10 @@ _SWITCH_SECONDS = 0.0005
 
 
 def main(socket_fd: int, assignment_fd: int) -> None:
-    """Do the assignment: connect, then send what the generator commands until it says "end"."""
+    """Connect, then run what the generator commands until it says "end"."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_TIMERSLACK, 1000)  # ns; new threads inherit it. The default of 50 us would be in every send of an open loop
+    libc.prctl(_PR_SET_TIMERSLACK, 1000)  # ns; threads inherit it. The default of 50 us would delay every send of an open loop
     sys.setswitchinterval(_SWITCH_SECONDS)
     parent = socket.socket(fileno=socket_fd)
     work = assignment.read(assignment_fd)
@@ -45,7 +45,7 @@ def main(socket_fd: int, assignment_fd: int) -> None:
         link.send(parent, link.HELLO, {"problem": str(error) or type(error).__name__, "mend": getattr(error, "mend", "")})
         return
     link.send(parent, link.HELLO, {"pid": os.getpid(), "cores": len(os.sched_getaffinity(0))})
-    # What is there now stays; the collector need not walk it in the middle of the run.
+    # The present objects stay; the garbage collector need not visit them during the run.
     gc.collect()
     gc.freeze()
     recorder = drive_job.Recorder(work.expected, work.head["check_every"], connection.explain, work.head.get("judge_all", False))
@@ -54,7 +54,7 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     threading.Thread(target=reporter.run, daemon=True).start()
     turns = drive_job.indices(work.head["process"], work.head["processes"], connection.count)
     while (command := commands.get())["do"] != "end":
-        part = command.get("part")  # some of the requests, from a place that the generator names
+        part = command.get("part")  # some of the requests, from the place that the generator names
         own = drive_job.indices(work.head["process"], work.head["processes"], **part) if part else turns
         run = _made(command, connection.calls, recorder, own, work)
         reporter.current = run
@@ -70,7 +70,7 @@ def main(socket_fd: int, assignment_fd: int) -> None:
 def _connected(work: Assignment) -> "_Connection | Functions":
     if "factory" not in work.head:
         return _Connection(work)
-    # A worker that talks to a server has no use for it.
+    # A worker that talks to a server does not need it.
     from tftrt_tools.load import functions_job
 
     return functions_job.Functions(work.head)
@@ -85,7 +85,7 @@ def _made(command: Mapping[str, typing.Any], calls: Sequence[drive_job.Call], re
 
 
 class _Reporter:
-    """The thread that talks with the generator and keeps the beat; see limits.py for what the beat is for."""
+    """The thread that talks with the generator and sends a beat at regular times; limits.py says what the beat is for."""
 
     def __init__(self, parent: socket.socket, recorder: drive_job.Recorder, commands: "queue.SimpleQueue[dict[str, typing.Any]]",
                  connection: "_Connection | Functions") -> None:
@@ -167,8 +167,8 @@ class _Connection:
         head = work.head
         options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
                    ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
-                   ("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0),  # what fails is seen; what is measured is the server
-                   # A server that comes back is found again soon.
+                   ("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0),  # gRPC's second attempts would hide failures
+                   # Find a server that comes back soon.
                    ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 1000),
                    ("grpc.max_reconnect_backoff_ms", 1000)]
         if head["server_name"]:
@@ -196,7 +196,7 @@ class _Connection:
         return code.value[0], code.name, error.details() or ""
 
     def close(self) -> None:
-        """Give up what is outstanding."""
+        """Give up the outstanding requests."""
         for channel in self._channels:
             channel.close()
 
@@ -213,6 +213,6 @@ def _call(method: typing.Any, requests: Sequence[bytes], timeout: float) -> driv
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]))
-    # What grpc's own threads still do is no longer of interest.
+    # Nobody needs the rest that grpc's own threads still do.
     sys.stdout.flush()
     os._exit(0)

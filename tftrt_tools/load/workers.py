@@ -1,4 +1,4 @@
-"""The worker processes as the generator sees them: started, told what to do, listened to, ended."""
+"""The generator's side of the worker processes: it starts them, commands them, listens to them and ends them."""
 
 import contextlib
 import dataclasses
@@ -36,10 +36,10 @@ class UnequalAnswer(typing.NamedTuple):
 
 
 class Beat(typing.NamedTuple):
-    """What a worker tells of itself about ten times a second."""
+    """A worker's report on itself, about ten times a second."""
 
     worker: int  # its number
-    now_ns: int  # when it was told, on CLOCK_MONOTONIC
+    now_ns: int  # when it was sent, on CLOCK_MONOTONIC
     cpu_ns: int  # processor time since its start
     lags_ns: npt.NDArray[np.int64]  # [n], how late its clock woke since the last beat
 
@@ -95,11 +95,11 @@ class Team:
             self._send(member, {"do": do, "number": self._number})
 
     def idle(self) -> bool:
-        """Whether no worker has anything outstanding or to send."""
+        """Whether no worker has requests outstanding or left to send."""
         return all(member.ended or member.idle >= self._number for member in self._members)
 
     def listen(self, seconds: float, enough: Callable[[], object] = lambda: False) -> Entries:
-        """Take in what arrives within `seconds`, or until `enough()`. Returns: the entries that did."""
+        """Take in messages for `seconds`, or until `enough()`. Returns: the entries that arrived."""
         before, until = len(self.entries), time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and any(not member.ended for member in self._members) and not enough():
             for key, _ in self._selector.select(left):
@@ -176,7 +176,7 @@ class Team:
         code = member.process.wait()
         if code:
             name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            # A process that is killed writes nothing about it.
+            # A killed process writes nothing about its end.
             why = ": often the system ran out of memory" if code == -signal.SIGKILL else self._last_words()
             self.problems.append(f"a worker process ended by itself ({name}){why}")
 
@@ -185,7 +185,7 @@ class Team:
 def started(work: Iterable[assignment.Assignment], env: Mapping[str, str] | None = None) -> Iterator[Team]:
     """Worker processes, one for each Assignment; env: variables to set. Yields: Team. They have ended when the context is left.
 
-    What they print goes to a file, and its end to the message where one dies.
+    Their output goes to a file; if one dies, the end of the file goes into the message.
     """
     members: list[_Worker] = []
     with tempfile.TemporaryFile() as log:
@@ -210,7 +210,7 @@ def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, 
         fd = assignment.write(one)
         try:
             path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-            # A session of its own: Ctrl-C reaches the generator alone, which then asks for what there is.
+            # A session of its own: Ctrl-C reaches only the generator, which then asks the workers for their entries.
             process = subprocess.Popen([sys.executable, "-m", "tftrt_tools.load.worker_job", str(theirs.fileno()), str(fd)],
                                        pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        env={**os.environ, **(env or {}), "PYTHONPATH": path}, start_new_session=True)

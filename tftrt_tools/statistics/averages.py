@@ -1,4 +1,4 @@
-"""What is typical of some values: a mean that outliers do not move, and a percentile that was measured."""
+"""Typical values: a mean that outliers do not move, and a percentile that is one of the measured values."""
 
 import math
 from collections.abc import Sequence

@@ -1,15 +1,15 @@
-"""How much longer an interval must be because neighbouring rounds may be alike.
+"""How much longer an interval must be because neighbouring rounds may be correlated.
 
-Rounds that follow each other may share what the machine does, and then they tell less than as many independent ones. The rounds are taken
-as a first-order autoregression with an unknown correlation r of neighbours. Of few rounds r is hardly known: of 12 independent ones it is
-estimated as 0.57 or more once in 20 times. Formulas that take one estimate for the truth, such as the effective number n (1 - r) / (1 + r),
-therefore fail for few rounds (Zwiers and von Storch, "Taking serial correlation into account in tests of the mean", Journal of Climate 8,
-1995), and grow without bound where the estimate comes near 1.
+Rounds that follow each other may share the machine's state, and then they tell less than as many independent rounds. The model is a
+first-order autoregression with an unknown correlation r of neighbours. A few rounds hardly determine r: for 12 independent ones the
+estimate is 0.57 or more once in 20 times. Formulas that use one estimate as if it were exact, such as the effective number n (1 - r) /
+(1 + r), therefore fail for few rounds (Zwiers and von Storch, "Taking serial correlation into account in tests of the mean", Journal of
+Climate 8, 1995), and grow without bound where the estimate comes near 1.
 
-So r is averaged over: for each r the mean has a Student distribution, from generalised least squares, and these are weighed by how likely
-the rounds make that r (Zellner and Tiao, "Bayesian analysis of the regression model with autocorrelated errors", Journal of the American
-Statistical Association 59, 1964). Before the rounds are seen, r has the density 2 (1 - r) on 0 … 1, the beta distribution (1, 2) with mean
-1/3: cautious, since log ratios of recorded rounds of one model under two names have -0.1 to 0.2.
+So this module averages over r: for each r the mean has a Student distribution, from generalised least squares, and the weight of each is
+how likely the rounds make that r (Zellner and Tiao, "Bayesian analysis of the regression model with autocorrelated errors", Journal of
+the American Statistical Association 59, 1964). Before the rounds are seen, r has the density 2 (1 - r) on 0 … 1, the beta distribution
+(1, 2) with mean 1/3: cautious, since log ratios of recorded rounds of one model under two names have -0.1 to 0.2.
 """
 
 import math
@@ -24,7 +24,7 @@ from tftrt_tools.statistics.averages import TRIM
 _POINTS = 100
 # Fewer values say nothing about neighbours.
 _FEWEST = 4
-# Logarithms that differ by less are equal but for rounding.
+# Logarithms that differ by less than this are equal, apart from rounding.
 _ROUNDING = 1e-9
 # Level of the interval by which rounds are counted.
 _COUNTED_AT = 0.1
@@ -33,7 +33,7 @@ _COUNTED_AT = 0.1
 def lengthening(values: npt.NDArray[np.float64] | Sequence[float], alpha: float) -> float:
     """How many times as long the 1 - alpha interval of the mean has to be as that of independent values.
 
-    Values are winsorized first (TRIM at each end), so that a few outliers neither hide a correlation nor pass for one.
+    Values are winsorized first (TRIM at each end), so that a few outliers neither hide a correlation nor look like one.
 
     Args: values: one for each round, in order. Returns: float of at least 1.0; 1.0 where the values do not spread, or are fewer than four.
     """
@@ -50,7 +50,7 @@ def lengthening(values: npt.NDArray[np.float64] | Sequence[float], alpha: float)
 
 
 def worth(values: npt.NDArray[np.float64] | Sequence[float]) -> float:
-    """As many independent rounds would give as short a 90 % interval. Returns: float in [1, n]."""
+    """The number of independent rounds that would give an equally short 90 % interval. Returns: float in [1, n]."""
     return max(1.0, len(values) / lengthening(values, _COUNTED_AT) ** 2)
 
 

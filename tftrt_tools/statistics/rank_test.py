@@ -18,7 +18,7 @@ def signed_rank(differences: npt.NDArray[np.float64] | Sequence[float]) -> Teste
     """Wilcoxon's signed-rank test (Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945), by
     `scipy.stats.wilcoxon`: exact for up to 50 rounds without ties, from the normal distribution for more.
 
-    Both models' values of a round share the machine's mood; only their difference is ranked, so that drift is taken out.
+    Both models' values of a round share the machine's state; only their difference is ranked, so drift has no effect.
 
     Args: differences: one for each round, such as log(candidate / native). Returns: Tested; p is 1.0 where all are zero.
     """

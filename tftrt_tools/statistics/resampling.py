@@ -12,9 +12,9 @@ from tftrt_tools.statistics import averages
 RESAMPLES = 10_000
 # Cells of the largest table that `resampled_quantiles` makes at once.
 _CHUNK = 4_000_000
-# Resamples that have to lie beyond a percentile for it to be known well.
+# A percentile of the resamples is reliable only if at least this many of them lie beyond it.
 _BEYOND = 25
-# exp() of more is no number.
+# exp() of more overflows.
 _LARGEST_LOG = 700.0
 
 Floats = npt.NDArray[np.float64]
@@ -22,8 +22,8 @@ Draws = npt.NDArray[np.int64]
 
 
 def student(alpha: float, units: float) -> float:
-    """Half the width of a 1 - alpha interval in standard errors of a percentile bootstrap of few: sqrt(n / (n - 1)) t, with t the
-    1 - alpha/2 point of Student's t with n - 1 degrees of freedom (Hesterberg, "What teachers should know about the bootstrap", The
+    """Half the width of a 1 - alpha interval of few units, in standard errors of their percentile bootstrap: sqrt(n / (n - 1)) t, with t
+    the 1 - alpha/2 point of Student's t with n - 1 degrees of freedom (Hesterberg, "What teachers should know about the bootstrap", The
     American Statistician 69, 2015: the plain interval is too narrow). Args: units: n, a float above 1."""
     from scipy import stats
 
@@ -38,9 +38,9 @@ def draws(units: int, seed: int, resamples: int = RESAMPLES) -> Draws:
 def interval(estimates: Floats, whole: float, alpha: float, units: int, longer: float = 1.0) -> tuple[float, float]:
     """The interval (low, high) of a positive value, from the percentiles of its bootstrap on the scale of logarithms.
 
-    The level that Student's factor asks for can lie beyond what so many resamples have. The percentiles are then taken where at least
-    _BEYOND resamples lie outside, and their distances lengthened by the ratio of Student's factor to the normal one there, which keeps a
-    skewed bootstrap skewed.
+    Student's factor can ask for a percentile that this many resamples cannot give. Then the percentiles are taken where at least _BEYOND
+    resamples lie outside, and their distances are lengthened by the ratio of Student's factor to the normal one there; a skewed
+    bootstrap stays skewed.
 
     Args: estimates: of the bootstrap samples. whole: the value itself. alpha: share of intervals that may miss it. units: rounds that were
       resampled. longer: how many times as long the arms become, of `dependence.lengthening`.
@@ -76,7 +76,7 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
     # Rank from above; the value there has at least `share` of all at or below it.
     wanted = totals - np.ceil(share * totals - 1e-9).astype(int) + 1
     found = np.full(len(drawn), np.nan)
-    # The upper end is tried first: tails mostly need no more.
+    # The upper end is tried first: it is mostly enough for tails.
     for reach in (min(len(values), 64 + math.ceil(2 * (1 - share) * len(values))), len(values)):
         unknown = np.flatnonzero(np.isnan(found))
         step = max(1, _CHUNK // reach)

@@ -56,7 +56,7 @@ _AS_TEXT = {
 
 
 class SyntaxProblem(Exception):
-    """A text that is no message of its kind. line: 1 for the first, 0 where not known; text: what is wrong; mend: what to do, or ""."""
+    """A text that is not a message of its kind. line: 1 for the first, 0 where not known; text: what is wrong; mend: what to do, or ""."""
 
     def __init__(self, line: int, text: str, mend: str = "") -> None:
         super().__init__(text)
@@ -114,7 +114,7 @@ def _problem(error: Any, descriptor: Any) -> SyntaxProblem:
         near = difflib.get_close_matches(unknown[2], known, 1)
         return SyntaxProblem(line, f"{unknown[1].rsplit('.', 1)[-1]} has no field {unknown[2]!r}",
                              f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}")
-    # protobuf quotes the offending line in front of what it says.
+    # protobuf quotes the offending line before its message.
     said = re.sub(r"^'.*': ", "", said)
     if said.startswith('Expected "{"'):
         return SyntaxProblem(line, "a message is expected here, and a plain value is given", "write it as NAME { value: 8 }")

@@ -1,6 +1,6 @@
 """The fields of a protocol message whose bytes nobody has checked (protobuf.dev/programming-guides/encoding).
 
-Whatever the bytes are, walking ends: each step moves forward, and what is cut off or malformed is a ValueError. Nothing is copied.
+Walking ends for any bytes: each step moves forward, and a truncated or malformed field is a ValueError. Nothing is copied.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def walk(raw: memoryview) -> Iterator[tuple[int, int, Any]]:
         if not 0 < number <= _LARGEST_FIELD:
             raise ValueError(f"there is no field {number}")
         if kind == DELIMITED:
-            if position < end and raw[position] < 128:  # most of them; a call costs more than all the rest
+            if position < end and raw[position] < 128:  # most sizes have one byte; a call would cost more than all the rest
                 size, position = raw[position], position + 1
             else:
                 size, position = varint(raw, position)
@@ -84,5 +84,5 @@ def signed(value: int, bits: int = 64) -> int:
 
 
 def joined(parts: Sequence[memoryview]) -> memoryview:
-    """One message from the pieces of a field that came more than once: protobuf merges them, which is to parse one behind the other."""
+    """One message from a field that came more than once: protobuf merges such pieces, as if they were parsed one after the other."""
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))

@@ -12,7 +12,7 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
 
     Args:
       file: name for the descriptor. package: of the messages.
-      table: a type is a scalar's name ("int64"), the name of a message or an enum of this table behind a dot (".Message"), or the full
+      table: a type is a scalar's name ("int64"), a dot and the name of a message or an enum of this table (".Message"), or the full
         name of google.protobuf's Any or of one of its wrappers. "[…]" is repeated, "{…}" a map of texts to this scalar.
 
     Returns: {message: class}.

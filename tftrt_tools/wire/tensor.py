@@ -1,8 +1,8 @@
 """TensorProto bytes to NumPy arrays and back, without TensorFlow and without a Python loop over numbers.
 
 Field numbers and their dtypes: tensorflow/core/framework/{tensor,tensor_shape,types}.proto. A typed field (float_val and the like) is
-packed, so that its bytes are the array's own for floats, and varints for integers. A last value stands for all that follow; a field that
-is shorter than the shape asks is filled up with it, and with zeros where there is none.
+packed, so that its bytes are the array's own for floats, and varints for integers. A field that is shorter than the shape asks is filled
+up with its last value, an empty one with zeros.
 """
 
 import math
@@ -26,7 +26,7 @@ _KINDS: dict[int, tuple[Any, int, Layout]] = {
 }
 NUMBERS = {np.dtype(kind[0]): number for number, kind in _KINDS.items()}
 _CONTENT, _SHAPE, _DTYPE = 4, 2, 1
-_LARGEST = 1 << 40  # elements; a shape that asks for more is not one that was filled
+_LARGEST = 1 << 40  # elements; no filled tensor has a shape with more
 
 
 def dtype_of(number: int) -> np.dtype[Any]:
@@ -97,7 +97,8 @@ def from_content(number: int, content: bytes | memoryview, count: int) -> npt.ND
 
 
 def from_values(number: int, values: Any) -> npt.NDArray[Any]:
-    """1-D array of what a typed field has. values: sequence of bytes for strings, else the field's packed bytes. Raises: ValueError."""
+    """1-D array of the values in a typed field. values: sequence of bytes for strings, else the field's packed bytes. Raises:
+    ValueError."""
     dtype, _, layout = kind(number)
     if layout == "bytes":
         return np.array([None, *values], object)[1:]
@@ -105,8 +106,8 @@ def from_values(number: int, values: Any) -> npt.NDArray[Any]:
 
 
 def _packed(message: Any, field: int) -> bytes | memoryview:
-    """The bytes of one typed field. The parser has checked the message, so that what it writes again is well-formed, each field packed
-    and there once; asking the message for its values would make a Python object of each."""
+    """The bytes of one typed field. The parser has checked the message, so its serialized form is valid, with each field packed and only
+    once; reading the values from the message would make a Python object of each."""
     written = fields.walk(memoryview(message.SerializeToString()))
     return next((value for number, wire_type, value in written if number == field and wire_type == fields.DELIMITED), b"")
 
@@ -121,8 +122,8 @@ def _values(payload: bytes | memoryview, dtype: np.dtype[Any], layout: Layout) -
 
 
 def filled(values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """`values` (1-D) at the length `count`, as TensorFlow reads a typed field: the last one stands for those that follow, none for zeros or
-    empty strings; what is too many is dropped."""
+    """`values` (1-D) at the length `count`, as TensorFlow reads a typed field: missing ones repeat the last one, or are zeros or empty
+    strings if there is none; values beyond `count` are dropped."""
     if len(values) >= count:
         return values[:count]
     if not len(values):

@@ -1,4 +1,4 @@
-"""A TensorProto straight from bytes that nobody has checked, without a message object and, where it can be, without a copy."""
+"""Reads a TensorProto directly from unchecked bytes, without a message object and, if possible, without a copy."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from tftrt_tools.wire import fields, many_texts, tensor, varints
 
 DTYPE, SHAPE, CONTENT, STRINGS = 1, 2, 4, 8
 _STRING = 7  # of DataType
-# bytes that one answer may fill up beyond what was sent: a shape of a few bytes can ask for terabytes
+# bytes by which one answer may grow through filling up: a shape of a few bytes can ask for terabytes
 SPARE = 256 << 20
 
 
@@ -21,8 +21,8 @@ def read(raw: memoryview, spare: int = SPARE) -> tuple[npt.NDArray[Any], int]:
     filled up with its last value.
 
     Args: raw: memoryview of the message's bytes; spare: bytes that may be filled up.
-    Returns: (ndarray, bytes that were filled up). The array lies in `raw` where the values are there as in memory, at any alignment, and
-    is read-only in any case; strings are bytes in an object array.
+    Returns: (ndarray, bytes that were filled up). If `raw` holds the values as memory does, the array lies in `raw`, at any alignment.
+    It is always read-only; strings are bytes in an object array.
     Raises: ValueError where it is no TensorProto, or dtype, shape and content do not go together.
     """
     number, content = 0, memoryview(b"")
