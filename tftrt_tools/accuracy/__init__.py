@@ -1,1 +1,1 @@
-"""Does the converted model answer like the original? Inputs, metrics, thresholds, the comparison. No TensorFlow in this process."""
+"""Does the converted model answer like the original? Metrics, thresholds, the comparison. No TensorFlow in this process."""

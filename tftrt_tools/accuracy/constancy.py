@@ -1,4 +1,4 @@
-"""What an output shows at all: one that is the same whatever goes in is equal in two models that have nothing else in common."""
+"""Does an output show anything? One that is the same for every input is equal even in two models that have nothing in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from tftrt_tools.execution.run import Call
 
-# Rows that differ by no more than this share of the largest value differ by rounding alone.
+# Rows that differ by no more than this share of the largest value differ only by rounding.
 _ROUNDING = 1e-6
 
 
@@ -25,7 +25,7 @@ class Variation:
         self._one_value = self._alike = True
 
     def add(self, array: npt.NDArray[Any], rows: int) -> None:
-        """Args: array: of any dtype; rows: of the call. Where its first dimension is another, the whole array is one row."""
+        """Args: array: of any dtype; rows: of the call. If its first dimension is another, the whole array is one row."""
         array = np.asarray(array)
         self._elements += array.size
         split = array if array.ndim and len(array) == rows else array[None]
@@ -43,9 +43,9 @@ class Variation:
         return not self._alike
 
     def text(self, inputs_differ: bool) -> str:
-        """Why it shows nothing, such as "0 everywhere", "the same for every input" or "empty"; "" where it shows something.
+        """Why it shows nothing, such as "0 everywhere", "the same for every input" or "empty"; "" if it shows something.
 
-        Args: inputs_differ: whether any two rows of the inputs do. Of one element alone nobody can tell.
+        Args: inputs_differ: whether any two rows of the inputs do. A single element is never called constant.
         """
         if not self._elements:
             return "empty"
@@ -55,7 +55,7 @@ class Variation:
 
 
 def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
-    """Whether all of `array` is `one` (which is broadcast), but for the rounding of fractions."""
+    """Whether all of `array` equals `one` (which is broadcast), apart from the rounding of fractions."""
     one = np.asarray(one)
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
         return bool(np.all(array == one))
@@ -101,7 +101,7 @@ class Watch:
     def findings(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """({signature of which no output shows anything: a line}, (a line on outputs that show nothing beside others that do, …)).
 
-        A signature without inputs is rightly constant.
+        A signature without inputs may be constant.
         """
         nothing, beside = {}, []
         for signature in dict.fromkeys(name for name, _ in self._outputs):

@@ -6,7 +6,7 @@
     snr_db:threshold=30            a metric of `tftrt verify`, of the worst output
     my_metrics:f1:threshold=0.9    a function metric(outputs, labels, reference) -> float of your own
 
-The words are those of Olive's and Triton Model Navigator's goals.
+Olive and Triton Model Navigator use the same words for goals.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ class Goal(records.Record):
         return ":" in self.metric
 
     def bound(self, original: float) -> float:
-        """What the metric must reach, or stay below, where the original has `original`. Raises: UsageError."""
+        """The value that the metric must reach, or stay below, if the original has `original`. Raises: UsageError."""
         if self.kind == "threshold":
             return self.value
         if not math.isfinite(original):
@@ -119,7 +119,7 @@ def _check(metric: str, kind: str, value: float, where: str) -> None:
         raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
     if kind == "threshold":
         return
-    # What it says of the original itself, unless labels say more; inf and 0 have no parts.
+    # The metric of the original against itself, unless there are labels; of inf and 0 no percentage can be taken.
     own = known.perfect
     if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not known.labels:
         shown = "infinite" if math.isinf(own) else "0"

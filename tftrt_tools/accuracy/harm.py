@@ -1,7 +1,7 @@
-"""What rounding nodes to INT8 or FP16 does to a model's outputs, as data. No TensorFlow here.
+"""How rounding nodes to INT8 or FP16 changes a model's outputs, as data. No TensorFlow here.
 
 With reference r and answer a over all elements of an output, its noise is sum (a - r)^2 / sum r^2, a ratio of powers, and
-snr_db = -10 log10(noise). NaN or infinity that the reference has not is infinite noise.
+snr_db = -10 log10(noise). NaN or infinity that the reference does not have is infinite noise.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tftrt_tools.savedmodel import passport, signatures
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Comparison
 
-# What an Effect is made of, and by which of verify's bounds it is judged.
+# The metrics that make an Effect, and the bounds of verify that judge it.
 METRICS = ("snr_db", "top1", "cosine")
-# A node is worth keeping high where that raises the SNR by this much: where it halves the error.
+# A node is worth a higher precision if that raises the SNR by this much, which halves the error.
 WORTH_DB = 6.0
-# Another calibration method is worth it where it promises a fifth less noise.
+# Another calibration method is worth it if it promises a fifth less noise.
 PROMISE_DB = 1.0
-# So many nodes are tried at least to be kept high, and so many at most.
+# The least and the greatest number of nodes to try in a higher precision.
 _TRIED, _MOST_TRIED = 8, 32
-# Beyond, one SNR is as good as another: no noise at all, or nothing but noise.
+# Beyond this all SNRs are equally good: no noise at all, or nothing but noise.
 _LIMIT_DB = 200.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
     """What rounding did to one output. noise: 0 to inf; top1: share of rows with the same class, None where the output holds no
-    classes; nonfinite: NaN or Inf that the reference has not; missed: which of the bounds that `tftrt verify` has by default it misses,
-    in words, () where it keeps them or they were not looked at."""
+    classes; nonfinite: NaN or Inf that the reference does not have; missed: the default bounds of `tftrt verify` that it misses, in
+    words, () where it keeps them or they were not checked."""
 
     output: str
     noise: float
@@ -47,7 +47,7 @@ class Effect:
 
     @classmethod
     def of(cls, compared: Comparison, precision: str | None = None) -> Effect:
-        """Of a metrics.Comparison of floats. Args: precision: in whose bounds it should be, None to look at none."""
+        """From a metrics.Comparison of floats. Args: precision: the one whose bounds are checked, None to check none."""
         broken = max(compared.nonfinite - compared.nonfinite_reference, 0)
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
         missed: tuple[str, ...] = ()
@@ -92,8 +92,8 @@ def holds(effects: Iterable[Effect]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A model built with one node out of INT8 (or FP16) and run on a GPU. gain_db, gain_top1: what that gained over everything rounded, on
-    the output of `effect`; None where `problem` says why nothing was measured."""
+    """A model built with one node out of INT8 (or FP16) and run on a GPU. gain_db, gain_top1: the gain over everything rounded, on the
+    output of `effect`; None where `problem` says why nothing was measured."""
 
     effect: Effect | None
     gain_db: float | None
@@ -148,7 +148,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """Everything rounded but the worst nodes. nodes: how many of them."""
+    """All nodes rounded except the worst ones. nodes: how many of them."""
 
     nodes: int
     effects: tuple[Effect, ...]
@@ -168,7 +168,7 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True)
 class ByMethod:
-    """Everything rounded with the ranges of another calibration method. method: as methods.Method.text gives it."""
+    """All nodes rounded, with the ranges of another calibration method. method: as methods.Method.text gives it."""
 
     method: str
     effects: tuple[Effect, ...]
@@ -210,8 +210,8 @@ class SignatureHarm:
 
     @property
     def suggested(self) -> Kept | None:
-        """The Kept to suggest: that behind whose last node it is no longer worth it, and where it misses verify's bounds, the fewest nodes
-        beyond that keep them. None where nothing is worth it, or nothing keeps the bounds."""
+        """The Kept to suggest: the last one whose gain is worth it; if that misses verify's bounds, the fewest nodes beyond it that keep
+        them. None if nothing is worth it, or nothing keeps the bounds."""
         found = self._worth_it
         if found and found.holds or not found and holds(self.total):
             return found
@@ -272,7 +272,7 @@ class Sensitivity:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Which of verify's bounds are missed with what is suggested, as far as that was simulated; () where none is."""
+        """The bounds of verify that the suggestion misses, as far as it was simulated; () where none is."""
         method = self.better_method
         if method:
             left = (one.effects for signature in self.signatures for one in signature.methods if one.method == method)
@@ -282,7 +282,7 @@ class Sensitivity:
 
     @property
     def better_method(self) -> str:
-        """The calibration method that gives at least PROMISE_DB more than the one in force, and more than the suggested nodes would; or
+        """The calibration method that gives at least PROMISE_DB more than the present one, and more than the suggested nodes would; or
         ""."""
         known = [{one.method: _level(one.effects) for one in signature.methods} for signature in self.signatures]
         shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
@@ -295,8 +295,7 @@ class Sensitivity:
 
     @property
     def flag(self) -> str:
-        """The flags of `tftrt convert` that are suggested: of a better calibration method, else of the nodes to keep in a higher precision;
-        or ""."""
+        """The suggested flags of `tftrt convert`: a better calibration method, else the nodes to keep in a higher precision; or ""."""
         if self.better_method:
             name, _, percentile = self.better_method.partition(" ")
             given = percentile and float(percentile) != methods.PERCENTILE
@@ -335,8 +334,8 @@ def ranked(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def tried(nodes: Sequence[Node]) -> int:
-    """How many of the ranked Nodes to try to keep high: 8, or all that stand before the widest gap in the ranking (at least WORTH_DB, among
-    the first 32) where that comes later. The noises of nodes add up: leaving out one of many that are equally harmful gains little."""
+    """How many of the ranked Nodes to try in a higher precision: 8, or all before the widest gap in the ranking (at least WORTH_DB,
+    among the first 32) if that comes later. The noises of nodes add up: to leave out one of many equally harmful nodes gains little."""
     levels = [_limited(node.worst.snr_db) for node in nodes[:_MOST_TRIED + 1]]
     gaps = [(after - before, number) for number, (before, after) in enumerate(zip(levels, levels[1:], strict=False), 1)]
     gap, number = max(gaps, default=(0.0, 0))

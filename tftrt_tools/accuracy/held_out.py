@@ -12,14 +12,14 @@ from tftrt_tools.inputs import rows
 if TYPE_CHECKING:
     from tftrt_tools.execution.run import Call
 
-# From this share on the score is one of data that the ranges were fitted to.
+# From this share of shared rows on, the score is of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationUse:
-    """What an INT8 model's calibration has to do with the data of a verification. random: calibrated on random data; shared: rows of the
-    data that calibrated it, at least (only so many hashes are kept); rows: rows of the data, 0 for random inputs."""
+    """How much an INT8 model's calibration shares with the data of a verification. random: calibrated on random data; shared: the least
+    number of rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs."""
 
     random: bool
     shared: int
@@ -43,8 +43,8 @@ class CalibrationUse:
 def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Mapping[str, str], allowed: bool) -> CalibrationUse | None:
     """Compare the rows of a verification's data with those of the calibration.
 
-    Args: document: the model's calibration.json, or None. calls: run.Calls. sources: {signature: "data" or "random"}. allowed: accept any
-      number of rows that both have.
+    Args: document: the model's calibration.json, or None. calls: run.Calls. sources: {signature: "data" or "random"}. allowed: accept
+      any number of shared rows.
 
     Returns: CalibrationUse, or None for a model without calibration. Raises: UsageError where more than half of the rows are the same.
     """

@@ -1,4 +1,5 @@
-"""Are answers like the original's? The comparison, its bounds and what was shown at all, for every command that judges answers."""
+"""Are answers like the original's? The comparison, its bounds, and whether the answers show anything, for every command that judges
+answers."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ACCEPT = "accept it with --allow_constant_outputs"
 
 
 class Asked(Protocol):
-    """What a command's Options have of the judgement: texts of the flags."""
+    """The part of a command's Options that the judgement needs: texts of the flags."""
 
     @property
     def thresholds(self) -> str:
@@ -35,8 +36,8 @@ class Asked(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Rules:
     """How answers are judged. bounds: what thresholds.parse returned. kinds: what kinds.parse returned. epsilon: floor of the divisor of
-    max_rel. allow_matching_nonfinite: NaN and Inf are right where the original has the same. allow_constant_outputs: answers that show
-    nothing are accepted."""
+    max_rel. allow_matching_nonfinite: accept NaN and Inf where the original has the same. allow_constant_outputs: accept answers that
+    show nothing."""
 
     bounds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -57,9 +58,9 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """comparisons: one for each output; bounds: {output: {metric: bound}}; problems: what else does not agree, in words; nothing_shown: a
-    line for each signature of which no output shows anything, () where that was accepted; warnings: lines; functions: {module:function:
-    its value} of the user's that are bounded."""
+    """comparisons: one for each output; bounds: {output: {metric: bound}}; problems: other differences, in words; nothing_shown: a line
+    for each signature of which no output shows anything, () where that was accepted; warnings: lines; functions: {module:function: its
+    value} of the user's functions that have bounds."""
 
     comparisons: tuple[metrics.Comparison, ...]
     bounds: dict[str, dict[str, float]]
@@ -71,13 +72,13 @@ class Judgement:
 
     @property
     def all_problems(self) -> tuple[str, ...]:
-        """Everything that makes the answers wrong, or no evidence, a line each."""
+        """The reasons why the answers are wrong or show nothing, a line each."""
         return (*self.problems, *(miss.text() for miss in self.misses), *self.nothing_shown)
 
 
 def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules: Rules,
           labels: Labels | None = None) -> Judgement:
-    """Compare answers and hold them against their bounds.
+    """Compare answers and check them against their bounds.
 
     Args: pairs: (run.Call, {output: array} of the original, {output: array} of the other). arithmetic: key of thresholds.DEFAULTS.
       own_data: names of the signatures whose inputs are the user's. rules: Rules. labels: of the rows, for the user's functions.
@@ -121,5 +122,5 @@ def _shown(watch: constancy.Watch, own_data: set[str], rules: Rules) -> tuple[tu
 
 
 def mend(own_data: bool) -> str:
-    """What helps where nothing was shown."""
+    """The mend if nothing was shown."""
     return f"give {'other ' if own_data else ''}--data for which the model answers something, or {ACCEPT}"

@@ -1,4 +1,4 @@
-"""What the numbers of an output are, and so by what they are judged: said with --output_kind, or recognised.
+"""What the numbers of an output mean, which decides how they are judged: given by --output_kind, or recognised.
 
     --output_kind=classes:ids;serving_default/boxes:boxes
 
@@ -23,11 +23,11 @@ from tftrt_tools import errors
 VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS = "values", "ids", "scores", "boxes", "probabilities", "masks", "texts"
 # What --output_kind takes.
 KINDS = (VALUES, IDS, SCORES, BOXES, PROBABILITIES, MASKS, TEXTS)
-# Of integers, booleans and strings of which nobody said more; of boxes, scores and classes that are compared together.
+# The kind of integers, booleans and strings without a given kind; the kind of boxes, scores and classes that are compared together.
 EXACT, DETECTIONS = "exact", "detections"
 _EXAMPLE = f"write --output_kind='OUTPUT:KIND;SIGNATURE/OUTPUT:KIND' with one of {', '.join(KINDS)}"
 _ID_NAME = re.compile(r"class|categor|label|(^|[_/.])ids?($|[_/.\d])|index|indices|num|count|token|argmax", re.IGNORECASE)
-# More numbers than these are measurements that happen to be whole.
+# More different numbers than this are measurements that happen to be whole.
 _MOST_IDS = 10_000
 
 
@@ -49,7 +49,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check(given: Mapping[str, str], outputs: Iterable[tuple[str, str]]) -> None:
-    """Refuse kinds of outputs that are not there. Args: given: what `parse` returned. outputs: (signature, output). Raises: UsageError."""
+    """Refuse kinds for outputs that do not exist. Args: given: what `parse` returned. outputs: (signature, output). Raises: UsageError."""
     outputs = list(outputs)
     whole = [f"{signature}/{output}" for signature, output in outputs]
     unknown = [name for name in given if name not in (*whole, *(output for _, output in outputs))]
@@ -58,12 +58,12 @@ def check(given: Mapping[str, str], outputs: Iterable[tuple[str, str]]) -> None:
 
 
 def said(given: Mapping[str, str], signature: str, output: str) -> str:
-    """The kind that was said of an output, or ""."""
+    """The kind that the user gave for an output, or ""."""
     return given.get(f"{signature}/{output}", given.get(output, ""))
 
 
 def check_fits(kind: str, name: str, array: npt.NDArray[Any]) -> None:
-    """Refuse a kind that the answer cannot be of. Raises: UsageError."""
+    """Refuse a kind that does not fit the answer. Raises: UsageError."""
     type_name = "string" if array.dtype.kind in "OSU" else array.dtype.name
     needs = {TEXTS: (array.dtype.kind in "OSU", "texts are strings"), IDS: (array.dtype.kind in "fiuV", "ids are numbers")}
     fits, why = needs.get(kind, (array.dtype.kind in "f" or type_name == "bfloat16", f"{kind} are floats"))
@@ -77,7 +77,8 @@ def check_fits(kind: str, name: str, array: npt.NDArray[Any]) -> None:
 
 
 class Ids:
-    """Finds out whether a float output holds ids: whole numbers in both answers, few of them, and a name or enough of them to tell."""
+    """Finds out whether a float output holds ids: whole numbers in both answers, not too many different ones, and a telling name or
+    enough of them."""
 
     def __init__(self, name: str) -> None:
         self._named, self.possible = bool(_ID_NAME.search(name)), True
@@ -93,5 +94,6 @@ class Ids:
 
     @property
     def found(self) -> bool:
-        """Whether they are ids. All the same is none: zeros are whole, too; 0 and 1 without a name are a mask, or clipped."""
+        """Whether they are ids. Equal numbers are not, since zeros are whole too; 0 and 1 without a telling name are a mask, or clipped
+        values."""
         return self.possible and len(self._seen) > (1 if self._named else 2)

@@ -1,4 +1,4 @@
-"""The user's truth, --labels: one for each row of --data, of a kind that follows from the array and from the output that it speaks of.
+"""The right answers, --labels: one for each row of --data. Their kind follows from the array and from the output that they are about.
 
   classes  whole numbers, [rows]: an output [rows, classes] holds a number for each class; or the class's number; or, of labels 0 and 1, the
            probability of class 1. [rows, steps] with outputs [rows, steps, classes] as well
@@ -31,8 +31,8 @@ _TWO = 2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Labels:
-    """arrays: {"": the array}, or of boxes {"boxes": …, "classes": …} and perhaps "rows". names: of the classes in the model's order, for
-    labels that are names of classes; () for those that occur, sorted."""
+    """arrays: {"": the array}, or for boxes {"boxes": …, "classes": …} and perhaps "rows". names: for labels that are names of classes,
+    these names in the model's order; () for the names that occur, sorted."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     names: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ class Labels:
 
     @property
     def flat(self) -> bool:
-        """Whether boxes of all rows stand one after the other."""
+        """Whether the boxes of all rows form one list."""
         return "rows" in self.arrays
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """All of them, where they are no boxes; the classes, where they are."""
+        """The labels as one array; for boxes, their classes."""
         return self.arrays["classes" if self.boxes else ""]
 
     @property
@@ -58,7 +58,7 @@ class Labels:
         return not self.boxes and self.array.dtype.kind in "OSU"
 
     def of(self, start: int, rows: int) -> "Labels":
-        """Those of some rows."""
+        """The labels of some rows."""
         if not self.flat:
             return Labels({name: array[start:start + rows] for name, array in self.arrays.items()}, self.names)
         mine = (self.arrays["rows"] >= start) & (self.arrays["rows"] < start + rows)
@@ -68,8 +68,8 @@ class Labels:
     def as_numbers(self, classes: int = 0) -> "Labels":
         """Names of classes, and numbers of classes that are floats, as integers.
 
-        Args: classes: how many the output has, 0 where nobody knows. Raises: UsageError for a name that --classes lacks, and where names
-          without --classes are not as many as the output has classes: their order would not be the model's.
+        Args: classes: how many the output has, 0 where nobody knows. Raises: UsageError for a name that --classes lacks, and if without
+          --classes there are not as many names as the output has classes: their order would not be the model's.
         """
         there = len(set(self.array.reshape(-1).tolist())) if self.texts and not self.names else classes
         if classes and there != classes:
@@ -78,7 +78,7 @@ class Labels:
         return self if self.boxes else Labels({"": files.numbered(self.array, self.names)}, self.names)
 
     def kind(self, answer: npt.NDArray[Any]) -> str:
-        """What these labels are for an output; "" where they fit none. Args: answer: to the rows of these labels."""
+        """The kind of these labels for an output; "" if they do not fit it. Args: answer: to the rows of these labels."""
         if self.boxes or not self.array.ndim or not answer.ndim:
             return ""
         mine, theirs = _without_ones(self.array.shape[1:]), answer.shape[1:]
@@ -105,7 +105,7 @@ class Labels:
 
 
 def _of_numbers(array: npt.NDArray[Any], answer: npt.NDArray[Any], dimensions: int) -> str:
-    """The kind of numbers or names of classes in the shape of an output, which has so many dimensions beside the rows."""
+    """The kind of labels that are numbers, or names of classes, for an output with so many dimensions beside the rows."""
     if dimensions > 1:
         return MASKS
     if answer.dtype.kind in "iub" or np.all(answer == np.round(answer)):
@@ -149,7 +149,8 @@ def _checked_boxes(arrays: Mapping[str, npt.NDArray[Any]], path: str) -> Labels:
 
 
 def check_count(labels: Labels, rows: int, dropped: int = 0) -> None:
-    """Refuse labels that cannot be one for each row. Args: rows: that are asked; dropped: rows of the data that are left out, at most.
+    """Refuse labels that cannot be one for each row. Args: rows: the rows that are sent; dropped: the most rows of the data that are
+    left out.
     Raises: UsageError."""
     array = labels.array
     if labels.flat:

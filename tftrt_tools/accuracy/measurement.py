@@ -1,6 +1,7 @@
-"""The harm of the worst nodes, measured on a GPU: engines with everything rounded, and engines without one node each, against the original.
+"""The harm of the worst nodes, measured on a GPU: engines with everything rounded, and engines with everything but one node rounded,
+against the original.
 
-All of them are built in one process, which keeps TensorRT's timings of kernels: the second model builds much faster than the first.
+One process builds all of them and keeps TensorRT's timings of kernels: the second model builds much faster than the first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def measured(model: str, settings: Settings, given: Calibration | None, calls: M
     Args: model: SavedModel directory; settings: Settings with signature_keys; given: file.Calibration with the tables for INT8, None for
       FP16; calls: {signature: [run.Call]}, saved: {signature: [.npz path of each]}; found: [SignatureHarm]; folder: for temporary files.
 
-    Returns: [SignatureHarm] with what was measured. Raises: TftrtError where the model with everything rounded does not build or run.
+    Returns: [SignatureHarm] with the measurements. Raises: TftrtError where the model with everything rounded does not build or run.
     """
     flat = [(signature, path) for signature, paths in saved.items() for path in paths]
     reference = run.run(saved_model.at(model), flat, f"{folder}/reference", "the original", exact=True)
@@ -70,8 +71,8 @@ def excluding(settings: Settings, name: str) -> Settings:
 
 
 def shapes_flag(calls: Mapping[str, Sequence[Call]], dynamic: bool) -> str:
-    """The text of --shapes that serves {signature: [run.Call]}: each shape, and in implicit batch mode (not `dynamic`) the largest batch
-    alone, whose engine serves the smaller ones."""
+    """The text of --shapes that serves {signature: [run.Call]}: each shape; in implicit batch mode (not `dynamic`) only the largest
+    batch, whose engine serves the smaller ones."""
     items = []
     for signature, made in calls.items():
         found: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
@@ -83,14 +84,14 @@ def shapes_flag(calls: Mapping[str, Sequence[Call]], dynamic: bool) -> str:
 
 
 def calibration(tables: Iterable[EngineTable], method: str) -> Calibration:
-    """EngineTables, made by the toolkit's `method`, as a file.Calibration, which nobody keeps."""
+    """EngineTables, made by the toolkit's `method`, as a file.Calibration that is not kept."""
     unknown: dict[str, Any] = dict.fromkeys(("tensorrt", "tensorflow", "model", "model_digest"), "")
     stamp: dict[str, Any] = {**passport.stamp()}
     return Calibration(**stamp, calibrator="toolkit", method=method, **unknown, data={}, engines=tuple(tables))
 
 
 def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | errors.TftrtError]:
-    """What each request gave: the job's result, or the TftrtError that it ended with. Another process takes over where one dies."""
+    """The outcome of each request: the job's result, or the TftrtError that it ended with. If a process dies, another takes over."""
     found: list[dict[str, Any] | errors.TftrtError] = []
     while len(found) < len(requests):
         with child.worker(_JOB, env=pass_log.ENV) as worker:

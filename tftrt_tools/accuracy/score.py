@@ -1,4 +1,4 @@
-"""The goal's metric of a model's answers. NumPy only; a user's function is called here, so it runs where TensorFlow may."""
+"""The goal's metric of a model's answers. NumPy only. It calls the user's function, so it runs in a process that may load TensorFlow."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def score(goal: Goal, calls: Sequence[str], reference: Sequence[Answer], answers
 
     Args:
       goal: Goal. calls: names of the signatures, one a call. reference, answers: {output: array} of each call, of the original and of the
-        model. labels: labels.Labels of the rows, or None: a metric that labels of their kind have is held against them, all others against
-        the original. output: "signature/output" that counts alone; "" for all that the metric applies to. kinds: what kinds.parse returned.
+        model. labels: labels.Labels of the rows, or None: a metric that applies to labels of their kind is taken against them, all
+        others against the original. output: "signature/output" that counts alone; "" for all that the metric applies to. kinds: what
+        kinds.parse returned.
 
     Returns: Score. Raises: UsageError.
     """
@@ -74,8 +75,8 @@ def _compared(calls: Sequence[str], reference: Sequence[Answer], answers: Sequen
 
 
 def _applicable(metric: str, compared: Mapping[str, metrics.Comparison]) -> list[metrics.Comparison]:
-    """Metrics of classes speak of those; of a vector's largest entry only where no output has classes. What is judged together with others
-    is not judged by itself."""
+    """The outputs that the metric applies to. A metric of classes takes outputs that have classes, or any vectors if none has. An output
+    that is judged together with others is left out."""
     able = [one for one in compared.values() if one.value(metric) is not None and not one.part_of]
     return [one for one in able if one.classes] or able if metrics.METRICS[metric].of_classes else able
 
@@ -107,7 +108,7 @@ def _given(labels: Labels) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:
 
 def own(reference_text: str, calls: Sequence[str], reference: Sequence[Answer], answers: Sequence[Answer], labels: Labels | None,
         output: str, said: str = "--accuracy") -> float:
-    """What the user's function says of a model's answers, NaN where that is not finite. Args: reference_text: module:function; the
+    """The value of the user's function for a model's answers, NaN if it is not finite. Args: reference_text: module:function; the
     others as of `score`. Raises: UsageError."""
     signatures = list(dict.fromkeys(calls))
     signature = output.rpartition("/")[0] or signatures[0]

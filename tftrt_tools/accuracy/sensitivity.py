@@ -1,4 +1,5 @@
-"""Which nodes hurt when a model goes to INT8 or FP16: simulated anywhere, the worst ones measured on a GPU. No TensorFlow here."""
+"""Which nodes lose the most when a model goes to INT8 or FP16: simulated on any machine; the worst ones measured on a GPU. No TensorFlow
+here."""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ def _calls(seen: Description, walked: Once, options: Options, folder: str) -> di
     """{signature: [run.Call]} of the signatures that the data fills."""
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
     maker = inputs.CallMaker(inputs.Takes.walking(walked, seen.inputs), asked)
-    # There is data: _check asks for it.
+    # There is data: _check made sure of it.
     found, _ = maker.cut(cast("Given", maker.given(folder)), inputs.up_to(options.batch_size))
     return {name: calls for name, calls in found.items() if calls}
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.job.rounding_sites import Site
 
 K = TypeVar("K")
-# Below, the simulation is not of this model: it draws random numbers, or keeps state.
+# An SNR below this means that the simulation does not follow the model: it draws random numbers, or keeps state.
 _LEAST_FIDELITY_DB = 40.0
 
 
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Round each node of a model alone, all together, and all but the worst; INT8 by each calibration method.
+    """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method.
 
     Args:
       request: {"model": SavedModel directory, "settings": Settings.to_dict(), "int8": int8.Source.to_dict(), "calls": {signature: .npz
@@ -95,7 +95,7 @@ def _passed(name: str, function: Any, settings: Settings, source: Source, paths:
     if settings.precision_mode == "INT8":
         if source.options or source.given:
             measured = int8.measured(name, frozen, graph_def, loading.input_specs(frozen.original), settings, source, folder)
-        else:  # for want of other data
+        else:  # there is no other data
             measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
     inlined, inner = inline.inline_segments(graph_def)
     of_precision = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
@@ -109,7 +109,7 @@ def _fp16(one: _Passed) -> _Simulation:
 
 
 def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source) -> _Simulation:
-    """The _Simulation, by the method that is decided on and, where it is the toolkit's choice, by the others."""
+    """The _Simulation with the chosen method, and also with the others if the toolkit chooses."""
     tables = measured.tables(decision.method)
     named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
 
@@ -163,8 +163,8 @@ class _Simulation:
 
         Args: methods: {key: one of `methods`} where it is not the one in force.
 
-        Returns: ({key: metrics.Comparisons of the float outputs against nothing rounded}, SNR in dB of nothing rounded against the model,
-          rows).
+        Returns: ({key: metrics.Comparisons of the float outputs against nothing rounded}, SNR in dB of the simulation with nothing
+          rounded against the model, rows).
         """
         compared = {key: self._accumulators() for key in runs_wanted}
         own, rows, done = self._accumulators(), 0, 0
@@ -214,7 +214,7 @@ def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], t
           precision: str) -> tuple[Kept, ...]:
     """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
     kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
-    # A model that keeps more than half of them is no longer one of that precision.
+    # A model with more than half of its nodes in a higher precision is no longer of this precision.
     most = min(len(simulated.sites) // 2, len(order))
     known: dict[int, Kept] = {}
 
@@ -237,9 +237,9 @@ def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], t
 
 
 def _without(sites: Sequence[Site], kept: Sequence[int], precision: str) -> npt.NDArray[np.bool_]:
-    """Gates with everything rounded but what `kept` (indices) keeps high.
+    """Gates that round everything but the nodes `kept` (indices).
 
-    --high_precision_nodes takes the ranges of a node's inputs away: whatever else reads them is not INT8 either.
+    --high_precision_nodes removes the ranges of a node's inputs, so other nodes that read them are not INT8 either.
     """
     if precision == "INT8":
         high = {tensor for number in kept for tensor in sites[number].tensors}

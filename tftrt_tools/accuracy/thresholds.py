@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # What `parse` returns.
 Bounds = Mapping[str, Mapping[str, float]]
 LABELS = "labels"
-# Where `parse` keeps the bounds of the user's functions, as {"module:function>=": bound}.
+# The key under which `parse` keeps the bounds of the user's functions, {"module:function>=": bound}.
 FUNCTIONS = "functions"
 # By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
 # "TF32": what FP32 engines compute with on Ampere and later; it has FP16's 10 bits of mantissa and so its bounds (MobileNetV2 with
@@ -38,7 +38,8 @@ DEFAULTS = {
     "INT8": {"snr_db": 15.0, "cosine": 0.97},
 }
 DEFAULT_TOP1 = {"rewrite": 0.999, "FP32": 0.999, "TF32": 0.98, "FP16": 0.98, "INT8": 0.95}
-# Of the kinds of outputs that are not judged as numbers are. An SNR of 30 dB is an error of 0.03 of the values' size, one of 15 dB of 0.18.
+# Bounds of the kinds of outputs that are not judged as numbers. An SNR of 30 dB is an error of 0.03 of the values' size, one of 15 dB of
+# 0.18.
 KIND_DEFAULTS = {
     kinds.SCORES: {"max_share": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
     kinds.PROBABILITIES: {"max_abs": {"rewrite": 0.001, "FP32": 0.01, "TF32": 0.05, "FP16": 0.05, "INT8": 0.2}},
@@ -58,7 +59,7 @@ _EXAMPLE = "write --thresholds='snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=
 
 @dataclasses.dataclass(frozen=True)
 class Miss:
-    """A bound that an output did not keep; output: "labels" where the answers were held against those."""
+    """A bound that an output did not keep; output: "labels" if the answers were compared with labels."""
 
     output: str
     metric: str
@@ -82,7 +83,7 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
     for group in filter(None, (part.strip() for part in flag.split(";"))):
         items = group.split(",")
         functions = [_FUNCTION.match(item) for item in items]
-        # What is called like a metric is one, of an output that is named without its signature.
+        # A name that is a metric's is that metric, of an output named without its signature.
         own = [one for one in functions if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])]
         for one in own:
             groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
@@ -132,7 +133,8 @@ def _check_of_labels(name: str, metric: str) -> None:
 def bounds(comparison: Comparison, arithmetic: str, own_data: bool, given: Bounds) -> dict[str, float]:
     """The bounds of one output. Args: arithmetic: key of DEFAULTS; own_data: inputs are the user's; given: what `parse` returned.
 
-    An output that is judged together with others has none, unless its kind was said; bounds for every output leave it, and ids, alone.
+    An output that is judged together with others has none, unless the user gave its kind; bounds for every output do not apply to it,
+    nor to ids.
     """
     kind, judged = comparison.kind, comparison.said or not comparison.part_of
     chosen = _default(comparison, arithmetic, own_data) if judged and comparison.values else {}
@@ -145,7 +147,7 @@ def _default(comparison: Comparison, arithmetic: str, own_data: bool) -> dict[st
     kind = comparison.kind
     if kind == kinds.EXACT:
         return {"mismatches": 0.0}
-    # Top-1 is bounded only on data of the user's own: on random inputs many rows are near a tie.
+    # Top-1 has a bound only on the user's data: on random inputs many rows are near a tie.
     top = ("top1", "top5") if kind == kinds.PROBABILITIES else ("top1",)
     ranked = {metric: DEFAULT_TOP1[arithmetic] for metric in top if own_data and comparison.classes and metric in comparison.values}
     if kind not in KIND_DEFAULTS:
@@ -154,7 +156,7 @@ def _default(comparison: Comparison, arithmetic: str, own_data: bool) -> dict[st
 
 
 def unused(given: Bounds, comparisons: Iterable[Comparison]) -> list[str]:
-    """Metrics of the bounds for every output that apply to none."""
+    """Metrics in the bounds for every output that apply to no output."""
     return [metric for metric in given.get("", {}) if all(one.value(metric) is None for one in comparisons)]
 
 
@@ -183,7 +185,8 @@ def _kind_text(comparison: Comparison) -> str:
 
 
 def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_nonfinite: bool = False) -> list[Miss]:
-    """The Misses of one Comparison against `wanted` ({metric: bound}). NaN and Inf always miss unless they match and may."""
+    """The Misses of one Comparison against `wanted` ({metric: bound}). NaN and Inf always miss, unless the original has the same and
+    that is allowed."""
     found = []
     bad = comparison.nonfinite - (comparison.nonfinite_same if allow_matching_nonfinite else 0)
     if bad:

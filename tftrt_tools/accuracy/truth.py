@@ -1,4 +1,4 @@
-"""What answers have against the user's truth, --labels; of the original and of the converted model alike."""
+"""The score of answers against --labels, for the original and for the converted model."""
 
 import dataclasses
 import math
@@ -21,8 +21,8 @@ _NUMBERED = (label_kinds.CLASSES, label_kinds.MASKS, label_kinds.TAGS)
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What the labels speak of. signature, output: its name, of a detector detections.Group.name; kind: of accuracy.labels; group: of a
-    detector, else None."""
+    """The output that the labels are about. signature, output: its name, for a detector detections.Group.name; kind: of accuracy.labels;
+    group: of a detector, else None."""
 
     signature: str
     output: str
@@ -37,8 +37,8 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """values: {metric: value}; rows: that were held against labels; per_class: {class: (rows or pixels, share of them that is right; of
-    masks the IoU)}, {} where there are no classes."""
+    """values: {metric: value}; rows: how many were compared with labels; per_class: {class: (rows or pixels, share of them that is
+    right; of masks the IoU)}, {} where there are no classes."""
 
     values: Mapping[str, float]
     rows: int
@@ -47,17 +47,17 @@ class Scored:
 
 def find(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str], classes: Iterable[str], wanted: str,
          flag: str) -> Target:
-    """The output that labels speak of.
+    """The output that labels are about.
 
     Args: first: {signature: the answer to its first rows}, of signatures with the user's data. said: what kinds.parse returned. classes:
-      "signature/output" of the outputs that hold classes, which go before others. wanted: "signature/output", "" to find it. flag: that
-      names it, for messages.
+      "signature/output" of the outputs that hold classes; they are preferred. wanted: "signature/output", "" to find it. flag: the flag
+      that names it, for messages.
     Raises: UsageError.
     """
     able = _able(labels, first, said)
     names = {one.name: one for one in able}
     if wanted and wanted not in names and able and labels.boxes:
-        # A member names its detector.
+        # The name of a member stands for its detector.
         names |= {f"{one.signature}/{member}": one for one in able if one.group for member in one.group.members}
     if wanted:
         if wanted not in names:
@@ -101,9 +101,9 @@ def _outputs(first: Mapping[str, Mapping[str, npt.NDArray[Any]]], flag: str) -> 
 
 
 def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Scored:
-    """Hold a model's answers against labels.
+    """Compare a model's answers with labels.
 
-    Args: labels: one for each row, in their order; more than there are rows are left. target: what `find` returned. answers: {output:
+    Args: labels: one for each row, in their order; more than there are rows are ignored. target: what `find` returned. answers: {output:
       array} of each call of its signature.
     Raises: UsageError where the labels' shapes do not go with the answers.
     """
@@ -155,7 +155,7 @@ def _per_class(measures: Iterable[Measure], kind: str) -> dict[int, tuple[int, f
     if kind not in (label_kinds.CLASSES, label_kinds.MASKS):
         return {}
     counted = [measure.shares() for measure in measures if hasattr(measure, "shares")]
-    # Of masks the pixels in both by those in either; the measure of classes counts pixels as rows.
+    # For masks, the share of pixels in both among those in either; the measure of classes counts pixels as rows.
     return counted[-1] if counted else {}
 
 

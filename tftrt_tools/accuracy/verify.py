@@ -117,7 +117,7 @@ class Verification:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know about the result beside its problems, a line each."""
+        """Warnings about the result beside its problems, a line each."""
         not_taken = kernels.not_taken(self.precision, self.kernels)
         left = [f"{name} was left without an engine and runs in TensorFlow: {reason}" for name, reason in self.unbuilt.items()]
         of_calibration = self.calibration.warnings() if self.calibration else ()
@@ -125,7 +125,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no problems."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Verification:
 
 
 def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options) -> Verification:
-    """Compare a model with what it became.
+    """Compare a model with its conversion.
 
     Args: original: its path, or source.Source. converted: path of a model of any kind. options: Options.
     Returns: Verification, also for a failed check. Raises: UsageError, TftrtError where it cannot be carried out.
@@ -193,7 +193,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
 
 
 def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[str]:
-    """What the converted model lacks or names otherwise."""
+    """The parts that the converted model lacks or names differently."""
     problems: list[str] = []
     for name in names:
         if name not in second.signatures:
@@ -221,7 +221,7 @@ def _takes_the_same(first: Model, second: Contents, name: str) -> bool:
 
 
 def _other_shapes(mine: Iterable[InputSpec], theirs: Iterable[InputSpec]) -> list[tuple[InputSpec, InputSpec]]:
-    """[(InputSpec, its like in the other model)] of those that no array fits both."""
+    """[(InputSpec, the other model's InputSpec)] of inputs for which no array fits both."""
     there = {spec.name: spec for spec in theirs}
     return [(spec, there[spec.name]) for spec in mine if spec.name in there and not name_matching.fits(spec, there[spec.name])]
 
@@ -238,7 +238,7 @@ def _calls(specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, ma
     takes = inputs.Takes.walking(walked, specs, manifest)
     sizes = _batch_sizes(manifest, options)
     if options.shapes:
-        # Then the shapes that engines were built for say nothing about the others.
+        # Then the shapes that engines were built for do not apply to the other signatures.
         takes = takes.with_known({})
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
                          ranges=options.ranges, seed=options.seed)
@@ -246,7 +246,7 @@ def _calls(specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, ma
 
 
 def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ...]:
-    """Rows of a call, largest first: those that engines were built for, so that data of any length is served by them."""
+    """Rows of a call, largest first: the batches that engines were built for, so that engines serve data of any length."""
     declared = inputs.built_for(manifest)
     if options.batch_size:
         return (options.batch_size,) if declared else inputs.up_to(options.batch_size)
@@ -255,7 +255,7 @@ def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ..
 
 def _run_both(original: Model, converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options,
               names: Mapping[str, Names]) -> tuple[Run, Run]:
-    """(Run of the original, Run of the converted model): on a GPU in a process each, since the first would keep its memory there."""
+    """(Run of the original, Run of the converted model): on a GPU in a process each, because the first model would keep its GPU memory."""
     with run.worker(original.runtime, log_file=options.log_file) as first:
         # The reference should be the best float32 answer, not another approximation.
         reference = run.run(original, saved, folder + "/original", "the original", exact=True, started=first)
@@ -276,7 +276,7 @@ def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: s
 
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:
     if answers.mode != "gpu" or not second.engines:
-        # Of two runtimes, the one that says in what it computes.
+        # Of two runtimes, take the arithmetic of the one that states it.
         known = second.kind.arithmetic or first.kind.arithmetic
         return known.key if known else "rewrite"
     lowest = _lowest(second)
@@ -322,7 +322,7 @@ def _distinct_shapes(calls: Iterable[Call]) -> tuple[str, ...]:
 
 
 def _labels(chosen: inputs.Calls, options: Options) -> Labels | None:
-    """The labels.Labels of --labels, or None; checked before the work where one signature's rows are those that they speak of."""
+    """The labels.Labels of --labels, or None; checked before the work if it is certain which signature's rows they belong to."""
     if not options.labels or chosen.given is None:
         return None
     labels = label_reader.read(options.labels, chosen.given.rows, options.label_column, options.classes)

@@ -18,11 +18,10 @@ class Part:
 
 def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mapping[str, float]],
           always: Iterable[str] | None = None, tight: bool = False) -> tuple[Part, ...]:
-    """Single outputs, then detectors where there are any.
+    """Single outputs, then detectors if there are any.
 
-    Args: bounds: {output: {metric: bound}}; always: metrics that have a column beside those that are bounded,
-      None for those of the registry; tight: leave columns out in
-      which nothing would stand, as is done beside detectors.
+    Args: bounds: {output: {metric: bound}}; always: metrics that have a column even without a bound, None for those of the registry;
+      tight: leave out empty columns, as is done beside detectors.
     """
     found, tight = [], tight or any(one.kind == kinds.DETECTIONS for one in comparisons)
     for of_detectors, shown in ((False, metrics.shown() if always is None else always), (True, metrics.shown())):
@@ -37,7 +36,7 @@ def parts(comparisons: Iterable[metrics.Comparison], bounds: Mapping[str, Mappin
 
 
 def fewer() -> tuple[str, ...]:
-    """What `parts` takes as `always` for tables with more beside them."""
+    """The argument `always` of `parts` for tables with little room."""
     return metrics.shown(short=True)
 
 
@@ -48,7 +47,7 @@ def kind(comparison: metrics.Comparison) -> str:
 
 
 def verdict(comparison: metrics.Comparison, missed: Iterable[str], yes: str = "yes", no: str = "NO") -> str:
-    """Whether it is within its bounds, "yes" or "NO", and whether it shows nothing; "see detections" where it is judged with others.
+    """Whether it is within its bounds, "yes" or "NO", or shows nothing; "see detections" if it is judged with others.
 
     Args: missed: names of outputs that miss a bound.
     """
@@ -59,7 +58,7 @@ def verdict(comparison: metrics.Comparison, missed: Iterable[str], yes: str = "y
 
 
 def against_labels(accuracy: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(metric, original's, converted's) for people, the one that says most first, of a verification's accuracy."""
+    """(metric, original's, converted's) of a verification's accuracy, for people, the main metric first."""
     both = accuracy.get("metrics") or {"top1": {name: accuracy[name] for name in ("original", "converted")}}
     first = accuracy.get("metric", "top1")
     both = {first: both[first]} | both

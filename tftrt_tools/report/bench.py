@@ -21,7 +21,7 @@ def page(done: Bench, goal: Goal | None) -> str:
     """The page as text."""
     marks = [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
     measured = [row for row in done.rows if not row.probe]
-    # Of a search, the probes beside the answer say most; the other lines would cover them.
+    # In a search the probes next to the answer matter most; lines of the other probes would cover them.
     lines = measured or _around(done)
     series = [(row, plot) for row in lines if (plot := bench_plots.over_time(row))]
     return html.template("bench.html").render(
@@ -30,7 +30,7 @@ def page(done: Bench, goal: Goal | None) -> str:
 
 
 def _around(done: Bench) -> list[Row]:
-    """Of each search: the probe at its answer, that at the lowest rate that failed, and the slowest."""
+    """Three probes of each search: at its answer, at the lowest rate that failed, and the slowest."""
     kept = []
     for one in done.searched:
         probes = [row for row in done.rows if row.probe and row.target == one.target and row.point.batch_size == one.batch_size]

@@ -26,8 +26,8 @@ _MARKS = {"server": "o", "in process": "D"}
 
 
 def cdf(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float]] = ()) -> str:
-    """Share of the requests that were answered within a time; the shares are spread as a logarithm of what is left, so that p99.9 can be
-    read. A line ends where too few requests say more.
+    """Share of the requests that were answered within a time; the axis is the logarithm of the rest (1 - share), so that p99.9 can be
+    read. A line ends where there are too few requests.
 
     Args: rows: measurements.Rows. goal_ms: [(percentile, milliseconds)] of the goal. Returns: SVG text, "" without answers.
     """
@@ -77,7 +77,7 @@ def throughput_latency(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float
     for number, (key, family) in enumerate(families.items()):
         color = _LINES[number % len(_LINES)]
         for name, style, filled in (("p50", "-", True), ("p99", (0, (4, 2)), False)):
-            # Along the sweep, so that a server that falls back under too much load is drawn falling back.
+            # In the order of the sweep, so that the line turns back if a server answers less under too much load.
             points = [(row.throughput, value, row) for row in sorted(family, key=_load)
                       if (value := row.response.percentiles.get(name)) is not None and row.throughput]
             if not points:

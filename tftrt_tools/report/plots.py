@@ -48,7 +48,7 @@ def _beside(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def signal_to_noise(comparisons: Iterable[Comparison], bounds: Mapping[str, Mapping[str, float]]) -> str:
-    """SNR in dB of each output that is judged by it, with its bound. Equal answers have no noise and are drawn at the right edge.
+    """SNR in dB of each output that it judges, with its bound. Equal answers have no noise and are drawn at the right edge.
 
     Args: comparisons: metrics.Comparisons. bounds: {output: {metric: bound}}.
     Returns: SVG text, or "" where no output is judged by it.
@@ -167,7 +167,7 @@ def _mark(one: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _frame(values: Sequence[float]) -> tuple[float, float]:
-    """(low, high) with room around: a point on the edge could not be read."""
+    """(low, high) of an axis with room around the points: a point on the edge could not be read."""
     margin = 0.1 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
     return min(values) - margin, max(values) + margin
 

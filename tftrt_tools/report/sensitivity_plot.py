@@ -22,8 +22,8 @@ _LABEL_SHARE = 0.2
 def bars(signatures: Sequence[SignatureHarm], precision: str, kind: str = "svg", most: int = 30) -> bytes:
     """Horizontal bars of the SNR in dB that is left when each node is rounded alone, the worst on top.
 
-    The longer the bar, the more harm: it reaches from a little above the best SNR shown down to its own. What `convert` is advised to
-    keep high is red.
+    The longer the bar, the more harm: it reaches from a little above the best SNR shown down to its own. The nodes suggested for a
+    higher precision are red.
 
     Args: signatures: harm.SignatureHarms; precision: "INT8" or "FP16"; kind: "svg" or "png"; most: bars of a signature.
     Returns: bytes of the file.
@@ -74,7 +74,7 @@ def _clipped(snr_db: float) -> float:
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Node names without the scopes that all of them are in."""
+    """Node names without the scopes that they share."""
     scopes = [name.split("/")[:-1] for name in names]
     shared = 0
     while all(len(scope) > shared and scope[shared] == scopes[0][shared] for scope in scopes):

@@ -1,8 +1,8 @@
 """The last comparison: the original and the trials that may win, timed in turns in one process. No TensorFlow here.
 
-Trials are timed one after the other, minutes apart, and the GPU's clock or a neighbour's load may have changed between: a factor of two of
-them is only as good as that. Here each is called in short blocks, in turn, as `tftrt regress` does it and for its reasons
-(regression.rounds), and the round is the unit of the statistics.
+Trials are timed minutes apart, and the GPU's clock or a neighbour's load may change meanwhile, so the ratio of two trials is not
+reliable. Here each model is called in short blocks, in turn, as `tftrt regress` does it and for the same reasons (regression.rounds);
+the round is the unit of the statistics.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from tftrt_tools.tuning import search
 from tftrt_tools.tuning.tried import NATIVE, Latency, Trial, plain
 
 LEVEL = 0.95
-# Trials that are slower than the fastest by more than this share have lost already.
+# Trials that are slower than the fastest by more than this share are not timed again.
 _NEAR = 0.1
-# How many trials are timed at most, FP16 for its factor besides: all are in GPU memory at once.
+# The most trials that are timed, because all are in GPU memory at once; FP16 may come on top, to know its factor.
 _MOST = 3
 _SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Faster(records.Record):
-    """How many times as fast one is as another. times: of medians; low, high: its 95 % interval."""
+    """How many times as fast one model is as another. times: of medians; low, high: its 95 % interval."""
 
     times: float
     low: float
@@ -61,7 +61,7 @@ class Final:
         return Faster(times, *resampling.interval(resampled, times, alpha, len(logs), dependence.lengthening(logs, alpha)))
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: how many times as fast each is, is written too."""
+        """Written by hand: it also has how many times as fast each trial is."""
         return {"call": self.call, "latencies": {str(number): one.to_dict() for number, one in self.latencies.items()},
                 "rounds_ms": {str(number): list(one) for number, one in self.rounds.items()},
                 "times_as_fast_as_tensorflow": {str(number): self.faster(number).to_dict() for number in self.numbers}}
@@ -73,7 +73,7 @@ class Final:
 
 
 def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[Trial, ...]:
-    """The Trials to time: the winner, those that keep the goal and are nearly as fast, and FP16 as it is. Args: winner: of `trials`."""
+    """The Trials to time: the winner, those that keep the goal and are nearly as fast, and plain FP16. Args: winner: of `trials`."""
     kept = sorted((one for one in trials if one.kept), key=lambda one: one.ms(objective))
     limit = (1 + _NEAR) * kept[0].ms(objective)
     near = [one for one in kept if one.ms(objective) <= limit and one != winner]
@@ -83,7 +83,8 @@ def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[T
 
 
 def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence[float]]]) -> Final:
-    """What the turns say. Args: call: as text. numbers: of what was called; seconds: of turns_job.in_turns. Returns: Final."""
+    """The result of the turns. Args: call: as text. numbers: of the trials that were called; seconds: of turns_job.in_turns. Returns:
+    Final."""
     named = dict(zip(numbers, seconds, strict=True))
     return Final(call, {number: Latency.of([one for block in blocks for one in block]) for number, blocks in named.items()},
                  {number: tuple(1e3 * statistics.median(block) for block in blocks) for number, blocks in named.items()})

@@ -1,4 +1,4 @@
-"""The trials of a work folder, one JSON file each, written whole: what is done need not be done again after an interruption."""
+"""The trials of a work folder, one JSON file each, written whole: after an interruption, finished trials need not run again."""
 
 import hashlib
 import json
@@ -70,7 +70,7 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
             raise errors.TftrtError(f"{path} was written by a newer tftrt-tools", "upgrade tftrt-tools, or take another --work_dir")
         if "value" in document:
             return dict(document)
-        # A trial that says nothing of itself would be read as one without a fault.
+        # An empty trial would be read as one without a failure.
         document["measured"]["failure"], Measured.from_dict(document["measured"])
         return {"key": str(document["key"]), "measured": document["measured"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -27,7 +27,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, turns_job
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured
 
-# What `job` is asked, plain values.
+# A request to `job`, plain values.
 Request = Mapping[str, Any]
 # {output: array} of a call.
 Answer = Mapping[str, npt.NDArray[Any]]
@@ -70,10 +70,10 @@ def calibrate(request: Request) -> dict[str, Any]:
 def trial(request: Request) -> dict[str, Any]:
     """Convert and measure.
 
-    Args: request: {"convert": a request of conversion.convert_job:job without "output", "folder": for the model meanwhile, "tags", "timed",
+    Args: request: {"convert": a request of conversion.convert_job:job without "output", "folder": for the temporary model, "tags", "timed",
       "scoring"}.
 
-    Returns: Measured.to_dict() without seconds; what makes the model unusable is its failure. Raises: UsageError, TftrtError.
+    Returns: Measured.to_dict() without seconds; its failure says why the model is unusable, if it is. Raises: UsageError, TftrtError.
     """
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
         stage = pathlib.Path(folder) / "model"
@@ -93,7 +93,7 @@ def in_turns(request: Request) -> dict[str, Any]:
     Returns: final.Final.to_dict(). Raises: UsageError, TftrtError.
     """
     (one, feed), = _feeds([request["timed"]])
-    # All loaded objects stay alive: engines die with theirs.
+    # All loaded objects stay alive: an engine goes when its object goes.
     models = {NATIVE: loading.load(request["model"], tuple(request["tags"]))}
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
         for number, asked in request["converts"].items():
@@ -122,7 +122,7 @@ def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
 
 
 def _op_seconds(built: Iterable[Any]) -> float:
-    """Engines of one engine op say the time of all of them."""
+    """Seconds to build the engines: all engines of one engine op carry the same time, so each op counts once."""
     return sum({one.name: one.seconds or 0.0 for one in built}.values())
 
 
@@ -161,7 +161,7 @@ def _feeds(timed: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, An
 
 
 def _served(model: Any, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
-    """Returns: (what did not run in a saved engine at the declared shapes, in words, or "", {arithmetic: seconds of the GPU's kernels})."""
+    """Returns: (what did not run in a saved engine at the declared shapes, in words, or ""; {arithmetic: seconds of the GPU's kernels})."""
     total: dict[str, float] = collections.defaultdict(float)
     for one, feed in _feeds(timed):
         function = model.root.signatures[one["signature"]]

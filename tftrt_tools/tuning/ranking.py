@@ -1,5 +1,5 @@
-"""What the simulation of rounding, that of `tftrt sensitivity`, says before anything is built: which nodes do the most harm alone, and so
-are kept high first, and how much noise all of them make together."""
+"""Ranks nodes before anything is built, by the simulation of `tftrt sensitivity`: which nodes do the most harm alone, and so get a
+higher precision first; and how much noise all of them make together."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning.search import Ranked
 from tftrt_tools.tuning.trial import ENV, Task, Trials
 
-# The simulation runs all rows once for each node; the order of the nodes settles long before all rows are seen.
+# The simulation runs all rows once for each node; the first rows are enough to rank the nodes.
 ROWS = 256
 
 
@@ -29,7 +29,7 @@ class Ranking:
         return Ranked(tuple(found["names"]), found["first"])
 
     def snr_db(self, settings: Settings) -> float:
-        """SNR in dB of the worst output with everything rounded, before nodes are kept high. Raises: TftrtError."""
+        """SNR in dB of the worst output with everything rounded, before any node gets a higher precision. Raises: TftrtError."""
         return float(self._found("noise", settings, None, lambda signatures: str(min(harm.worst(one.total).snr_db for one in signatures))))
 
     def _found(self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]) -> Any:
@@ -56,13 +56,13 @@ def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:
     try:
         answer = child.run("tftrt_tools.accuracy.simulation_job:job", request, env=ENV).result
     except errors.UsageError as error:
-        # What the simulation refuses is no mistake in the command's flags.
+        # What the simulation refuses is not an error in the command's flags.
         raise errors.TftrtError(error.cause, error.mend) from None
     return [harm.SignatureHarm.from_dict(one) for one in answer["signatures"]]
 
 
 def ranked(signatures: Sequence[harm.SignatureHarm]) -> Ranked:
-    """Ranked nodes of several harm.SignatureHarm: those that do any harm; first as many as are suggested to be kept high."""
+    """Ranked nodes of several harm.SignatureHarm: those that do any harm; `first` is the number of nodes that the study suggests."""
     nodes = sorted((node for one in signatures for node in one.nodes if node.worst.noise > 0), key=lambda node: -node.worst.noise)
     suggested = {name for one in signatures for name in one.suggested_nodes}
     return Ranked(tuple(dict.fromkeys(node.name for node in nodes)), max(1, len(suggested)))

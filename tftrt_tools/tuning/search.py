@@ -1,16 +1,16 @@
-"""The order of the trials. What a trial costs is the caller's: `search` gets a function Settings -> Measured.
+"""The order of the trials. `search` gets a function Settings -> Measured that runs a trial.
 
-1. The precisions plain: FP32, FP16, INT8.
+1. The plain precisions: FP32, FP16, INT8.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
-   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: other ranges, which cost no time in a call, by those of
-   the other calibration methods that promise less noise, the best first; where none keeps the goal, nodes of the most accurate one in FP16
-   or FP32, as for FP16. More nodes kept high are taken to be slower and nearer to the original, so a precision is left as soon as it is no
-   faster than a model that keeps the goal, and where the precisions above it miss the goal too.
+   the goal is kept, then bisection to the fewest. INT8, where it misses the goal: first other ranges, which cost no time in a call, from
+   the calibration methods that promise less noise, the best first. If none keeps the goal: the most accurate one with nodes in FP16 or
+   FP32, as for FP16. The search assumes that more nodes in a higher precision make a model slower and nearer to the original. So it
+   leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies.
 
-The best is the fastest that keeps the goal. Among those that cannot be told from it by their latency: the most accurate, then the one
-with fewer nodes kept high, then the faster one.
+The best trial is the fastest that keeps the goal. Among trials with the same latency within the noise: the most accurate, then the one
+with fewer nodes in a higher precision, then the faster one.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ from tftrt_tools.execution import kernels
 from tftrt_tools.tuning import space as space_module
 from tftrt_tools.tuning.tried import Latency, Measured, Trial
 
-# Latencies drift from one load of a model to the next by this share, which the spread within a run does not show.
+# From one load of a model to the next, latencies drift by this share; the spread within a run does not show it.
 DRIFT = 0.02
 _ERRORS = 3
-# The precisions in which nodes run that are kept high.
+# For each precision: the higher precision for its most harmful nodes.
 _ABOVE: dict[str, tuple[str, ...]] = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """trials: at most so many; minutes: no trial begins after so much time in trials; trial_minutes: after so many a trial is ended, 0
-    for never."""
+    """trials: the most trials; minutes: no trial begins once the trials have taken this long; trial_minutes: a trial is ended after this
+    time, 0 for never."""
 
     trials: int = 12
     minutes: float = 60.0
@@ -45,7 +45,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a search came to."""
+    """The result of a search."""
 
     # In the order of the search.
     trials: tuple[Trial, ...]
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Ranked:
-    """names: of nodes, the most harmful first; first: how many of them to keep high first."""
+    """names: of nodes, the most harmful first; first: with how many nodes in a higher precision to begin."""
 
     names: tuple[str, ...]
     first: int = 1
@@ -79,7 +79,7 @@ def search(evaluate: Callable[[Settings], Measured], space: space_module.Space, 
       objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
       rank: function Settings -> Ranked; called at most once a precision.
       snr_db: function Settings -> SNR in dB that a simulation promises. Both may raise TftrtError.
-      budget: Budget. drift: share by which latencies may differ and still count as equal.
+      budget: Budget. drift: latencies that differ by less than this share count as equal.
 
     Returns: Outcome.
     """
@@ -109,7 +109,7 @@ def tied(one: Latency, other: Latency, drift: float = DRIFT) -> bool:
 
 
 def _accuracy(one: Trial) -> float:
-    """The goal's metric of a trial, NaN where it has none: that counts as the worst."""
+    """The goal's metric of a trial; NaN if it has none, which counts as the worst."""
     return math.nan if one.measured.accuracy is None else one.measured.accuracy
 
 
@@ -154,7 +154,8 @@ class _Search:
         return one
 
     def _say_what_was_not_taken(self, one: Trial) -> None:
-        """Once for each precision. It does not steer the search: that other GPUs' kernels have such names is not known."""
+        """Note once for each precision that TensorRT did not take it. This does not steer the search, because kernels of other GPUs may
+        have other names."""
         precision = one.settings.precision_mode
         text = kernels.not_taken(precision, one.measured.kernels)
         if text and precision not in self._not_taken:
@@ -204,7 +205,7 @@ class _Search:
         self._fewest(plain, ranked.names, ranked.first)
 
     def _calibrated_otherwise(self, plain: Trial) -> Trial:
-        """Plain INT8 by the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
+        """Try plain INT8 with the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
         tried = [plain]
         for settings in self._promising(plain.settings):
             tried.append(self._trial(settings))
@@ -218,7 +219,7 @@ class _Search:
         return best
 
     def _promising(self, settings: Settings) -> list[Settings]:
-        """Settings by the other methods that promise less noise, the best first; by all of them where nothing can be simulated."""
+        """Settings with the other methods that promise less noise, the best first; with all of them if nothing can be simulated."""
         others = [space_module.with_method(settings, method, self._space.percentile) for method in self._space.methods]
         try:
             levels = {one: self._snr_db(one) for one in (*others, settings)} if others else {}
@@ -232,7 +233,8 @@ class _Search:
         return sorted(better, key=lambda one: -levels[one])
 
     def _fewest(self, plain: Trial, ranked: Sequence[str], first: int) -> None:
-        """Double the number of nodes kept high, from `first` on, until the goal is kept, then bisect to the fewest. Args: ranked: names."""
+        """Double the number of nodes in a higher precision, from `first` on, until the goal is kept, then bisect to the fewest. Args:
+        ranked: names."""
         keeps: int | None = None
         misses, count = 0, min(first, len(ranked))
         while keeps is None:

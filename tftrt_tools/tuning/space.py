@@ -1,4 +1,5 @@
-"""The settings that are tried: precision, nodes kept high, segment size, profile strategy. And how settings are written for people."""
+"""The settings that are tried: precision, nodes in a higher precision, segment size, profile strategy. And how settings are written for
+people."""
 
 import dataclasses
 import re
@@ -32,12 +33,12 @@ class Space:
     strategies: tuple[str, ...] = ()
     # Calibration methods besides the base's, in the order to try.
     methods: tuple[choices.CalibrationMethod, ...] = ()
-    # Of the calibration method of that name.
+    # The percentile of the calibration method "percentile".
     percentile: float = Settings().calibration_percentile
 
 
 def with_precision(base: Settings, precision: choices.Precision) -> Settings:
-    """Settings of the base in a precision, no nodes kept high; how INT8 is calibrated stays in INT8's alone."""
+    """Settings of the base in a precision, without nodes in a higher one; only INT8 keeps the calibration settings."""
     default = Settings()
     reset = {} if precision == "INT8" else {name: getattr(default, name) for name in CALIBRATION}
     return dataclasses.replace(base, precision_mode=precision, high_precision_nodes="", fp32_nodes="", **reset)
@@ -82,7 +83,7 @@ def _only_batch_differs(calls: Sequence[Mapping[str, tuple[int, ...]]]) -> bool:
 
 
 def sizes(plan: Plan, current: int) -> tuple[int, ...]:
-    """Minimum segment sizes that make other segments than `current` and leave at least one engine, larger ones first upwards.
+    """Minimum segment sizes that make other segments than `current` and leave at least one engine: first the larger ones, upwards.
 
     Args: plan: conversion.plan.Plan of the model at `current`.
     """

@@ -1,4 +1,4 @@
-"""Trials from the command's side: a worker that outlives them, the journal that keeps them, the INT8 tables that they share."""
+"""The parent's side of trials: the worker that runs many, the journal that keeps them, the INT8 tables that they share."""
 
 import contextlib
 import dataclasses
@@ -22,18 +22,18 @@ from tftrt_tools.tuning import space
 from tftrt_tools.tuning.final import Final
 from tftrt_tools.tuning.tried import Measured
 
-# What decides the segments, and so which table an engine needs; nodes kept high only leave entries out.
+# The settings that decide the segments, and so which table an engine needs; nodes in a higher precision only remove entries.
 _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "calibrator",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
 TARGET = "tftrt_tools.tuning.measure_job:job"
 _TOO_LONG = "took longer than --max_trial_minutes="
-# Only the log of the segmenter is read here. The engine op's would be written in every call, while the time is taken.
+# Only the segmenter's log is read here. The engine op would log in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is the same in all trials."""
+    """The facts that all trials share."""
 
     # Path of the SavedModel.
     model: str
@@ -45,7 +45,7 @@ class Task:
     table: Calibration | None = None
     # Of the engine cache.
     cache: Mapping[str, Any] | None = None
-    # What measurements depend on besides the settings (model, data, machine), for the journal; and the same for calibration.
+    # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # The path that the user named, "" where it is `model`.
@@ -67,8 +67,8 @@ class Trials:
 
     def __init__(self, task: Task, journal: journal_module.Journal, log_file: str | None = None, retry_failed: bool = False,
                  trial_minutes: float = 0, target: str = TARGET) -> None:
-        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: after so many
-        a trial is ended, 0 for never. target: what the worker calls."""
+        """Args: task: Task; journal: journal.Journal. retry_failed: do failed trials of an earlier run again. trial_minutes: a trial is
+        ended after this time, 0 for never. target: the function that the worker calls."""
         self._task, self._journal, self._log_file, self._retry_failed, self._target = task, journal, log_file, retry_failed, target
         self._trial_minutes = trial_minutes
         self._stack, self._started = contextlib.ExitStack(), 0
@@ -92,12 +92,12 @@ class Trials:
 
     def _end_worker(self) -> None:
         self._stack.close()
-        # A worker that was ended in a trial could not remove its model.
+        # A worker that was killed in a trial could not remove its model.
         for path in self._journal.folder.glob(".trial-*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> Any:
-        """Call measure.job in the worker, which is started where none lives, for `seconds` at most. Raises: as child.Worker.call."""
+        """Call measure_job.job in the worker for `seconds` at most; start a worker if there is none. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
             self._end_worker()
             self._started += 1
@@ -141,13 +141,13 @@ class Trials:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
             return Measured(failure=error.cause)
         except child.ChildBug as bug:
-            # The other trials are worth more than this one's traceback.
+            # Go on with the other trials instead of showing this one's traceback.
             return Measured(failure=_told(bug))
 
     def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any]) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
 
-        In a process of its own: an engine's name is a key of a cache that is the process's, and the trials' engines may still be in it.
+        It runs in a new process: engines are cached in their process by name, and the old process may still have the trials' engines.
 
         Args: settings: {number of the trial: Settings}; timed: the one of Task.timed. Returns: final.Final. Raises: TftrtError.
         """
@@ -155,7 +155,7 @@ class Trials:
         request = {"do": "final", "model": task.model, "tags": list(next(iter(settings.values())).tags), "timed": timed,
                    "folder": str(self._journal.folder.absolute()),
                    "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
-        # The task's facts stand under one name: each by its own could meet a name of this key.
+        # The task's facts are one entry: their own names could collide with names in this key.
         key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
                                  tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts)
         progress.say("loading the best once more")
@@ -169,7 +169,7 @@ class Trials:
             raise errors.TftrtError(_told(bug)) from bug
 
     def _has_longer(self, failure: str) -> bool:
-        """Whether a trial was ended by a limit that is shorter than today's."""
+        """Whether a trial was ended by a shorter limit than the present one."""
         if not failure.startswith(_TOO_LONG):
             return False
         return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
@@ -201,7 +201,7 @@ class Trials:
 
 def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> Calibration:
     records = answer["data"]
-    # Without records no engine needs a table: a quantization-aware model carries its ranges itself.
+    # No engine has a record, so none needs a table: a quantization-aware model carries its own ranges.
     record = merge.combined(records) if len(records) > 1 else dict(*records)
     compared = answer["comparison"]
     stamp: dict[str, Any] = passport.stamp()
@@ -212,7 +212,7 @@ def _calibration(answer: Mapping[str, Any], settings: Settings, task: Task) -> C
 
 
 def _told(bug: child.ChildBug) -> str:
-    """The line of a child.ChildBug that says what went wrong."""
+    """The line of a child.ChildBug with the error."""
     return "internal error: " + str(bug).strip().splitlines()[-1]
 
 

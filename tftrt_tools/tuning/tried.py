@@ -1,4 +1,4 @@
-"""What was tried and what came out of it."""
+"""Trials and their results."""
 
 import dataclasses
 import math
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 # Standard error of a median of normal values, from their median absolute deviation: 1.2533 * 1.4826 * MAD / sqrt(n).
 _MEDIAN_ERROR = 1.858
-# Number of the original beside those of the trials.
+# The number that stands for the original among the trials' numbers.
 NATIVE = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Latency(records.Record):
-    """Of one call at a time, input on the GPU, answer copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
+    """The latency of one call at a time, input on the GPU, answer copied to the host. ms: median; mad_ms: median absolute deviation;
+    calls: timed."""
 
     ms: float
     mad_ms: float
@@ -35,7 +36,7 @@ class Latency(records.Record):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Latency":
-        """Of single calls. Args: seconds: of each."""
+        """From the times of single calls. Args: seconds: of each."""
         median = statistics.median(seconds)
         return cls(1e3 * median, 1e3 * statistics.median(abs(one - median) for one in seconds), len(seconds))
 
@@ -59,7 +60,7 @@ class Measured(records.Record):
     coverage: float = 0.0
     # Wall time of the whole trial.
     seconds: float = 0.0
-    # Why it gives no usable model, or "".
+    # Why the model is not usable, or "".
     failure: str = ""
     # {arithmetic: seconds of the GPU's kernels}, of a call at each timed shape.
     kernels: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -87,13 +88,13 @@ class Trial:
         return self.measured.latencies[call].ms
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the measurements are written beside the settings."""
+        """Written by hand: the measurements stand beside the settings."""
         return {"number": self.number, "settings": self.settings.to_dict(), "high_precision": list(self.high), "kept": self.kept,
                 **self.measured.to_dict()}
 
 
 def plain(trials: Iterable[Trial], precision: str) -> Trial | None:
-    """The first of `trials` in a precision with no nodes kept high, or None."""
+    """The first of `trials` in a precision, without nodes in a higher one, or None."""
     return next((one for one in trials if one.settings.precision_mode == precision and not one.high), None)
 
 
@@ -118,14 +119,14 @@ class Tuning:
     # Why the search ended, and its decisions, in words.
     ended: str
     notes: tuple[str, ...]
-    # Where it was measured.
+    # The machine that measured.
     gpu: str
     tensorrt: str
     # "source", "rows", "dropped", "digest".
     data: Mapping[str, Any]
     # What to know about the data.
     warnings: tuple[str, ...] = ()
-    # Of the winner, what is nearly as fast, and the original, in turns; None where they were not.
+    # The last comparison, in turns, of the winner, nearly as fast trials and the original; None if there was none.
     final: "Final | None" = None
 
     @property
@@ -135,7 +136,7 @@ class Tuning:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """What to write over the latencies of each call: without the signature's name where there is but one."""
+        """Headings for the latencies of each call, without the signature's name if there is only one."""
         one = len({call.partition("(")[0] for call in self.calls}) == 1
         return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
 
@@ -145,7 +146,7 @@ class Tuning:
 
     def winner_speed(self) -> tuple[float, list[str]]:
         """Returns: (ms at the objective, ["2.31 times as fast as TensorFlow (95 %: 2.28 to 2.35)", and the same of FP16 where that is
-        another trial]). The intervals are there where the trials were timed in turns."""
+        another trial]). It has the intervals if the trials were timed in turns."""
         assert self.winner is not None
         fp16, mine = self.first("FP16"), self.winner.measured.latencies[self.objective]
         others = {"TensorFlow": (NATIVE, self.native[self.objective])}
@@ -159,7 +160,7 @@ class Tuning:
                                                  if other in self.final.rounds]
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the document names trials by their numbers."""
+        """Written by hand: the document names trials by their numbers."""
         return {"kind": "tuning", **passport.stamp(), "model": self.model, "goal": self.goal.to_dict(), "goal_text": self.goal_text,
                 "original": records.plain(self.original), "calls": list(self.calls), "objective": self.objective,
                 "native": {call: one.to_dict() for call, one in self.native.items()},

@@ -44,7 +44,7 @@ from tftrt_tools.tuning.tried import Latency, Trial, Tuning
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is searched, and by what it is judged."""
+    """What to search, and how to judge it."""
 
     # Scoring data, as `inputs.given.given` takes it.
     data: str
@@ -53,7 +53,7 @@ class Options:
     work_dir: str
     # As accuracy.labels.read takes it.
     labels: str = ""
-    # "signature/output" that the goal speaks of, or "".
+    # "signature/output" of the goal, or "".
     output: str = ""
     # Rows of a scoring call, 0 for the declared ones.
     batch_size: int = 0
@@ -65,7 +65,7 @@ class Options:
     # The calibration's data, or the path of a table in its place.
     calibration: DataOptions | None = None
     calibration_table: str = ""
-    # Of calibration, to try after the settings' own; and the percentile of the method of that name.
+    # Calibration methods to try after the settings' own; and the percentile for the method "percentile".
     methods: tuple[choices.CalibrationMethod, ...] = ()
     percentile: float = Settings().calibration_percentile
     # Of the engine cache.
@@ -74,7 +74,7 @@ class Options:
     retry_failed: bool = False
     # Where the log of the trials is kept.
     log_file: str | None = None
-    # To be repeated in the result.
+    # Repeated in the result.
     warnings: tuple[str, ...] = ()
     # Accept that the original's answers show nothing.
     allow_constant_outputs: bool = False
@@ -143,7 +143,7 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
         if "INT8" in options.precisions:
             table = _first_table(trials, space_module.with_precision(base, "INT8"))
         sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
-        # Where no engine needs a table, as of a quantization-aware model, all methods are one.
+        # If no engine needs a table, as in a quantization-aware model, all methods give the same.
         methods = options.methods if table is not None and table.engines else ()
         space = space_module.Space(base=base, precisions=options.precisions, sizes=tuple(sizes), methods=methods,
                                    strategies=space_module.strategies(base, prepared.calls), percentile=options.percentile)
@@ -161,9 +161,10 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
 
 
 def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> tuple[str, ...]:
-    """What the original's answers do not show. Args: calls: of the scoring part of a request, on disk. allowed: --allow_constant_outputs.
+    """Check that the original's answers show anything. Args: calls: of the scoring part of a request, on disk. allowed:
+    --allow_constant_outputs.
 
-    Returns: warnings, a line each. Raises: CheckFailed where they show nothing: any conversion would keep any goal.
+    Returns: warnings, a line each. Raises: CheckFailed if they show nothing, because any conversion would keep any goal.
     """
     watch = constancy.Watch()
     for one in calls:
@@ -176,7 +177,7 @@ def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> 
 
 def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Trials,
               options: Options) -> tuple[Trial | None, Final | None, tuple[str, ...]]:
-    """The winner chosen once more, with the best timed in turns. Returns: (Trial or None, Final or None, notes)."""
+    """Choose the winner again, after timing the best trials in turns. Returns: (Trial or None, Final or None, notes)."""
     if outcome.winner is None:
         return None, None, ()
     if not options.cache:
@@ -196,8 +197,8 @@ def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Tri
 
 
 def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
-    """The table of plain INT8. Data that cannot be read is told now, not after the trials of the other precisions; what else goes wrong
-    is a failure of the INT8 trials."""
+    """Make the table of plain INT8 first, so that unreadable data is an error now, not after the trials of the other precisions. Any
+    other error becomes a failure of the INT8 trials."""
     try:
         return trials.calibration(settings)
     except (errors.UsageError, errors.Interrupted):
@@ -207,7 +208,7 @@ def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
 
 
 def _kind_facts(options: Options) -> dict[str, Any]:
-    """What --output_kind says; nothing where it says nothing, so that earlier trials are found again."""
+    """The kinds of --output_kind for the journal's key; nothing if the flag is not given, so that earlier trials are found again."""
     said = kinds.parse(options.output_kind)
     return {"kinds": said} if said else {}
 
@@ -256,7 +257,7 @@ def _specs(source: Source, model: str, settings: Settings) -> tuple[dict[str, Se
 
 
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
-    """The Options with the names of signatures that are walked."""
+    """The Options, with names of twin signatures replaced by the names that are called."""
     said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
     return dataclasses.replace(options, output=walked.path(options.output), objective_shape=walked.path(options.objective_shape),
                                output_kind=said)
@@ -346,7 +347,7 @@ def _data_digest(scored: Sequence[Call], labels: label_reader.Labels | None) -> 
 
 
 def _facts_of(calibration: DataOptions | None) -> dict[str, Any] | None:
-    """What calibration data a DataOptions names: its flags, and the digest of a file or folder."""
+    """The facts of calibration data: its flags, and the digest of its file or folder."""
     if calibration is None:
         return None
     path = pathlib.Path(calibration.source)
@@ -368,7 +369,7 @@ def _calibration_path(chosen: Trial | None, options: Options, trials: Trials) ->
 
 
 def _overlap(table: Calibration | None, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning where the model is scored on rows that it was calibrated on. Args: calls: of the scoring part of a request, on disk."""
+    """A warning if the model is scored on rows that calibrated it. Args: calls: of the scoring part of a request, on disk."""
     if table is None or not table.data.get("rows"):
         return
     known = set(table.data["rows"])
@@ -378,13 +379,13 @@ def _overlap(table: Calibration | None, calls: Sequence[Mapping[str, Any]]) -> I
 
 
 def _metric_digest(goal: Goal) -> str:
-    """Of the module that holds the user's metric, where it lies in the current folder: another text may be another metric."""
+    """The digest of the module with the user's metric, if it lies in the current folder: a changed text may be another metric."""
     path = pathlib.Path(goal.metric.partition(":")[0].replace(".", "/") + ".py")
     return files.digest(path) if goal.is_function and path.is_file() else ""
 
 
 def flag_file(model: str | os.PathLike[str], found: Found) -> str:
-    """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best where no trial keeps the goal."""
+    """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best trial if none keeps the goal."""
     chosen = found.tuning.winner or found.tuning.best
     assert chosen is not None
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)

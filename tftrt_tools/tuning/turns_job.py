@@ -8,7 +8,7 @@ from typing import Any
 from tftrt_tools.execution.job import timing
 
 ROUNDS = 20
-# Calls of a block that are not counted: what lay idle meanwhile, caches among it, wakes up with them.
+# Calls at the start of a block that are not counted: they warm up caches and other parts that were idle.
 _LEAD = 2
 _BLOCK_SECONDS = 0.1
 _LEAST_CALLS, _MOST_CALLS = 3, 200

@@ -1,4 +1,4 @@
-"""How far two answers are apart, and how good one is: the metrics, one file for each family, and what compares outputs by them.
+"""The metrics for how far two answers are apart and how good one is, a file for each family; and the comparison of outputs by them.
 
 `registry.METRICS` has them all, each with its name, direction, column, the measure that accumulates it over calls in float64, and the kinds
 of outputs and labels that it applies to. Formulas and their sources are in the docstrings of the families.

@@ -89,7 +89,7 @@ class Top(Measure):
 
 
 def _chosen(reference: npt.NDArray[Any], given: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Classes that one number a row stands for: itself, as an integer or a float, or the probability of class 1."""
+    """The classes for one number a row: the number is the class, as an integer or a float, or the probability of class 1."""
     if given.dtype.kind in "iub":
         return given
     if set(np.unique(reference).tolist()) <= {0, 1} and not np.all(given == np.round(given)):
@@ -121,7 +121,7 @@ class Auc(Measure):
         else:
             rows = given.reshape(-1, given.shape[-1])
             flat = wanted.reshape(-1)
-            # The areas of two classes' numbers are those of the second alone where they add up to one.
+            # If the numbers of two classes add up to one, both have the area of the second.
             chosen = (1,) if rows.shape[-1] == 2 and np.allclose(rows.sum(-1), 1.0, atol=1e-3) else range(rows.shape[-1])
             areas = [area(flat == one, rows[:, one]) for one in chosen]
         known = [one for one in areas if one is not None]

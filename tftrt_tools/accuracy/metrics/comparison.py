@@ -32,8 +32,8 @@ class Comparison:
     dtype: of the output, "detections" for a detector's; elements: of the output, or detections of the reference. kind: of accuracy.kinds;
     said: whether the user said it. values: {metric: value}, of the metrics that apply. nonfinite: NaN or Inf in the answer;
     nonfinite_reference: in the reference; nonfinite_same: of the answer's, those equal to the reference; classes: the last dimension holds
-    classes; part_of: name of the comparison that judges this output together with others, or ""; constant: why the reference shows nothing,
-    as constancy.Variation says, or "".
+    classes; part_of: name of the comparison that judges this output together with others, or ""; constant: why the reference shows
+    nothing (constancy.Variation), or "".
     """
 
     signature: str
@@ -60,10 +60,10 @@ class Comparison:
         return self.values.get(metric)
 
     def shown(self, metric: str) -> str:
-        """The value for people, "" where there is none to show."""
+        """The value for people, "" if there is none to show."""
         value = self.value(metric)
         known = registry.METRICS[metric]
-        # Elsewhere a metric of classes speaks of some vector's largest entry.
+        # Without classes such a metric would only be about the largest entry of some vector.
         return "" if value is None or known.of_classes and not self.classes else known.show(value)
 
     snr_db = property(lambda self: self.value("snr_db"))
@@ -88,8 +88,8 @@ class Accumulator:
 
     def __init__(self, signature: str, output: str, epsilon: float = 1e-3, kind: str = "", part_of: str = "", said: bool = True,
                  wanted: Iterable[str] = ()) -> None:
-        """Args: epsilon: floor of the divisor of max_rel, in the output's own unit. kind: of the output, "" where nobody knows; said:
-        whether the user does. part_of: as of Comparison. wanted: metrics that are asked for, () for all."""
+        """Args: epsilon: floor of the divisor of max_rel, in the output's own unit. kind: of the output, "" if it is not known; said:
+        whether the user gave it. part_of: as of Comparison. wanted: the requested metrics, () for all."""
         self.signature, self.output, self._epsilon = signature, output, epsilon
         self._kind, self._part_of, self._said = kind, part_of, said and bool(kind)
         self._wanted = frozenset(wanted)
@@ -99,8 +99,8 @@ class Accumulator:
         self._rows, self._probabilities = False, True
 
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
-        """Compare one call's arrays. Raises: ValueError where shapes or kinds differ; UsageError where they are not of the kind that was
-        said."""
+        """Compare one call's arrays. Raises: ValueError where shapes or kinds differ; UsageError where they do not fit the kind that the
+        user gave."""
         reference, answer = np.asarray(reference), np.asarray(answer)
         if reference.shape != answer.shape:
             raise ValueError(f"shape {answer.shape} where the original has {reference.shape}")
@@ -125,7 +125,7 @@ class Accumulator:
                           if not self._wanted or self._wanted & {one.name for one in given}]
 
     def _look(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
-        """What the values say of the output: where they are none, whether they are probabilities, or ids."""
+        """Learn from the values what the output holds: no numbers, probabilities, or ids."""
         wide = np.complex128 if reference.dtype.kind == "c" else np.float64
         reference, answer = reference.astype(wide), answer.astype(wide)
         if not self._kind and wide == np.float64 and self._ids.possible:
@@ -153,7 +153,7 @@ class Accumulator:
 
 
 def _exact_if(not_floats: bool, possible: set[str]) -> set[str]:
-    """Integers that are ids have no distances, as all integers."""
+    """Integers that are ids have no distances, like all integers."""
     return {kinds.EXACT} if not_floats and possible == {kinds.IDS} else possible
 
 
@@ -188,7 +188,7 @@ class Comparing:
 
     def add(self, signature: str, reference: Mapping[str, npt.NDArray[Any]], answer: Mapping[str, npt.NDArray[Any]],
             where: str = "") -> None:
-        """Compare one call; outputs that only the reference has are passed over. Args: where: the call in words, for problems."""
+        """Compare one call; outputs that only the reference has are skipped. Args: where: the call in words, for problems."""
         if signature not in self._groups:
             told = {output: kinds.said(self._said, signature, output) for output in reference}
             group = detections.find(reference, told)
@@ -224,10 +224,10 @@ class Comparing:
 
 def compare(pairs: Iterable[Pair], epsilon: float = 1e-3, watch: Watch | None = None,
             said: Mapping[str, str] | None = None) -> tuple[list[Comparison], list[str]]:
-    """Compare answers, output by output; outputs that only the reference has are passed over.
+    """Compare answers, output by output; outputs that only the reference has are skipped.
 
     Args: pairs: iterable of (run.Call, {output: reference}, {output: answer}). epsilon: as of Accumulator. watch: constancy.Watch, which
-      sees them too and says which outputs show nothing; None where nobody asks. said: what kinds.parse returned.
+      also gets the answers and says which outputs show nothing; None if nobody asks. said: what kinds.parse returned.
     Returns: ([Comparison], [problem in words, each once]). Raises: UsageError.
     """
     comparing = Comparing(epsilon, said)

@@ -1,4 +1,4 @@
-"""What a detector finds in an image, compared as a set: the order of near ties means nothing.
+"""The detections in an image, compared as a set: the order of near ties does not matter.
 
 Detections of an image are matched as COCO does (Lin et al. 2014; cocoeval of pycocotools): those of the answer in the order of their
 scores, each with the one of the reference that is of its class, not taken yet and overlaps it most, if IoU reaches the threshold (0.5).
@@ -40,7 +40,7 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Names of the outputs that tell a detector's findings together: boxes [rows, most, 4], scores and classes [rows, most], count [rows].
+    """Names of the outputs that together give a detector's findings: boxes [rows, most, 4], scores and classes [rows, most], count [rows].
     classes and count may be "", not both."""
 
     boxes: str
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """As the group is called in tables and bounds: "boxes+scores+classes"."""
+        """The name of the group in tables and bounds: "boxes+scores+classes"."""
         return "+".join(filter(None, (self.boxes, self.scores, self.classes)))
 
     def kind_of(self, output: str) -> str:
@@ -73,9 +73,10 @@ class Group:
 
 
 def find(outputs: Mapping[str, npt.NDArray[Any]], said: Mapping[str, str]) -> Group | None:
-    """The Group among the outputs of a signature, by their names and shapes, or by what was said of them; None where there is none.
+    """The Group among the outputs of a signature, by their names and shapes or by their given kinds; None if there is none.
 
-    Args: outputs: of one call. said: {output: kind}, of --output_kind; another kind than it would have takes an output out of the group.
+    Args: outputs: of one call. said: {output: kind}, of --output_kind; a kind other than its place in the group asks for takes an output
+      out of the group.
     """
     able = {role: [name for name, array in outputs.items() if _able(role, name, array, said.get(name, ""))] for role in _NAMES}
     for boxes in able["boxes"]:
@@ -116,7 +117,7 @@ def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int
     for place in np.argsort(-answer.scores, kind="stable"):
         own = np.where(free, overlap[place], -1)
         best = int(own.argmax()) if own.size else -1
-        # As cocoeval: what is short of the threshold by rounding alone reaches it.
+        # As cocoeval: a value that misses the threshold only by rounding reaches it.
         if best >= 0 and own[best] >= min(threshold, 1 - 1e-10):
             free[best] = False
             found.append((best, int(place), float(own[best])))

@@ -77,7 +77,7 @@ class Determination(Measure):
             return
         reference, answer = (np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer))
         if self._sums is None:
-            # The squares are summed about the first row, so that a large mean costs no digits.
+            # The squares are of differences from the first row, so a large mean costs no digits.
             self._first, self._sums = reference[0], np.zeros(reference.shape[1])
         if reference.shape[1] != self._sums.size or not (np.isfinite(reference).all() and np.isfinite(answer).all()):
             self._usable = False

@@ -17,23 +17,23 @@ class Measure:
         self.epsilon = epsilon
 
     def add(self, reference: Any, answer: Any) -> None:
-        """Add one call: arrays, or what the measure says. What cannot be measured is passed over."""
+        """Add one call: arrays, or what the measure takes. A call that cannot be measured is skipped."""
         raise NotImplementedError
 
     def values(self) -> dict[str, float]:
-        """{metric: value}; metrics that nothing could be measured for are left out."""
+        """{metric: value}, without metrics for which nothing could be measured."""
         raise NotImplementedError
 
 
-# Where a metric has a column although nothing is bounded by it: nowhere, in the tables of pages, or in short tables as well.
+# Where a metric without a bound still has a column: nowhere, in the tables of pages, or in short tables as well.
 Shown = Literal["", "tables", "short tables"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One number that says how good an answer is. All that commands and pages know of a metric stands here."""
+    """One number that says how good an answer is. Commands and pages take all facts about a metric from here."""
 
-    # In --thresholds and --accuracy.
+    # Its name in --thresholds and --accuracy.
     name: str
     # Whether higher is better.
     higher: bool
@@ -41,20 +41,20 @@ class Metric:
     column: str
     # The value for people.
     show: Callable[[float], str]
-    # What gives it.
+    # The measure that gives it.
     measure: type[Measure]
-    # Kinds of outputs (accuracy.kinds) for which it is held against the original's answers.
+    # Kinds of outputs (accuracy.kinds) for which it compares with the original's answers.
     kinds: frozenset[str]
     _: dataclasses.KW_ONLY
-    # Kinds of labels (accuracy.labels) against which it is held as well.
+    # Kinds of labels (accuracy.labels) with which it also compares.
     labels: frozenset[str] = frozenset()
-    # The kinds of labels about which it says most.
+    # The kinds of labels for which it is the main metric.
     first_of: frozenset[str] = frozenset()
-    # What the original's answers have against themselves.
+    # Its value for the original's answers against themselves.
     perfect: float = 0.0
     # Whether it lies between 0 and 1.
     share: bool = False
-    # Whether it speaks of classes: it is shown, and is a goal, for outputs that have classes.
+    # Whether it is about classes: then it is shown, and can be a goal, only for outputs that have classes.
     of_classes: bool = False
     # Where its column stands.
     shown: Shown = ""

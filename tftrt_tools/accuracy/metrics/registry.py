@@ -13,7 +13,7 @@ ALIASES = {"mae": "mean_abs", "ap": "map", "ap50": "map50", "top_1": "top1", "to
 
 
 def of_kinds(wanted: set[str]) -> dict[type[Measure], tuple[Metric, ...]]:
-    """{Measure: its metrics} that outputs of these kinds are held against the original's answers by."""
+    """{Measure: its metrics} that compare outputs of these kinds with the original's answers."""
     return _grouped(one for one in METRICS.values() if one.kinds & wanted)
 
 
@@ -24,17 +24,17 @@ def of_ids_alone() -> frozenset[type[Measure]]:
 
 
 def of_labels(kind: str) -> dict[type[Measure], tuple[Metric, ...]]:
-    """{Measure: its metrics} that answers are held against labels of this kind by."""
+    """{Measure: its metrics} that compare answers with labels of this kind."""
     return _grouped(one for one in METRICS.values() if kind in one.labels)
 
 
 def first_of(kind: str) -> str:
-    """The metric that says most about labels of this kind."""
+    """The main metric for labels of this kind."""
     return next(one.name for one in METRICS.values() if kind in one.first_of)
 
 
 def shown(short: bool = False) -> tuple[str, ...]:
-    """The metrics that have a column in tables although nothing is bounded by them. Args: short: in those with little room."""
+    """The metrics without a bound that still have a column in tables. Args: short: in tables with little room."""
     return tuple(one.name for one in METRICS.values() if one.shown and (not short or one.shown == "short tables"))
 
 
