@@ -1,4 +1,4 @@
-"""What calibration methods leave of a model's answers where INT8 is simulated, as data, and which method that speaks for. No TensorFlow.
+"""How much of a model's answers each calibration method keeps in the simulation of INT8, as data, and which method is best. No TensorFlow.
 
 The level of an output is 10 log10(sum r^2 / sum (a - r)^2) dB over all elements and rows, a with everything in INT8 rounded and r with
 nothing rounded; a method's level is that of its worst output.
@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Beyond, one level is as good as another: no noise at all, or nothing but noise.
+# Beyond this all levels are equally good: no noise at all, or nothing but noise.
 LIMIT_DB = 200.0
-# Methods whose worst outputs are no further apart than this are told apart by the mean over the outputs.
+# If the worst outputs of methods differ by no more than this, the mean over the outputs decides.
 TIE_DB = 0.5
-# What is taken where nothing can be compared: of the methods it has the least squared error in the tensors themselves.
+# The method if nothing can be compared: it has the least squared error in the tensors themselves.
 FALLBACK = "mse"
 
 
@@ -48,7 +48,7 @@ class Comparison:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What was compared, () where nothing was."""
+        """The methods that were compared, () if none."""
         return tuple(dict.fromkeys(method for one in self.signatures for method in one.levels))
 
     @property
@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why signatures are not compared."""
+        """The reasons why signatures were not compared."""
         return tuple(f"{one.signature}: {one.problem}" for one in self.signatures if one.problem)
 
     def level(self, method: str, signature: str, output: str) -> float:
@@ -93,8 +93,8 @@ def limited(noise: float) -> float:
 
 
 def of(signatures: Sequence[Compared], asked: str = "") -> Comparison:
-    """The Comparison, with the method that harms the outputs least: that with the best worst output, and among those within TIE_DB of it
-    that with the best mean. Args: asked: the method that the user asks for, which is then taken in any case."""
+    """The Comparison, with the method that harms the outputs least: the one with the best worst output; among those within TIE_DB of it,
+    the one with the best mean. Args: asked: the method that the user asks for, which is then taken in any case."""
     found = Comparison("", "", tuple(signatures))
     if asked:
         return dataclasses.replace(found, taken=asked, reason="as asked")

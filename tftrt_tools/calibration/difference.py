@@ -54,7 +54,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """a, b: what was compared. notes: differences that no tensor shows, and how engines were paired."""
+    """a, b: what was compared. notes: differences outside of the tensors, and how engines were paired."""
 
     a: str
     b: str
@@ -83,8 +83,8 @@ class Difference:
 def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B") -> Difference:
     """Compare two Calibrations. Equal are those with the same tables for the same engines.
 
-    Tensors that are named after a layer's number are compared where both tables number alike; builds of other shapes or of the other batch
-    mode have other layers, and a number stands for another tensor there.
+    Tensors that are named after a layer's number are compared only if both tables number alike. Builds for other shapes or the other
+    batch mode have other layers, so a number means another tensor there.
 
     Returns: Difference.
     """
@@ -111,7 +111,7 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
 
 
 def _numbered_alike(left: EngineTable, right: EngineTable) -> bool:
-    """Whether the numbered names of one EngineTable are among the other's; what a table leaves out may not be written down."""
+    """Whether the numbered names of one EngineTable are among the other's; a table may omit tensors without a note."""
     mine, others = ({name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right))
     return mine <= others or others <= mine
 

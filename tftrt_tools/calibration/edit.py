@@ -14,7 +14,7 @@ from tftrt_tools.calibration.table import LEVELS, Table, is_numbered
 from tftrt_tools.savedmodel import passport
 
 REASON = "removed by hand"
-# Of a tensor's range, None where it has none, to the new one, None for none.
+# From a tensor's range to its new one; None for no range.
 _Edit = Callable[[Any], float | None]
 
 
@@ -33,7 +33,8 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Edited:
-    """source: what was edited. calibration: the Calibration it became. changes: Changes. warnings: what may not be as meant."""
+    """source: what was edited. calibration: the new Calibration. changes: Changes. warnings: changes that may not do what the user
+    meant."""
 
     source: str
     calibration: Calibration
@@ -65,7 +66,8 @@ class Edits:
 
 
 def matching(flag: str, pattern: str, names: Sequence[str]) -> list[str]:
-    """Names that the regular expression `pattern` of --`flag` matches as a whole. Raises: UsageError where it is none or matches none."""
+    """Names that the regular expression `pattern` of --`flag` matches as a whole. Raises: UsageError if it is not a regular expression
+    or matches none."""
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -91,11 +93,11 @@ def near(name: str, names: Iterable[str], what: str) -> str:
 
 
 def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None = None) -> Edited:
-    """Make `edits` in all tables, or in those of `engine` alone.
+    """Make `edits` in all tables, or only in those of `engine`.
 
-    A removed tensor goes to left_out; a set one that was left out comes back. Seen ranges stay: they are what the data showed.
+    A removed tensor goes to left_out; a set tensor leaves left_out. Seen ranges stay, because the data showed them.
 
-    Returns: Edited. Raises: UsageError where an edit meets no tensor, two meet in one, or no tensor would remain.
+    Returns: Edited. Raises: UsageError where an edit matches no tensor, two match the same tensor, or no tensor would remain.
     """
     chosen = [one for one in calibration.engines if engine is None or one.engine == engine]
     names = list(dict.fromkeys(name for one in chosen for name in one.table.scales))
@@ -165,8 +167,8 @@ def _engine(one: EngineTable, asked: Mapping[str, tuple[_Edit, str]]) -> tuple[E
 
 
 def _left_behind(one: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
-    """Warnings for numbered tensors that had the range of one that got another: TensorRT holds the same values there once more. One that
-    was removed needs no warning: a build leaves its numbered names out with it."""
+    """Warnings for numbered tensors whose range was the same as that of a changed tensor: TensorRT holds the same values there again. A
+    removed tensor needs no warning: a build then leaves out its numbered names too."""
     changed = {change.tensor for change in changes}
     for change in changes:
         if change.before is None or change.after is None or is_numbered(change.tensor):

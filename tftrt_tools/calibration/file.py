@@ -15,7 +15,7 @@ from tftrt_tools.calibration.table import Table
 from tftrt_tools.savedmodel import passport
 
 KIND = "calibration"
-# What the header of a table without a file says of its method.
+# The method, by the header of a table without a calibration file.
 _METHODS = {"EntropyCalibration2": "entropy2", "EntropyCalibration": "entropy", "MinMaxCalibration": "max", "LegacyCalibration": "legacy"}
 # Why a tensor has no scale.
 NOT_MEASURED = "no TensorFlow tensor holds its values"
@@ -93,7 +93,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Calibration":
-        # Types themselves, not their texts: for that this module does without `from __future__ import annotations`.
+        # This needs the types themselves, not their texts, so this module has no `from __future__ import annotations`.
         texts: dict[str, Any] = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
         return cls(**texts, data=_checked_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
                    provenance=tuple(dict(one) for one in data.get("provenance", ())),
@@ -112,14 +112,14 @@ def of_table(table: Table, engine: str = "", signature: str = "", source: str = 
 
 
 def without_range(zeros: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """What EngineTable.left_out says of tensors that were zero in all of the data."""
+    """The EngineTable.left_out of tensors that were zero in all of the data."""
     return tuple((name, NO_RANGE) for name in zeros)
 
 
 def read(path: str | os.PathLike[str]) -> Calibration:
     """Read a calibration file, TensorRT's plain text form, or the calibration file of a converted model (a directory).
 
-    Raises: UsageError where it is nothing of these, TftrtError where it is damaged or from a newer version, OSError.
+    Raises: UsageError if it is none of these, TftrtError where it is damaged or from a newer version, OSError.
     """
     path = pathlib.Path(path)
     if not path.exists():
@@ -170,7 +170,7 @@ def _no_calibration(path: pathlib.Path) -> errors.UsageError:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """json keeps the last of two equal keys; which of two scales is meant cannot be known."""
+    """Refuse a key that comes twice: json would keep the last one, and nobody knows which of two scales is meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = statistics.mode(key for key, _ in pairs)
@@ -185,7 +185,7 @@ def _text(data: Mapping[str, Any], name: str) -> str:
 
 
 def _checked_record(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A data record. What is not there is not known; what is there must be of its kind, since merging and showing rely on it."""
+    """A data record. A missing entry is not known; a present one must have the right type, because merging and showing rely on it."""
     lists = [value for name in ("rows", "warnings", "failed_files") for value in data.get(name, [])]
     texts = [data.get(name, "") for name in ("source", "kind", "digest")]
     if not all(isinstance(one, str) for one in (*lists, *texts)):
@@ -215,8 +215,8 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
       tables, such as "8.5.3".
 
     Returns: {engine: EngineTable as it is in `calibration`}, for every engine. Tables of segments that nobody asks for are no error: a
-    model may be converted with fewer signatures. A table of unknown segment ("", from a plain text file) is taken where one engine asks
-    and it is the only table; that it fits cannot be checked here.
+    model may be converted with fewer signatures. A table of unknown segment ("", from a plain text file) is taken if one engine asks and
+    it is the only table; whether it fits cannot be checked here.
 
     Raises: TftrtError naming the engine that has no table, has several that differ, or has one of another major version of TensorRT or
     another calibrator.

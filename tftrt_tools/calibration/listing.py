@@ -22,7 +22,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class EngineListing:
-    """One engine's tensors. total: how many its table has, those that a filter hides included. left_out: ((tensor, reason), …)."""
+    """One engine's tensors. total: how many its table has, including those that a filter hides. left_out: ((tensor, reason), …)."""
 
     engine: str
     signature: str

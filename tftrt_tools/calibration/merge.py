@@ -11,7 +11,7 @@ from tftrt_tools.calibration.record import FILES_NAMED, ROWS_KEPT
 from tftrt_tools.calibration.table import Table
 from tftrt_tools.savedmodel import passport
 
-# What becomes of the scales that one tensor has.
+# How several scales of one tensor become one.
 HOW: dict[str, Callable[[Sequence[float]], float]] = {
     "max": max, "min": min, "mean": statistics.fmean, "median": statistics.median, "first": lambda scales: scales[0]}
 
@@ -36,8 +36,8 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
 
     Args: how: a key of HOW. sources: a name for each, for errors and provenance.
 
-    A tensor that one of them leaves out on purpose stays out; with "first", the first that speaks of it decides. Tables of one segment,
-    also of one file, become one table. Seen ranges are joined. Sample counts are added.
+    A tensor that one of them leaves out on purpose stays out; with "first", the first table that mentions it decides. Tables of one
+    segment, also of one file, become one table. Seen ranges are joined. Sample counts are added.
 
     Returns: Calibration. Raises: TftrtError for other segments, TensorRT's major versions, calibrators in the header, or, where segments
     are not known, for other tensors.
@@ -76,7 +76,7 @@ def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str])
 
 
 def _named(one: EngineTable) -> set[str]:
-    """The tensors that an EngineTable speaks of."""
+    """The tensors that an EngineTable mentions."""
     return {*one.table.scales, *dict(one.left_out)}
 
 
@@ -93,7 +93,7 @@ def _one_engine(parts: Sequence[EngineTable],
 
 
 def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
-    """What any of them saw; None where none says."""
+    """The union of the ranges that they saw; None if none has any."""
     seen: dict[str, dict[str, float]] = {}
     for name, one in (item for part in parts for item in (part.ranges or {}).items()):
         before = seen.get(name, one)
@@ -102,12 +102,12 @@ def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
 
 
 def _has_scale_first(name: str, parts: Sequence[EngineTable]) -> bool:
-    """Whether the first part that speaks of tensor `name` gives it a scale."""
+    """Whether the first part that mentions tensor `name` gives it a scale."""
     return next(name in part.table.scales for part in parts if name in part.table.scales or name in dict(part.left_out))
 
 
 def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One data record (calibration/record.py) of several; what one of them does not say, the sum does not say either (None)."""
+    """One data record (calibration/record.py) of several; an entry that one of them lacks is None in the result."""
     rows = [row for one in records for row in one.get("rows") or ()]
     digests = [one["digest"] for one in records if one.get("digest")]
     failed = [name for one in records for name in one.get("failed_files") or ()]
@@ -124,7 +124,7 @@ def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _origin(source: str, one: Calibration) -> dict[str, Any]:
-    """What is kept of a merged file besides its scales; the hashes of its rows are in the merged record."""
+    """The facts about a merged file that are kept besides its scales; the hashes of its rows are in the merged record."""
     data = {name: value for name, value in one.data.items() if name != "rows"}
     return {"source": source, "created": one.created, "calibrator": one.calibrator, "method": one.method, "tensorrt": one.tensorrt,
             "model": one.model, "data": data, "provenance": list(one.provenance)}

@@ -6,7 +6,7 @@ import typing
 from tftrt_tools import choices
 
 METHODS = choices.METHODS
-# The one of them that harms the outputs least where INT8 is simulated.
+# The method that harms the outputs least in the simulation of INT8.
 AUTO: typing.Final = "auto"
 PERCENTILE = 99.99
 
@@ -20,5 +20,5 @@ class Method:
 
     @property
     def text(self) -> str:
-        """As calibration files say it: "mse", "percentile 99.9"."""
+        """Its name in calibration files: "mse", "percentile 99.9"."""
         return f"{self.name} {self.percentile:g}" if self.name == "percentile" else self.name

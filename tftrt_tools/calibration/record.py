@@ -1,4 +1,4 @@
-"""What a calibration was fed with. No TensorFlow here."""
+"""The record of a calibration's data. No TensorFlow here."""
 from __future__ import annotations
 
 import dataclasses

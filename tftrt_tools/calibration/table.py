@@ -6,7 +6,7 @@
 
 scale = range / 127: TensorRT rounds x / scale to an integer and clips it to [-128, 127], so `range` is the largest |x| that survives.
 A tensor without a line has no scale, and layers that need it stay out of INT8. For a tensor that was zero in all of the data TensorRT
-writes a bare 0 (seen: the initial state of an LSTM): that is no scale to divide by, and is read as none.
+writes a bare 0 (seen: the initial state of an LSTM). Nothing can be divided by it, so it is read as no scale.
 """
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from typing import Any
 
 from tftrt_tools import errors
 
-# What IInt8Calibrator's kinds write. TF-TRT uses the first one only, and TensorRT refuses a table of another kind than its calibrator.
+# The headers of IInt8Calibrator's kinds. TF-TRT uses only the first one, and TensorRT refuses a table of a kind other than its
+# calibrator's.
 TFTRT_CALIBRATOR = "EntropyCalibration2"
 CALIBRATORS = (TFTRT_CALIBRATOR, "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration")
 LEVELS = 127
 _NUMBERED = "(Unnamed Layer* "
 _HEADER = re.compile(r"TRT-([0-9]{4}|[0-9]{6})-(\w+)")
-# A shorter one than eight digits may be a file that was cut.
+# Less than eight digits may mean a truncated file.
 _HEX = re.compile(r"[0-9a-fA-F]{8}|0")
 _FORM = "a table is a line like TRT-8503-EntropyCalibration2, then lines like `tensor name: 3c03156f`"
 
@@ -54,8 +55,8 @@ class Table:
 
     @classmethod
     def of_ranges(cls, ranges: Mapping[str, float], tensorrt: str) -> Table:
-        """The table of {tensor: range}, range = the largest |x| to keep, > 0, as TF-TRT's calibrator of TensorRT `tensorrt` ("8.5.3")
-        would head it. Raises: TftrtError."""
+        """The table of {tensor: range}, range = the largest |x| to keep, > 0, with the header that TF-TRT's calibrator writes for
+        TensorRT `tensorrt` ("8.5.3"). Raises: TftrtError."""
         return cls(header(tensorrt), {name: float(value) / LEVELS for name, value in ranges.items()})
 
     @property
@@ -99,7 +100,7 @@ def _parts(checked: str) -> re.Match[str] | Any:
 
 
 def header(tensorrt: str) -> str:
-    """The first line for TensorRT `tensorrt`, such as "8.5.3" or "8.5.3.1". Raises: TftrtError for what is no version."""
+    """The first line for TensorRT `tensorrt`, such as "8.5.3" or "8.5.3.1". Raises: TftrtError for a text that is not a version."""
     found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})(\.[0-9]+)*", tensorrt)
     if not found:
         raise errors.TftrtError(f"{tensorrt!r} is no version of TensorRT", "a version is like 8.5.3")
@@ -109,12 +110,12 @@ def header(tensorrt: str) -> str:
 
 
 def parse(text: str, source: str = "the table") -> Table:
-    """As `read`, the table alone."""
+    """As `read`, but only the table."""
     return read(text, source)[0]
 
 
 def read(text: str, source: str = "the table") -> tuple[Table, tuple[str, ...]]:
-    """Read a table. Args: source: what errors call it, such as its path.
+    """Read a table. Args: source: its name in errors, such as its path.
 
     Returns: (Table, names of the tensors whose scale is zero, which the Table does not have).
 

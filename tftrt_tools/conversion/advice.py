@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.pass_log import LeftOut
     from tftrt_tools.conversion.plan import Outcome, SizeResult
 
-# An engine of fewer computing ops is taken to lose more by the copies at its border than it gains.
+# An engine with fewer computing ops is assumed to lose more by the copies at its border than it gains.
 SMALL_ENGINE_OPS = 5
-# This share of the ops may be given up for fewer engines; another batch mode is named where it covers this much more.
+# Fewer engines may cost this share of the ops; the other batch mode is suggested if it covers this much more.
 NEARLY = 0.05
 _DEFAULT = Settings().minimum_segment_size
 
@@ -45,14 +45,14 @@ def flag_of_mode(dynamic: bool) -> str:
 
 
 def limited_by_number(engines: int, settings: Settings) -> str:
-    """A sentence where a signature has as many engines as it may have, else ""."""
+    """A sentence if a signature has as many engines as allowed, else ""."""
     if not settings.max_engines or engines < settings.max_engines:
         return ""
     return f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow."
 
 
 def recommended(sizes: Sequence[SizeResult]) -> SizeResult:
-    """The largest size, from TF-TRT's default upwards, that drops small engines only and gives up little coverage."""
+    """The largest size, from TF-TRT's default upwards, that drops only small engines and little coverage."""
     best = base = _holding(sizes, _DEFAULT)
     for row in sizes[sizes.index(base) + 1:]:
         dropped = base.engines - row.engines

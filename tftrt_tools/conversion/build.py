@@ -25,7 +25,7 @@ from tftrt_tools.savedmodel import describe, files, passport, staging
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to build, and what of the conversion's settings to change; None keeps what the conversion chose."""
+    """What to build, and which of the conversion's settings to change; None keeps the conversion's."""
 
     # Text of --shapes, "" to take the engines away.
     shapes: str
@@ -33,7 +33,7 @@ class Options:
     # Scratch GPU memory that an engine may use.
     max_workspace_size_bytes: int | None = None
     allow_build_at_runtime: bool | None = None
-    # Of the MetaGraph; () for the only one, or "serve".
+    # Tags of the MetaGraph; () for the only one, or "serve".
     tags: tuple[str, ...] = ()
 
 
@@ -44,7 +44,7 @@ class Build(passport.Stamped):
     # Absolute paths.
     model: str
     output: str
-    # Of the model before, "sha256:…".
+    # Digest of the model before, "sha256:…".
     model_digest: str
     # Text of --shapes.
     shapes: str
@@ -52,16 +52,16 @@ class Build(passport.Stamped):
     strategy: Strategy | None = records.field(key="dynamic_shape_profile_strategy")
     # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
-    # Of execution.job.gpu.seen; None where engines were taken away.
+    # Of execution.job.gpu.seen; None if engines were removed.
     gpu: dict[str, Any] | None
     signatures: tuple[SignatureResult, ...]
-    # For each declared shape, what coverage.check saw.
+    # The result of coverage.check for each declared shape.
     shapes_served: tuple[dict[str, Any], ...] = ()
     # Why the engine cache did not work, or "".
     cache_problem: str
     # Wall time.
     seconds: float = records.field(digits=2)
-    # What the log says of the engines, where it was asked.
+    # What the log says of the engines, if requested.
     layers: layer_log.Found = layer_log.Found()
 
     document: typing.ClassVar = "build"
@@ -77,7 +77,7 @@ class Build(passport.Stamped):
         return [one for signature in self.signatures for one in signature.unbuilt]
 
     def to_dict(self) -> dict[str, Any]:
-        """What the log says of the engines stands beside the fields, as in a manifest."""
+        """The log's facts about the engines stand beside the fields, as in a manifest."""
         written = super().to_dict()
         return written | written.pop("layers")
 
@@ -130,7 +130,7 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
 
 
 def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options) -> Settings:
-    """The conversion's settings with what the options change. Without a manifest the engine ops say what is needed."""
+    """The conversion's settings with the changes of the options. Without a manifest they come from the engine ops."""
     with passport.understood(model, passport.MANIFEST):
         base = Settings.from_dict((manifest or {}).get("settings") or {})
         for one in passport.signatures(manifest).values():
@@ -154,7 +154,7 @@ def _settings(model: str | os.PathLike[str], manifest: Mapping[str, Any] | None,
 
 def _write_passport(stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings,
                     done: Build) -> None:
-    """The manifest of the conversion goes on to speak of the model; what the build did stands beside it."""
+    """Keep the conversion's manifest, and add the facts about the build."""
     said = done.to_dict()
     document = {**(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
                 "settings": settings.to_dict(), "use_dynamic_shape": settings.dynamic,

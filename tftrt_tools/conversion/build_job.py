@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Build the engines of a converted model for declared shapes; without shapes, save it without engines.
 
-    Engines that the model carries are left behind unread: they may be of another TensorRT or GPU.
+    Engines that the model carries are not read and not kept: they may be of another TensorRT or GPU.
 
     Args:
       request: {"source": SavedModel directory, "output": empty directory, "settings": Settings.to_dict(), "signatures":
@@ -86,7 +86,7 @@ def _signatures(model: Model, seen: Sequence[SignatureGraph], known: Mapping[str
             continue
         progress.say(f"reading signature {one.name}", index, len(walked.twins))
         frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
-        # A converted signature is a function; where it has loops or tables, freezing leaves it one.
+        # A converted signature is a function; if it has loops or tables, it stays one after freezing.
         graph_def = inline.inline_calls(frozen.graph_def)
         finishing.unique_names(graph_def, f"{prefix}_{index}")
         graph.set_on_engines(graph_def, workspace_size_bytes=settings.max_workspace_size_bytes)

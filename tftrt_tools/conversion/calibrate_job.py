@@ -58,7 +58,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tuple[Model, bool]:
-    """Returns: (loading.Model, whether TF-TRT was there already). Engines that a model carries are left behind unread."""
+    """Returns: (loading.Model, whether the model is converted already). Engines that a model carries are not read."""
     proto = protos.read(path)
     if not any(True for _ in graph.engine_nodes(protos.meta_graph(proto, settings.tags).graph_def)):
         return loading.load(path, settings.tags), False
@@ -68,7 +68,7 @@ def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tupl
 
 
 def _refuse_pass_settings(settings: Settings) -> None:
-    """The engines of a converted model are there already."""
+    """Refuse settings of the graph pass for a converted model, whose engines exist already."""
     default = Settings()
     for name in ("minimum_segment_size", "max_engines", "keep_native_ops", "keep_native_nodes", "fp32_nodes", "use_dynamic_shape"):
         if getattr(settings, name) != getattr(default, name):
@@ -99,8 +99,8 @@ def _signature(model: Model, names: Sequence[str], index: int, converted: bool, 
 
 
 def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
-    """Mark the engine ops to calibrate as INT8: those that are INT8, and in a model of another precision all, for an INT8 conversion with
-    the same settings has the same segments. Returns: their EngineOps."""
+    """Mark the engine ops to calibrate as INT8: those that are INT8; in a model of another precision all of them, because an INT8
+    conversion with the same settings has the same segments. Returns: their EngineOps."""
     known = [one for one in graph.engine_ops(graph_def) if not one.explicit_precision]
     int8_engines = [one for one in known if one.precision == "INT8"]
     wanted = [one for one in int8_engines if one.use_calibration] if int8_engines else known

@@ -106,7 +106,7 @@ class _Ready:
 
 @dataclasses.dataclass(frozen=True)
 class _Converted:
-    """graph_def: what the pass made of `frozen`; calls: that it gets engines for."""
+    """graph_def: `frozen` after the pass; calls: those that get engines."""
 
     frozen: Frozen
     graph_def: graph_pb2.GraphDef
@@ -132,7 +132,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
            prefix: str, calls: Sequence[Call], folder: str, least: float) -> tuple[_Ready, Measured]:
     """Run the pass on one of the signatures `names`, and measure its ranges.
 
-    Args: ahead: what prepare.passed gave, None where it has not run. least: coverage below which the other batch mode is tried.
+    Args: ahead: the result of prepare.passed, None if it has not run. least: coverage below which the other batch mode is tried.
     Returns: (_Ready, int8.Measured).
     """
     name, settings = names[index], work.settings
@@ -166,7 +166,7 @@ def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision
 
 
 def _check_quantization(name: str, quantization: Quantization, settings: Settings) -> None:
-    """Raise CheckFailed where TF-TRT would compute otherwise than the quantization nodes or the precision ask: it says nothing of that."""
+    """Raise CheckFailed if TF-TRT would depart from the quantization nodes or the precision. TF-TRT itself does not report that."""
     problems = quantization.problems
     if not quantization.aware or not problems or settings.allow_quantization_changes:
         return

@@ -1,4 +1,4 @@
-"""`tftrt inspect` in its child process: a plan of a SavedModel, or, where TF-TRT was there already, what it holds."""
+"""`tftrt inspect` in its child process: a plan for a SavedModel, or the contents of a converted model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef,
           manifest: Mapping[str, Any] | None) -> list[Finding]:
-    """What the model lost of its source, where that is still there and as it was."""
+    """What the model lost of its source, if the source still exists unchanged."""
     manifest = manifest or {}
     source = manifest.get("source", "")
     if not source or not files.is_saved_model(source):

@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
-# Ends the names of the layers of an engine's second and later profiles.
+# This suffix ends layer names of an engine's second and later profiles.
 _PROFILE = re.compile(r" \[profile (\d+)\]")
 _TYPE = re.compile(r"\((Int8|Half|Float)\[")
 _PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
@@ -59,7 +59,7 @@ class Layer(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Found(records.Record):
-    """What a log says of built engines. layers: as `parse`, unused_ranges: as `unused_ranges` returns them; both {} where nobody asked."""
+    """What a log says of built engines. layers: as `parse`, unused_ranges: as `unused_ranges` returns them; both {} if not requested."""
 
     layers: dict[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
     unused_ranges: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -95,7 +95,7 @@ def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
 
 
 def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[str, ...]]:
-    """The ranges of tensors that the built network does not have: the table may number layers as another network does.
+    """The ranges of tensors that the built network does not have: the table may have the numbers of another network.
 
     Args: text: the log. tables: calibration.file.EngineTables as they were on the engine ops.
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
@@ -139,7 +139,7 @@ def _layers(block: str, refused: Mapping[str, set[str]], prefix: str) -> tuple[L
 
 
 def _node(name: str, prefix: str) -> str:
-    """The node of the part that multiplies, else of the first."""
+    """The node of the layer's multiplying part, else of its first part."""
     parts = name.split(" + ")
     chosen = next((part for part in parts if _MULTIPLIES.search(part)), parts[0])
     plain = chosen.replace(prefix, "")
@@ -147,7 +147,7 @@ def _node(name: str, prefix: str) -> str:
 
 
 def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
-    """For people: what an engine's layers compute in, a line each, profile by profile. Args: asked: the engine op's precision."""
+    """For people: the precisions of an engine's layers, a line each, profile by profile. Args: asked: the engine op's precision."""
     profiles = sorted({layer.profile for layer in layers}) or [0]
     for profile in profiles:
         label = f"{engine}, profile {profile + 1} of {len(profiles)}" if len(profiles) > 1 else engine

@@ -1,6 +1,6 @@
-"""What TF-TRT says while it segments a graph, read from its log.
+"""Reads TF-TRT's log of the segmentation of a graph.
 
-The pass reports nothing but text: with TF_CPP_VMODULE=segment=2 it names every node it takes or leaves, and why (TF 2.14.1).
+The pass reports only text: with TF_CPP_VMODULE=segment=2 it names every node it takes or leaves, and why (TF 2.14.1).
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class LeftOut(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Nodes that TF-TRT would put together. effective: how many count towards minimum_segment_size where it was dropped, else None."""
+    """Nodes that TF-TRT would put together. effective: for a dropped one, how many nodes count towards minimum_segment_size, else None."""
 
     nodes: tuple[str, ...]
     effective: int | None

@@ -31,7 +31,7 @@ from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.sources.opened import check, opened
 from tftrt_tools.sources.source import Source
 
-# Where a smaller share of the ops is in TensorRT, the other batch mode is tried, and the user is told where to look.
+# If a smaller share of the ops is in TensorRT, the other batch mode is tried, and a line tells the user where to look.
 LITTLE = 0.9
 
 
@@ -55,13 +55,13 @@ class Conversion(passport.Stamped):
     # Wall time.
     seconds: float = records.field(digits=2)
     signatures: tuple[SignatureResult, ...]
-    # For each declared shape, what coverage.check saw.
+    # The result of coverage.check for each declared shape.
     shapes_served: tuple[dict[str, Any], ...] = ()
     # Of an INT8 model.
     calibration: Calibration | None = None
     # Why the engine cache did not work, or "".
     cache_problem: str = ""
-    # What the log says of the engines, where it was asked.
+    # What the log says of the engines, if requested.
     layers: layer_log.Found = layer_log.Found()
 
     document: typing.ClassVar = "conversion"
@@ -109,8 +109,8 @@ class Conversion(passport.Stamped):
         return self.settings.strategy
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest. The calibration has a file of its own, and the cache is not the model's: a summary of the one, nothing of the
-        other."""
+        """The manifest. It has a summary of the calibration, which has a file of its own, and nothing of the cache, which is not the
+        model's."""
         written = super().to_dict()
         del written["cache_problem"]
         layers = written.pop("layers")
@@ -118,7 +118,7 @@ class Conversion(passport.Stamped):
 
 
 def _summary(calibration: Calibration | None) -> dict[str, Any] | None:
-    """What the manifest says of a calibration; the tables and the hashes of the data's rows are in calibration.json."""
+    """The manifest's summary of a calibration; the tables and the hashes of the data's rows are in calibration.json."""
     if calibration is None:
         return None
     data = {name: value for name, value in calibration.data.items() if name != "rows"}
@@ -144,8 +144,8 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
       log_file: where to keep what TensorFlow and TensorRT log.
       data: what INT8 is calibrated on, or None.
       cache: {"folder", "max_bytes"} of the engine cache, or None for none.
-      layers: find out in what the engines' layers compute, from TensorRT's verbose log; engines of a cache were built without one.
-      build_minutes: bound of all builds together; None for none. What is not ready then stays native.
+      layers: read the precisions of the engines' layers from TensorRT's verbose log; engines of a cache have none.
+      build_minutes: bound of all builds together; None for none. Engines that are not ready then stay native.
 
     Returns: Conversion.
 
@@ -201,7 +201,7 @@ def _calibration(answer: Mapping[str, Any], done: Conversion, given: Calibration
 
 def _new_calibration(answer: Mapping[str, Any], tables: tuple[EngineTable, ...], settings: settings_module.Settings, model: str,
                      digest: str) -> Calibration:
-    """From what a child answered ({"versions", "data", …}) and its tables."""
+    """From a child's answer ({"versions", "data", …}) and its tables."""
     records, compared = answer["data"], answer["comparison"]
     stamp = passport.stamp()
     return Calibration(tool=stamp["tool"], created=stamp["created"], calibrator=settings.calibrator, method=answer["method"],
@@ -262,7 +262,7 @@ def _check_file(output: str | os.PathLike[str], overwrite: bool) -> pathlib.Path
 
 
 def _checked(source: str | os.PathLike[str] | Source) -> Source:
-    """Its Source. Raises: TftrtError where nothing can be converted here, UsageError where it is no model."""
+    """Its Source. Raises: TftrtError if this machine cannot convert, UsageError if it is not a model."""
     stack_room.check_can_convert()
     return check(source)
 

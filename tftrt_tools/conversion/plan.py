@@ -1,4 +1,4 @@
-"""What TF-TRT would do with a SavedModel: segments, what stays out, other sizes, advice. No TensorFlow here; `planner` fills these in."""
+"""What TF-TRT would do with a SavedModel: segments, nodes left out, other sizes, advice. No TensorFlow here; `planner` fills these in."""
 
 import collections
 import dataclasses
@@ -34,7 +34,7 @@ class Segment(records.Record):
     results: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """A form of its own: each tensor of the border is one object, with its name, dtype and shape."""
+        """Written in its own form: each tensor of the border is one object, with its name, dtype and shape."""
         plain = self.engine.to_dict()
         border = {key: [{"tensor": name} | one for name, one in zip(names, plain[key], strict=True)]
                   for key, names in (("inputs", self.feeds), ("outputs", self.results))}
@@ -49,7 +49,7 @@ class Segment(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SizeResult(records.Record):
-    """What each --minimum_segment_size from `low` to `high` gives."""
+    """The result of each --minimum_segment_size from `low` to `high`."""
 
     low: int
     # None: any larger one.
@@ -113,9 +113,9 @@ class SignaturePlan(records.Record):
     quantization: Quantization | None = None
     # On segments that no GPU can build.
     findings: tuple[Finding, ...] = ()
-    # What would be done to its graph before.
+    # How its graph would be rewritten before the pass.
     preparation: Preparation = Preparation()
-    # How much of the computation would be in engines, None where that was not counted.
+    # How much of the computation would be in engines, None if not counted.
     flops: Flops | None = None
     # Further names of the same function.
     twins: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from typing import Final
 from tftrt_tools import records
 from tftrt_tools.choices import NodeFate
 
-# What becomes of a quantization node.
+# What happens to a quantization node.
 EXPLICIT_INT8: Final = "explicit INT8"
 DYNAMIC_RANGE: Final = "dynamic range"
 NO_EFFECT: Final = "no effect"
@@ -16,7 +16,7 @@ REMOVED: Final = "removed"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantizationNode(records.Record):
-    """A quantization node and what becomes of it."""
+    """A quantization node and what happens to it."""
 
     name: str
     op: str
@@ -29,7 +29,7 @@ class QuantizationNode(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Problem(records.Record):
-    """Something that TF-TRT does otherwise than the model or the caller asks. name: of a node or an engine; mend: may be ""."""
+    """A departure of TF-TRT from what the model or the caller asks. name: of a node or an engine; mend: may be ""."""
 
     name: str
     op: str
@@ -45,7 +45,7 @@ class Quantization(records.Record):
     nodes: tuple[QuantizationNode, ...]
     # Whether TF-TRT used its explicit mode, in which quantization nodes become TensorRT's and nothing else is INT8.
     explicit: bool
-    # Nodes and engines with which TensorRT or TF-TRT is expected to fail when it builds.
+    # Nodes and engines that are expected to make TensorRT or TF-TRT fail in a build.
     unbuildable: tuple[Problem, ...] = ()
     # Convolutions and products that no engine takes because of their quantized (or unquantized) weights.
     lost: tuple[Problem, ...] = ()

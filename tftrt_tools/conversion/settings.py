@@ -1,4 +1,4 @@
-"""What a conversion does, in one dataclass. Defaults are TF-TRT's own unless a comment says why not."""
+"""The settings of a conversion, in one dataclass. Defaults are TF-TRT's own unless a comment says why not."""
 
 import dataclasses
 import re
@@ -18,12 +18,12 @@ from tftrt_tools.choices import (
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
-# The setting that keeps nodes in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines.
+# The setting that keeps nodes in the next higher precision: for INT8 in the same engines, for FP16 in FP32 engines.
 KEEPS_HIGH: dict[Precision, str] = {"INT8": "high_precision_nodes", "FP16": "fp32_nodes"}
 # TensorRT 8.4 and later: as much as it wants. TF-TRT subtracts 512 to avoid an overflow in a cast.
 MAX_WORKSPACE_BYTES = 2**63 - 1 - 512
 
-# How INT8 gets its ranges: without effect in another precision.
+# The settings for INT8's ranges; they have no effect in another precision.
 CALIBRATION = ("calibration_table", "calibrator", "calibration_method", "calibration_percentile")
 
 
@@ -58,10 +58,10 @@ class Settings(records.Record):
     keep_native_nodes: str = ""
     # Regular expression; matching nodes go to FP32 engines, the rest follows precision_mode.
     fp32_nodes: str = ""
-    # Who makes INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
+    # The maker of INT8 tables: "toolkit" (here, no GPU needed) or "tensorrt" (TensorRT's entropy calibration, on the GPU).
     calibrator: Calibrator = "toolkit"
-    # Of the toolkit's calibrator; "auto" takes the method that harms the outputs least where INT8 is simulated. TensorRT's calibrator
-    # knows entropy alone.
+    # For the toolkit's calibrator; "auto" takes the method that harms the outputs least in the simulation of INT8. TensorRT's calibrator
+    # knows only entropy.
     calibration_method: CalibrationMethod = methods.AUTO
     # Of |x|, for "percentile" and "auto", in (50, 100].
     calibration_percentile: float = methods.PERCENTILE
@@ -69,7 +69,7 @@ class Settings(records.Record):
     calibration_table: str = ""
     # Regular expression; INT8 leaves the inputs of matching nodes unquantized, so that they run in FP16 or FP32.
     high_precision_nodes: str = ""
-    # Accept what TF-TRT does otherwise than a quantization-aware model, or the precision, asks.
+    # Accept where TF-TRT departs from a quantization-aware model or from the precision.
     allow_quantization_changes: bool = False
     # Text of --freeze: inputs that get one value for good.
     freeze: str = ""
@@ -88,7 +88,7 @@ class Settings(records.Record):
 
     @property
     def table_method(self) -> str:
-        """What a calibration file says of how its scales were made; "auto" where that is not decided yet."""
+        """The method's text in a calibration file; "auto" while it is not decided."""
         if self.calibrator == "tensorrt":
             return "entropy2"
         return next((one.text for one in self.candidates if one.name == self.calibration_method), methods.AUTO)
@@ -106,8 +106,8 @@ class Settings(records.Record):
             return None
         if self.dynamic_shape_profile_strategy:
             return self.dynamic_shape_profile_strategy
-        # An INT8 table has the names of a network of unknown sizes while the shapes are not known; "Optimal" would make one of the first
-        # request's, whose layers can have other numbers. A profile of a single shape is the same in both.
+        # While the shapes are not known, an INT8 table has the names of a network of unknown sizes. "Optimal" would build a network for
+        # the first request's shapes, whose layers can have other numbers. A profile of a single shape is the same in both.
         return "Range" if self.precision_mode == "INT8" and not self.shapes else shape_grammar.strategy(self.shapes)
 
 

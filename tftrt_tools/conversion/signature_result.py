@@ -1,4 +1,4 @@
-"""What a conversion did, signature by signature."""
+"""The result of a conversion, signature by signature."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class BuiltEngine(records.Record):
     shapes: tuple[Shape, ...]
     # Of the serialized engine.
     bytes: int
-    # That building all engines of its engine op took, there where it was built.
+    # Time to build all engines of its engine op, on the machine that built it.
     seconds: float | None = None
-    # Of the whole GPU meanwhile, above what was in use before; None where not known.
+    # Memory of the whole GPU during the build, above that in use before; None where not known.
     peak_memory_bytes: int | None = None
     # Whether it was taken from the engine cache.
     cached: bool = False
@@ -68,26 +68,26 @@ class SignatureResult(records.Record):
     calls: tuple[Call, ...] = ()
     # Engines that were built for them.
     built: tuple[BuiltEngine, ...] = ()
-    # Seconds that building all of them took, None where nothing was to be built.
+    # Seconds to build all of them, None if nothing was to be built.
     build_seconds: float | None = None
     # Of a quantization-aware model.
     quantization: Quantization | None = None
     # On its engine ops that no GPU can build.
     findings: tuple[Finding, ...] = ()
-    # What was done to its graph before TF-TRT saw it.
+    # How its graph was rewritten before the pass.
     preparation: Preparation = Preparation()
     # How much of the computation is in engines, None where that was not counted.
     flops: Flops | None = None
     # Further names of the same function.
     twins: tuple[str, ...] = ()
-    # Engine ops for which there was no engine in time, or no call.
+    # Engine ops without an engine, because it was not ready in time or no call reaches the op.
     unbuilt: tuple[Unbuilt, ...] = ()
-    # What the other batch mode would take, None where that was not tried.
+    # The coverage of the other batch mode, None if it was not tried.
     other_mode: Outcome | None = None
 
     @classmethod
     def of(cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None) -> SignatureResult:
-        """From what the pass gave."""
+        """From the result of the pass."""
         quantization = passed.quantization if passed.quantization.aware else None
         return cls(name=name, inputs=tuple(inputs), converted=bool(passed.engines), coverage=passed.coverage, engines=passed.engines,
                    left_out=passed.left_out, native_ops=passed.native_ops, quantization=quantization, preparation=passed.preparation,
@@ -95,7 +95,7 @@ class SignatureResult(records.Record):
 
     @classmethod
     def of_graph(cls, seen: SignatureGraph, engines: Iterable[EngineOp], before: SignatureResult | None) -> SignatureResult:
-        """Of a model that was converted earlier. Args: before: what its manifest says; None where it has no manifest."""
+        """From the graph of a model that was converted earlier. Args: before: its entry in the manifest; None if it has no manifest."""
         if before:
             return dataclasses.replace(before, engines=tuple(engines), calls=(), built=(), unbuilt=(), build_seconds=None)
         ops = collections.Counter(node.op for node in seen.native)
@@ -104,7 +104,7 @@ class SignatureResult(records.Record):
 
     @classmethod
     def untouched(cls, name: str, inputs: Iterable[InputSpec], twins: tuple[str, ...] = ()) -> SignatureResult:
-        """A signature that was not asked for."""
+        """A signature that was not requested."""
         return cls(name=name, inputs=tuple(inputs), converted=False, coverage=0.0, engines=(), left_out=(), native_ops={}, twins=twins)
 
     @property

@@ -1,6 +1,6 @@
-"""What a trial does in its process: convert, load, watch the engines, answer the data, take the time.
+"""The work of a trial in its process: convert, load, watch the engines, answer the data, take the time.
 
-The process lives through many trials: TF-TRT keeps what TensorRT learnt about the speed of its kernels in memory only.
+One process runs many trials, because TF-TRT keeps TensorRT's timings of kernels in memory only.
 """
 
 import collections

@@ -33,7 +33,7 @@ class Space:
     strategies: tuple[str, ...] = ()
     # Calibration methods besides the base's, in the order to try.
     methods: tuple[choices.CalibrationMethod, ...] = ()
-    # The percentile of the calibration method "percentile".
+    # For the calibration method "percentile".
     percentile: float = Settings().calibration_percentile
 
 

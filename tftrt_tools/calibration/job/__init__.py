@@ -1,1 +1,1 @@
-"""What calibrates, in child processes."""
+"""Calibration in child processes."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.calibration.job.rounded import Simulated
 
-# Two runs with nothing rounded that are further apart are those of a model that draws random numbers, or keeps state.
+# If two runs with nothing rounded differ by more, the model draws random numbers or keeps state.
 _LEAST_FIDELITY_DB = 40.0
 
 
@@ -35,7 +35,7 @@ def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -
 
     Args: name: of the signature; frozen: graph_pass.Frozen of it. ranges: toolkit.Ranges. tables: for each of ranges.judging.
 
-    Returns: Compared; where nothing can be simulated it says why.
+    Returns: Compared; if nothing can be simulated, it says why.
     """
     rows, apart = sum(kept_back.rows(one.batches) for one in ranges.judging), all(one.apart for one in ranges.judging)
     try:
@@ -50,7 +50,7 @@ def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) ->
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [{method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made)) for method, made in one.items()}
              for one in tables]
-    # What has a range in one half only is not rounded in either.
+    # A tensor with a range in only one half is not rounded in either.
     names = [{site.node for site in next(iter(one.values()))[0]} for one in found]
     sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
     if not sites:
@@ -71,8 +71,8 @@ def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) ->
 
 def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[Any]], batch: Batch,
            noises: Mapping[str, Mapping[str, Noise]], first: bool) -> None:
-    """Add the noise of one batch to `noises`. Args: count: of the nodes; vectors: {method: scales}; first: whether to look whether the
-    model answers twice alike."""
+    """Add the noise of one batch to `noises`. Args: count: of the nodes; vectors: {method: scales}; first: whether to check that the
+    model gives the same answer twice."""
     feed = {key: tf.constant(value) for key, value in batch.items()}
     off, some = np.zeros(count, bool), next(iter(vectors.values()))
     plain = simulated.answers(off, some, feed)
@@ -99,7 +99,7 @@ class Noise:
         self._error = self._signal = 0.0
 
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
-        """Add one call. NaN or infinity that the reference has not, and an answer of another shape, are infinite noise."""
+        """Add one call. NaN or infinity that the reference does not have, and an answer of another shape, are infinite noise."""
         if reference.shape != answer.shape:
             self._error = np.inf
             return

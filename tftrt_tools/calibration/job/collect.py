@@ -39,8 +39,8 @@ def collect(frozen: Any, graph_def: Any, wanted: Sequence[str], batches: Iterabl
 class Collector:
     """Counts |x| of each wanted tensor of a signature.
 
-    A tensor is counted inside the run, when it has been computed, and not kept: memory does not grow with the number of tensors or
-    batches. In a loop each iteration counts; what lies in a branch that no batch takes stays empty.
+    A tensor is counted inside the run, as soon as it is computed, and not kept: memory does not grow with the number of tensors or
+    batches. In a loop each iteration counts; tensors in a branch that no batch takes stay empty.
 
     histograms: {tensor: Histogram}; tensors with the same values (before and after a Reshape, say) share one.
     """
@@ -53,7 +53,7 @@ class Collector:
         self._function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), self.histograms)
 
     def add(self, batch: Batch, number: int, total: int | None = None) -> None:
-        """Run one batch, {input: np.ndarray}. Args: number: from 1; total: of all batches, None where not known; both for what is said.
+        """Run one batch, {input: np.ndarray}. Args: number: from 1; total: of all batches, None where not known; both for the progress.
 
         Raises: TftrtError for NaN or infinity in a wanted tensor, and where the model fails.
         """
@@ -67,7 +67,7 @@ class Collector:
 
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
-        """While it lasts, the histograms are as at the beginning; then they are as before."""
+        """Inside the context the histograms are empty; afterwards they are as before."""
         known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
         for one, _ in known:
             one.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
@@ -90,14 +90,14 @@ def _counting(frozen: Any, graph_def: Any, wanted: Sequence[str], histograms: di
                     counted[source.ref()] = Histogram()
                     tf.numpy_function(_adder(counted[source.ref()]), [source], [])
                 histograms[name] = counted[source.ref()]
-        # Nothing is returned: with outputs TensorFlow prunes all that they do not need, the counting included.
+        # It returns nothing: with outputs TensorFlow would prune everything that they do not need, the counting too.
         return []
 
     return tf.compat.v1.wrap_function(run, frozen.input_specs())
 
 
 def _in_order(graph_def: Any) -> Any:
-    """A copy whose loops run one iteration after the other: the first value decides the bins, and scales shall not vary."""
+    """A copy whose loops run one iteration after the other: the first value decides the bins, and scales must not vary between runs."""
     copy = type(graph_def)()
     copy.CopyFrom(graph_def)
     for body in (copy.node, *(function.node_def for function in copy.library.function)):
@@ -115,7 +115,7 @@ def _source(tensor: Any) -> Any:
 
 
 def _adder(histogram: Histogram) -> Callable[[npt.NDArray[Any]], None]:
-    lock = threading.Lock()  # what is called from several places may run at the same time
+    lock = threading.Lock()  # calls from several places may run at the same time
 
     def add(values: npt.NDArray[Any]) -> None:
         with lock:

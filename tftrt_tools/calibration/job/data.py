@@ -45,7 +45,7 @@ class Batches:
         return self._record
 
     def __length_hint__(self) -> int:
-        """How many batches were asked for; 0 where all were, for then nobody knows before they are read."""
+        """How many batches were requested; 0 for all, because their number is not known before they are read."""
         return self._request.options.batches
 
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
@@ -118,7 +118,7 @@ def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
 
 
 def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = ()) -> Batches:
-    """Find the data and check what can be checked without reading it.
+    """Find the data and check it as far as possible without reading it.
 
     Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
       other names of its function, by which the data may name the inputs.

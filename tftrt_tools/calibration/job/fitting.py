@@ -1,4 +1,4 @@
-"""A table fitted to another build of its engine: batch mode and shapes decide how many layers TensorRT numbers, and so the names.
+"""Fits a table to another build of its engine: batch mode and shapes decide how many layers TensorRT numbers, and so the names.
 
 Names of nodes stay; names with a layer's number ("(Unnamed Layer* 12) [Shuffle]_output") are worked out anew.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tftrt_tools.calibration.job.tensor_names import NamedTensor
     from tftrt_tools.savedmodel.engine_op import Shape
 
-# Transpositions that TF-TRT's layout optimizer adds: whether there is one depends on the build as well.
+# Transpositions that TF-TRT's layout optimizer adds; they too depend on the build.
 _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
 
@@ -27,9 +27,9 @@ NOT_IN_TABLE = "the table has no entry for it"
 def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: str = "entropy") -> EngineTable:
     """The table for one build.
 
-    Where the numbered names are those of this build already, all entries stay. Otherwise a numbered name takes the scale of the entry
-    that is named after the node and holds the same values; a constant's comes from its values; what is left has no scale. In both
-    cases a tensor that is left out takes its numbered names with it.
+    If the numbered names are already those of this build, all entries stay. Otherwise a numbered name takes the scale of the entry that
+    is named after the node and holds the same values; a constant's scale comes from its values; any other numbered name has no scale. In
+    both cases the numbered names of a left-out tensor are left out too.
 
     Args: made: file.EngineTable. function: FunctionDef of the segment; dynamic, shapes: of the build, as tensor_names.names takes them.
       method: how constants get a scale (one of methods.METHODS).

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 BINS = 1 << 15
 # Elements at a time: the buffers stay in a core's cache.
 _CHUNK = 1 << 17
-# A smaller range would put the factor from values to bins beyond float32; such a tensor is all but zero.
+# With a smaller range the factor from values to bins would overflow float32; such a tensor is practically zero.
 _LEAST_RANGE = 2.0**-110
 
 
@@ -21,10 +21,10 @@ class Histogram:
     """Counts of |x| in BINS equal bins over [0, range].
 
     The range is that of the first values that are not all zero; when a larger value comes, it doubles and bins are merged in pairs.
-    TensorRT does the same with its 2,048 bins (found by comparing its tables with their data), and where bins begin decides what the
-    entropy method finds: so the first batch matters, the order of all later values does not.
+    TensorRT does the same with its 2,048 bins (found by comparing its tables with their data). The bins' edges decide the result of the
+    entropy method, so the first batch matters, and the order of all later values does not.
 
-    counts: int64 [BINS]; range: 0.0 before the first value but zero; count: finite values; zeros: exact zeros among them;
+    counts: int64 [BINS]; range: 0.0 before the first value that is not zero; count: finite values; zeros: exact zeros among them;
     nan, infinite: values that are in no bin; minimum, maximum: of the finite values (inf, -inf where there are none).
     """
 
@@ -93,7 +93,7 @@ class Histogram:
             self.counts = np.concatenate([merged, np.zeros_like(merged)])
 
     def merge(self, other: Histogram) -> None:
-        """Count in what Histogram `other` has counted, each of its bins by its centre; `other` is left as it is."""
+        """Add the counts of Histogram `other`, each of its bins by its centre; `other` stays as it is."""
         self.range = self.range or other.range
         self._grow(other.absmax)
         if self.range:

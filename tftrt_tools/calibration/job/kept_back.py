@@ -1,4 +1,4 @@
-"""Batches of calibration data that are kept back while ranges are measured, to judge those ranges on rows that they were not made from."""
+"""Keeps back some batches of calibration data while ranges are measured, to judge the ranges on rows that they were not made from."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 Batch = Mapping[str, npt.NDArray[Any]]
 
-# So many batches, rows and bytes at most; one batch is kept back in any case.
+# The most batches, rows and bytes; one batch is kept back in any case.
 BATCHES, ROWS, BYTES = 16, 128, 128 << 20
 
 
 class KeptBack:
-    """Every k-th batch, spread evenly over data of unknown length: k is 2 at first, and doubles where that would be too many."""
+    """Keeps every k-th batch, spread evenly over data of unknown length: k is 2 at first, and doubles when that would be too many."""
 
     def __init__(self) -> None:
         self._every = 2
@@ -22,12 +22,12 @@ class KeptBack:
 
     @property
     def batches(self) -> list[Batch]:
-        """What is kept back, in order."""
+        """The kept batches, in order."""
         return list(self._kept.values())
 
     @property
     def others(self) -> list[Batch]:
-        """The other half, of data of which no more is there than can be kept; else []."""
+        """The other half of the batches, if there were few enough to keep them all; else []."""
         return list(self._others)
 
     def sorted_out(self, number: int, batch: Batch) -> list[Batch]:

@@ -1,6 +1,6 @@
 """Which TensorRT layers TF-TRT's converters make of one TensorFlow op, in which order. Needs no GPU.
 
-Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and held against the
+Read from TensorFlow's tf2tensorrt/convert (convert_nodes.cc, ops/*.cc) of 2.8 to 2.11, which 2.14.1 follows, and compared with the
 tables of 2.14.1 with TensorRT 8.5.3 (tests/test_tensor_names.py). Only what decides number, order and kind of layers is here.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tftrt_tools.calibration.job.network import Dims, Network, Tensor, UnknownLa
 
 # TensorRT's limit on dimensions (nvinfer1::Dims::MAX_DIMS).
 _MAX_DIMS = 8
-# What a node reads, by place: `convert` sees to it that all of it, and all of its dims, are known.
+# The inputs of a node: `convert` makes sure that all of them, and all of their dims, are known.
 Inputs = Sequence[Value]
 # The layers of one op (tf.Operation). Returns: its outputs.
 Rule = Callable[[Network, Any, Inputs], Sequence[Value]]
@@ -82,7 +82,7 @@ def _channels_first(op: Any) -> bool:
 
 
 def _in_channels_first(kind: str) -> Rule:
-    """Layers that want the channels first: transposed around them where the op has them last."""
+    """Layers that need the channels first, with transpositions around them if the op has them last."""
     def rule(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
         if _channels_first(op):
             return [network.result(kind, op.outputs[0])]
@@ -199,7 +199,7 @@ def _product(network: Network, op: Any, left: Value, right: Value, transposed: b
     output = op.outputs[0]
     if not transposed and isinstance(left, Tensor) and isinstance(right, Weights) and _fits_fully_connected(network, left, right):
         network.shaped(left, (*(0 for _ in left.dims), 1, 1))
-        # A batch of matrices is noticed only now; the reshape stays in the network.
+        # TF-TRT notices a batch of matrices only here, so the reshape stays in the network.
         if all(size == 1 for size in right.dims[:-2]):
             inner = network.add("Fully Connected", (*network.dims(output), 1, 1), output.dtype.name, output.name)
             return network.shaped(inner, tuple(0 for _ in network.dims(output)))
@@ -219,7 +219,7 @@ def _transpose(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
 
 
 def _shape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
-    # How many sizes there are is known, also where the sizes are not: a slice of them needs no arithmetic of its own.
+    # The number of sizes is known even if the sizes are not, so a slice of them needs no arithmetic of its own.
     dims = inputs[0].dims
     made = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
     made.sizes = None if network.implicit else dims
@@ -227,7 +227,7 @@ def _shape(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
 
 
 def _sizes(op: Any, index: int, value: Value) -> Dims | None:
-    """What an input that holds sizes is known to hold, as Tensor.sizes."""
+    """The known content of an input that holds sizes, as Tensor.sizes."""
     if isinstance(value, Tensor):
         return value.sizes
     constant = tf.get_static_value(op.inputs[index])
@@ -279,7 +279,7 @@ def _squeeze(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]:
 
 
 def _without_axes(network: Network, value: Value, dims: Dims) -> Tensor:
-    """`value` without some axes of size 1; dims: what is left."""
+    """`value` without some axes of size 1; dims: the remaining ones."""
     if network.implicit or _static(dims):
         return network.shaped(value, dims)
     return network.reshaped_dynamically(value, dims, len(dims))
@@ -322,7 +322,7 @@ def _product_of_sizes(network: Network, op: Any, inputs: Inputs) -> Sequence[Val
 
 
 def _without_ranges_of_constants(network: Network, values: Inputs) -> None:
-    """`values` as tensors: a constant gets its layer, and no line in a table."""
+    """`values` as tensors: a constant gets its layer, but no line in a table."""
     for value in values:
         tensor = network.tensor(value)
         if isinstance(value, Weights):
@@ -416,7 +416,7 @@ def _strided_slice(network: Network, op: Any, inputs: Inputs) -> Sequence[Value]
 
 
 def _picked(sizes: Dims, indices: Dims) -> Dims | None:
-    """Some of the sizes; None where an index is none of theirs, on which the op fails when it runs."""
+    """Some of the sizes; None if an index is out of range, which makes the op fail when it runs."""
     if any(not -len(sizes) <= index < len(sizes) for index in indices):
         return None
     return tuple(sizes[index] for index in indices)
@@ -433,7 +433,7 @@ def _sliced(network: Network, op: Any, value: Value, begin: AbstractSet[int], en
     """A slice; axes of unknown size need arithmetic on shapes. begin, end: axes without a given begin or end."""
     unknown = [axis for axis, size in enumerate(value.dims) if size == -1]
     shrinks = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask")
-    # The slice itself keeps the rank; what a reshape makes of it comes after.
+    # The slice itself keeps the rank; a reshape follows it.
     dims = tuple(-1 for _ in value.dims) if shrinks else network.dims(op.outputs[0])
     output = network.add("Slice", dims, value.dtype, op.outputs[0].name)
     if network.implicit or not unknown:

@@ -1,4 +1,4 @@
-"""TensorRT's network as far as the names of its tensors go: how many layers there are, and what each of their outputs holds.
+"""A model of TensorRT's network, to predict the names of its tensors: how many layers there are, and what each of their outputs holds.
 
 Shapes are TensorRT's: tuples with -1 for what is unknown; without the batch in implicit batch mode, where constants keep theirs.
 """
@@ -13,14 +13,15 @@ Dims = tuple[int, ...]
 
 
 class UnknownLayersError(Exception):
-    """How many layers the converter makes of this op is not known here."""
+    """Raised for an op of which it is not known how many layers its converter makes."""
 
 
 @dataclasses.dataclass(eq=False)
 class Tensor:
     """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
-    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess; sizes: of one that holds sizes of another, as
-    far as TensorRT knows them: ints, -1 for the others, one of a scalar; else None; listed: whether TensorRT's tables have it."""
+    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess; sizes: for a tensor that holds the sizes of
+    another, as far as TensorRT knows them: ints, -1 for unknown ones, a single one for a scalar; else None; listed: whether TensorRT's
+    tables have it."""
 
     name: str | None
     dims: Dims | Any
@@ -33,20 +34,20 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """A constant that is no tensor of the network yet. dims: with the batch in both modes."""
+    """A constant that is not a tensor of the network yet. dims: with the batch in both modes."""
 
     dims: Dims
     dtype: str
     source: str
 
 
-# What an input of a node became.
+# An input of a node after conversion.
 Value = Tensor | Weights
 
 
 class Network:
-    """TensorRT's network while the nodes are converted. tensors: the layers' outputs in order; layers: how many there are, None from
-    an op on of which it is not known."""
+    """TensorRT's network while the nodes are converted. tensors: the layers' outputs in order; layers: how many there are; None after
+    the first op of which it is not known."""
 
     def __init__(self, implicit: bool) -> None:
         self.implicit = implicit
@@ -110,7 +111,7 @@ class Network:
         return self.shaped(value, value.dims)
 
     def reshaped_dynamically(self, value: Value, dims: Dims, slices: int, added: Dims = ()) -> Tensor:
-        """A reshape to a shape put together at run time of `slices` parts of the input's and of `added` (-1: none there) sizes."""
+        """A reshape to a shape that is made at run time of `slices` parts of the input's shape and of `added` (-1: none there) sizes."""
         self.shapes("Shape")
         for index in range(max(slices, len(added))):
             if index < len(added) and added[index] >= 0:
@@ -121,7 +122,7 @@ class Network:
         return self.add("Shuffle", dims, value.dtype, value.source)
 
     def broadcast_dims(self, left: Value, right: Value) -> list[Dims]:
-        """Both operands' dims, with leading ones up to one rank."""
+        """Both operands' dims, with leading 1s up to the same rank."""
         def rank(value: Value) -> int:
             return len(value.dims) + (self.implicit and isinstance(value, Tensor))
 

@@ -1,8 +1,8 @@
-"""Numbered names of a table that do not stand for the same tensor in every build of an engine.
+"""Finds numbered names of a table that mean another tensor in another build of an engine.
 
 TF-TRT's layout optimizer gives the nodes of a network with parallel branches another order each time it runs (seen: TensorFlow 2.14.1,
-two processes on one machine, and two calls in one process). "(Unnamed Layer* 41) [Constant]_output" is then the bias of one branch in
-one build and of the other in the next, and a table made in one build is read by another. Names of nodes are not concerned.
+two processes on one machine, and two calls in one process). So "(Unnamed Layer* 41) [Constant]_output" can be the bias of one branch in
+one build and of the other in the next, and the table of one build is read in another. Names of nodes do not change.
 """
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ VARIES = "its number stands for another tensor in other builds"
 # Enough to meet each of two orders of two nodes.
 _ORDERS = 24
 _MARK = "LayoutOptimizer"
-# Up to here the largest of the ranges serves all; two bits of precision are lost at most.
+# Up to this factor the largest of the ranges serves all; at most two bits of precision are lost.
 _LARGEST_RATIO = 4.0
 
 
 def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
-    """Numbered names whose tensor depends on the order of the nodes, where TF-TRT's optimizer may give another in the next build.
+    """Numbered names whose tensor depends on the order of the nodes, which TF-TRT's optimizer may change in the next build.
 
     Args: as tensor_names.names takes them. Returns: {name: {tensor, or None where no tensor holds its values}}.
     """
@@ -35,8 +35,8 @@ def varying(function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, 
 
 
 def _varying(named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes: Sequence[Shape]) -> dict[str, set[str | None]]:
-    # Where the layout optimizer has nothing to do it leaves the order alone. Where it has, the order may vary, seldom enough that
-    # running it a few times does not tell.
+    # If the layout optimizer has nothing to do, it keeps the order. Otherwise the order may vary, but so seldom that a few runs do not
+    # show it.
     if not any(is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
         return {}
     builds = [{one.name: one.tensor for one in named if is_numbered(one.name)}
@@ -50,10 +50,10 @@ def _varying(named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes:
 
 def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape],
             method: str = "entropy") -> EngineTable:
-    """A table whose numbered names hold in every build.
+    """A table whose numbered names fit every build.
 
-    A name that stands for one of several tensors gets the largest of their scales; where these are further apart than a factor of 4, or
-    one is not known, it gets none, and keeps its layers out of INT8.
+    A name that may mean one of several tensors gets the largest of their scales. If the scales differ by more than a factor of 4, or one
+    is not known, the name gets none, and its layers stay out of INT8.
 
     Args: made: file.EngineTable; method: how constants get a scale (one of methods.METHODS); the others as in `varying`.
     Returns: file.EngineTable.

@@ -12,7 +12,7 @@ _OPS = ("MaxPool", "MaxPool3D")
 
 
 def measured(named: Sequence[NamedTensor], function: Any) -> list[NamedTensor]:
-    """The same names, those of max poolings standing for what is pooled. Args: named: [tensor_names.NamedTensor]; function: FunctionDef
+    """The same names; those of max poolings stand for the pooled tensors. Args: named: [tensor_names.NamedTensor]; function: FunctionDef
     of the segment. Returns: [NamedTensor]."""
     inputs = {f"{node.name}:0": _tensor(node.input[0]) for node in function.node_def if node.op in _OPS}
     return [dataclasses.replace(one, tensor=_pooled(one.tensor, inputs)) for one in named]

@@ -1,7 +1,7 @@
 """A converted signature whose engines run natively, with rounding that is switched on node by node.
 
-What is simulated is the rounding of values: of what enters a kernel, and for FP16 of what leaves it. How TensorRT sums inside a kernel, and
-whether it finds INT8 faster for a node at all, only a GPU shows.
+The simulation rounds the values that enter a kernel, and for FP16 also those that leave it. Only a GPU shows how TensorRT adds inside a
+kernel, and whether it finds INT8 faster for a node at all.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_scales(graph_def: Any, inner: Mapping[str, dict[str, str]],
     """Which nodes INT8 rounds, and with which scales.
 
     Args: graph_def, inner: of inline.inline_segments. scales: {tensor of that graph: float > 0}, as toolkit.by_tensor gives them.
-    Returns: (rounding_sites.Sites whose inputs all have a scale, names of those that lack one, {tensor that a site rounds: its scale}).
+    Returns: (rounding_sites.Sites whose inputs all have a scale, names of nodes that lack one, {tensor that a site rounds: its scale}).
     """
     aliases = rounding_sites.Aliases(graph_def)
     scales = {**{aliases.source(tensor): scale for tensor, scale in scales.items()}, **scales}

@@ -38,7 +38,7 @@ def scale(histogram: Histogram, method: str = "entropy", percentile: float = PER
 def percentile_amax(histogram: Histogram, percentile: float = PERCENTILE) -> float:
     """The least value that `percentile` per cent of |x| do not exceed, interpolated within its bin.
 
-    Where so many values are exact zeros that it would be zero, the percentile is taken of the other values.
+    If so many values are exact zeros that it would be zero, the percentile is of the other values.
     """
     upper = histogram.edges()
     counts = histogram.counts[:upper.size].astype(np.float64)
@@ -91,17 +91,17 @@ def squared_errors(histogram: Histogram, amaxes: npt.NDArray[np.float64]) -> npt
 
 # Of the entropy method: bins of the whole range, and levels of the quantized distribution.
 BINS, QUANTIZED = 2048, 128
-# Divergences nearer than this to the least count as equal, in nats, and the last of them is taken. Values that fill few bins (the 17 levels
-# of a 4-bit image) have more than one i without any divergence, and rounding alone would choose between a range that holds them all and one
-# that holds next to nothing.
+# Divergences within this of the least, in nats, count as equal, and the last of them is taken. Values that fill few bins (the 17 levels
+# of a 4-bit image) have no divergence for more than one i, and without this, rounding errors would choose between a range that holds all
+# values and one that holds almost none.
 _TIE = 1e-9
 
 
 def entropy_amax(histogram: Histogram) -> float:
-    """The amax of the entropy method: of TensorRT's bins (histogram.Histogram), (i + 1/2) for the i with the least `divergences`. The first
-    bin counts as many values as the second: exact zeros say nothing of the range.
+    """The amax of the entropy method: of TensorRT's bins (histogram.Histogram), (i + 1/2) for the i with the least `divergences`. The
+    first bin gets the count of the second, because exact zeros say nothing about the range.
 
-    It can lie above absmax, by half a bin or where i counts empty bins behind it: TensorRT's scales do.
+    The result can lie above absmax, by half a bin or by empty bins that i counts: TensorRT's scales do so too.
     """
     counts = histogram.rebinned(BINS).astype(np.float64)
     counts[0] = counts[1]
@@ -119,9 +119,9 @@ def divergences(counts: npt.NDArray[np.float64], levels: int = QUANTIZED) -> npt
     (level g begins at bin ceil(g i / levels)), each shared out evenly over its non-empty bins, normalised. With the sums S_g and the
     non-empty bins n_g of level g, all that depends on Q_i is sum_g P_g log(S_g / n_g), so no candidate is ever written out.
 
-    What public descriptions leave open is as TensorRT 8.5.3 does it: where Q_i is zero and P_i is not, the divergence is infinite; and an i
-    with one non-empty bin does not count. (Where all values lie far from zero, there is an i that holds the nearest of them alone. P_i and
-    Q_i are then the same, with all values in one bin. TensorRT passes over it, seen in 38 tensors of an encoder.)
+    Where public descriptions leave a choice, this does as TensorRT 8.5.3: if Q_i is zero and P_i is not, the divergence is infinite; and
+    an i with one non-empty bin does not count. (If all values lie far from zero, there is an i that holds only the nearest of them. P_i
+    and Q_i are then the same, with all values in one bin. TensorRT skips it, seen in 38 tensors of an encoder.)
 
     Args: counts: [bins]. levels: of the quantized distribution.
     Returns: [bins - levels + 1]; inf where Q is zero and P is not, and where i does not count.

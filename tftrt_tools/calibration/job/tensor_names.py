@@ -1,9 +1,9 @@
 """The names in an engine's INT8 calibration table, and the TensorFlow tensors that they stand for. Needs no GPU.
 
 TensorRT lists every float tensor of the network that TF-TRT makes of a native segment, in the order of its layers. TF-TRT names a
-node's outputs after the node, and the engine's inputs and outputs TensorRTInputPH_i and TensorRTOutputPH_i. What a converter makes in
-between keeps TensorRT's name, "(Unnamed Layer* 10) [Shuffle]_output", with the number of the layer: it depends on how many layers each
-node before it became.
+node's outputs after the node, and the engine's inputs and outputs TensorRTInputPH_i and TensorRTOutputPH_i. Tensors that a converter
+makes in between keep TensorRT's name, "(Unnamed Layer* 10) [Shuffle]_output", with the number of the layer, which depends on how many
+layers the nodes before it became.
 
 The steps are TF-TRT's own, in its order (tf2tensorrt/convert/convert_nodes.cc, ConvertGraphDefToEngine): grappler's layout optimizer,
 which turns convolutions to NCHW and puts transpositions around them; grappler's constant folding; the nodes in the order in which
@@ -37,7 +37,7 @@ class NamedTensor:
     """One line of a table.
 
     name: as TensorRT lists it. tensor: the segment's tensor, "node:port" or "argument:0", that holds the same values, up to a
-    transposition or reshape; None where none does (a square root inside Rsqrt, say), so that no range can be measured.
+    transposition or reshape; None if there is none (a square root inside Rsqrt, say), so that no range can be measured.
     sure: False for the outputs of an op whose converter is not in layer_rules.
     """
 
@@ -49,7 +49,7 @@ class NamedTensor:
 def names(function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> list[NamedTensor]:
     """The table's names for the engine of one segment.
 
-    After the first op of which it is not known how many layers it becomes, no name with a layer's number is given.
+    After the first op with an unknown number of layers, no name with a layer's number is given.
 
     Args:
       function: FunctionDef of the native segment.
@@ -63,8 +63,9 @@ def names(function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> list[N
 
 
 def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: Sequence[Shape]) -> set[str]:
-    """The table's names that hold the values of `tensors` of the segment ("node:port", "argument:0"). One that passes another on, as a
-    reshape to the shape that is there or a sum with zero, is one with it in TensorRT. The other arguments as for `names`. Returns: a set.
+    """The table's names that hold the values of `tensors` of the segment ("node:port", "argument:0"). A tensor that only passes another
+    one on, by a reshape to the same shape or a sum with zero, is the same tensor in TensorRT. The other arguments as for `names`.
+    Returns: a set.
     """
     converted = _Converted(function, input_shapes)
     passed_on = converted.passed_on(dynamic)
@@ -73,7 +74,7 @@ def holding(tensors: Iterable[str], function: Any, dynamic: bool, input_shapes: 
 
 
 def in_other_orders(function: Any, dynamic: bool, input_shapes: Sequence[Shape], count: int) -> Iterator[list[NamedTensor]]:
-    """`names` for `count` other orders of the nodes, chosen at random, always the same ones; all are orders that TensorFlow can give
+    """`names` for `count` other orders of the nodes. The orders are random, but the same in every call; TensorFlow can produce each of
     them. Yields: [NamedTensor]."""
     converted = _Converted(function, input_shapes)
     nodes = sorted(converted.graph_def.node, key=lambda node: node.name)
@@ -107,7 +108,7 @@ class _Converted:
                 for tensor in network.tensors if tensor.dtype in _FLOATS and tensor.listed and tensor.name is not None]
 
     def passed_on(self, dynamic: bool) -> dict[str | None, str | None]:
-        """{tensor of the segment: the one whose values it is}, of those that become no layer."""
+        """{tensor of the segment: the tensor with the same values}, for tensors that do not become a layer."""
         _, values = self._network(self.order, dynamic)
         return {self._in_segment(name): self._in_segment(value.source) for name, value in values.items() if isinstance(value, Tensor)}
 
@@ -115,7 +116,7 @@ class _Converted:
         return _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
 
     def _in_segment(self, source: str | None) -> str | None:
-        """The segment's own tensor for one of the converted graph, which has constants and transpositions of its own."""
+        """The segment's tensor for a tensor of the converted graph; that graph has more constants and transpositions."""
         name = source.partition(":")[0] if source else None
         if name in self._arguments:
             return f"{self._arguments[name]}:0"
@@ -157,7 +158,7 @@ def _network(ops: Iterable[Any], nodes: AbstractSet[str], implicit: bool) -> tup
                 _rename(value, op.name if port == 0 else f"{op.name}:{port}")
                 values[output.name] = value
             if op.type == "Transpose" and op.name not in nodes:
-                # The layout optimizer's own: its input's values.
+                # Added by the layout optimizer; it has its input's values.
                 outputs[0].source = values[op.inputs[0].name].source
     for op in sorted(results, key=lambda op: int(op.name.removeprefix(segment.OUTPUT))):
         _name_result(network, op.name, values[op.inputs[0].name])
@@ -172,6 +173,6 @@ def _rename(value: Value, name: str) -> None:
 
 def _name_result(network: Network, name: str, value: Tensor | Any) -> None:
     if (value.name or "").startswith((segment.INPUT, segment.OUTPUT)):
-        # It has the name of another end of the engine already: TF-TRT copies it.
+        # It already has the name of another input or output of the engine: TF-TRT copies it.
         value = network.add("Shuffle", value.dims, value.dtype, value.source)
     value.name = name

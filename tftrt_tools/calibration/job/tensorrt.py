@@ -1,7 +1,7 @@
 """TensorRT's own INT8 calibration of a signature's engines, through TF-TRT, on the GPU.
 
-TF-TRT's engine op calibrates while it is INT8, wants calibration and has no table: each call feeds its batch to TensorRT's entropy
-calibrator 2 and answers natively. It tells nobody when it skips a batch or ends without a table; this module does.
+TF-TRT's engine op calibrates if it is INT8 with calibration and has no table: each call feeds its batch to TensorRT's entropy calibrator
+2 and answers natively. It does not report that it skipped a batch or ended without a table; this module does.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tables(frozen: Any, graph_def: Any, batches: Iterable[Batch], dynamic: bool,
     Args:
       frozen: graph_pass.Frozen; graph_def: its converted graph with final engine names (not changed).
       batches: iterable of {input: np.ndarray}, all of one shape (TensorRT skips others without a word).
-      dynamic: explicit batch mode. folder: where the engines that calibration builds may be put for a moment.
+      dynamic: explicit batch mode. folder: for the engines that calibration builds, which are not kept.
 
     Returns: {engine name: table text}. Raises: TftrtError where an engine has none.
     """
@@ -62,7 +62,7 @@ def _int8(graph_def: Any) -> list[Any]:
 def _ready(frozen: Any, graph_def: Any, dynamic: bool, feed: Sequence[Any]) -> Callable[..., Any]:
     """The function to calibrate with; in explicit batch mode after a call that makes the optimization profile."""
     if dynamic:
-        # "Optimal" with its one shape would make another network than the engines', with other numbers in the names of its tensors.
+        # "Optimal" with its one shape would make another network than the engines have, with other numbers in the tensors' names.
         graph.set_on_engines(graph_def, _profile_generation_mode=True, profile_strategy="Range")
         _call(tf_private.rebuild(graph_def, frozen), feed)
         graph.set_on_engines(graph_def, _profile_generation_mode=False)

@@ -22,8 +22,8 @@ Made = tuple[Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]]]
 
 @dataclasses.dataclass(frozen=True)
 class Judging:
-    """What the methods are judged by. batches: of the calibration data; apart: whether the scales to judge come from other batches
-    alone; scales: {Method: {id of a Histogram: its scale, or None}}."""
+    """The data that judges the methods. batches: of the calibration data; apart: whether the scales come only from other batches;
+    scales: {Method: {id of a Histogram: its scale, or None}}."""
 
     batches: Sequence[Batch]
     apart: bool
@@ -32,11 +32,11 @@ class Judging:
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """What one pass over calibration data found of a signature's INT8 engines.
+    """The result of one pass over calibration data, for a signature's INT8 engines.
 
-    inlined, inner: of inline.inline_segments. named: {engine: [tensor_names.NamedTensor]}; measured: the same with outputs of max poolings
-    as what they pool. histograms: {tensor of the inlined graph: Histogram}. tensorrt: version that will read the tables. judging:
-    Judgings, () where nothing is to be compared.
+    inlined, inner: of inline.inline_segments. named: {engine: [tensor_names.NamedTensor]}; measured: the same, with the pooled tensors
+    in place of the outputs of max poolings. histograms: {tensor of the inlined graph: Histogram}. tensorrt: version that will read the
+    tables. judging: Judgings, () where nothing is to be compared.
     """
 
     inlined: Any
@@ -48,11 +48,11 @@ class Ranges:
     judging: tuple[Judging, ...]
 
     def tables(self, method: Method) -> dict[str, Made]:
-        """{engine: its table and what is said of it} by one method."""
+        """{engine: its table, left-out tensors and ranges} by one method."""
         return self._tables(_scales(self.histograms, method))
 
     def tables_to_judge(self, judging: Judging) -> dict[Method, dict[str, Made]]:
-        """The same by each method, to be judged by those batches."""
+        """The same by each method, to be judged with the batches of a Judging."""
         return {method: self._tables(found) for method, found in judging.scales.items()}
 
     def by_tensor(self, tables: Mapping[str, Table]) -> dict[str, float]:
@@ -70,8 +70,8 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
     Args:
       frozen: graph_pass.Frozen; graph_def: its converted graph. engines: names of the engine ops.
       batches: {input: np.ndarray} each. dynamic: explicit batch mode. tensorrt: version that will read the tables, such as "8.5.3".
-      methods: those to judge; batches are kept back for that (kept_back), counted last, and so are in the ranges too. Of little data
-        each half is judged with ranges of the other.
+      methods: those to judge. Some batches are kept back for that (kept_back) and counted last, so that they are in the final ranges
+        too. With little data each half is judged with the ranges of the other.
 
     Raises: TftrtError.
     """
@@ -95,7 +95,7 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
 
 
 def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
-    """Judgings by what is kept back, with scales of what is counted already; and the other way round where the other half is there too."""
+    """Judgings on the kept batches, with scales of the batches counted so far; and the other way round if the other half was kept too."""
     first = Judging(kept.batches, True, _by_method(collector, methods))
     if not kept.others:
         return (first,)
@@ -121,7 +121,7 @@ def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, li
 
 def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequence[tensor_names.NamedTensor]],
               tables: Mapping[str, Table]) -> dict[str, float]:
-    """The scales of tables as those of tensors of the graph: of what the tables' names stand for.
+    """The scales of tables, for the tensors of the graph that the tables' names stand for.
 
     Args: inner: {engine: {tensor of the segment: tensor of the graph}} of inline.inline_segments. named: of `names`. tables: by engine.
 

@@ -1,1 +1,1 @@
-"""What converts and builds, in child processes."""
+"""Conversion and building, in child processes."""

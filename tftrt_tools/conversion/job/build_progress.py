@@ -19,7 +19,7 @@ class Shown:
         self._logged: int | None = None
 
     def begin(self, what: str, details: str) -> None:
-        """An engine is next. Args: what: it is; details: of its build."""
+        """An engine begins. Args: what: its name for people; details: of its build."""
         self._what, self._details, self._state = what, details, "begins"
 
     def waits(self, text: str) -> None:
@@ -44,7 +44,7 @@ def _duration(seconds: float) -> str:
 
 
 def _timed(logged: int | None) -> str:
-    """The layer that TensorRT's log speaks of last, or ""."""
+    """The last layer in TensorRT's log, or ""."""
     if logged is None:
         return ""
     with open("/proc/self/fd/2", "rb") as file:

@@ -1,4 +1,4 @@
-"""What reaches each engine op for given calls of the signature: the shapes that its engines are built for."""
+"""Finds the inputs that reach each engine op in given calls of the signature: the shapes that its engines are built for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# What an engine op is fed in one of its runs: a Fed an input.
+# The inputs of an engine op in one of its runs: a Fed for each.
 Feed = tuple[Fed, ...]
 
 
@@ -30,13 +30,13 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
              calls: Sequence[Call]) -> dict[str, tuple[Feed, ...]]:
     """Find the inputs of every engine op of the main graph.
 
-    Shapes come from TensorFlow's shape inference. Where it does not know them, where an input may be a shape tensor, whose values count,
-    and where a loop or a conditional decides what runs, the graph is run natively on random inputs (seed 0), and each engine op's inputs
-    are looked at where they are.
+    Shapes come from TensorFlow's shape inference. If it does not know them, if an input may be a shape tensor (its values count), or if
+    a loop or a conditional decides what runs, the graph runs natively on random inputs (seed 0), and an op beside each engine op reads
+    its inputs.
 
     Args: graph_def: the converted graph of `frozen`. specs: of the signature's inputs. calls: [{input: shape}].
-    Returns: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () where
-      no call reaches the engine op, in a branch that is not taken; an engine op inside a function is missing.
+    Returns: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () if
+      no call reaches the engine op, because its branch is not taken; an engine op inside a function is missing.
     Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
@@ -88,8 +88,8 @@ def _fed(tensor: Any) -> Fed | None:
 
 def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], specs: Sequence[InputSpec],
               calls: Sequence[Call]) -> dict[str, dict[Feed, None]]:
-    """{engine: its different Feeds in order}, seen in native runs: on the CPU, where no kernel is compiled for a new GPU first, else
-    wherever TensorFlow puts them (a CPU has no convolution of channels first)."""
+    """{engine: its different Feeds in order}, seen in native runs. They run on the CPU, where no kernel has to be compiled for a new
+    GPU; else wherever TensorFlow puts them (a CPU has no convolution with channels first)."""
     for device in ("/CPU:0", None):
         found: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
         seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
@@ -100,7 +100,8 @@ def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str,
                 arrays = random_inputs.random(specs, call, seed=0)
                 _run(function, [arrays[name] for name in frozen.input_names])
                 for engine, feeds in seen.items():
-                    # Iterations of a loop overlap, so the order of their notes differs from run to run; profiles and cache keys need one.
+                    # Iterations of a loop overlap, so the order of their records differs from run to run; profiles and cache keys need a
+                    # fixed one.
                     found[engine] |= dict.fromkeys(sorted(feeds, key=_size))
                     feeds.clear()
             return found
@@ -114,7 +115,7 @@ def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
-    """Run it on `arrays`. Where the model refuses their values (a float that serves as an index, say), run it on zeros."""
+    """Run it on `arrays`. If the model refuses their values (a float that serves as an index, say), run it on zeros."""
     try:
         function(*map(tf.constant, arrays))
     except tf.errors.InvalidArgumentError:
@@ -123,16 +124,16 @@ def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
 
 def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, set[Feed]],
               device: str | None) -> Any:
-    """A function of the signature's inputs that notes in `seen` what reaches each engine op. It runs only what leads there."""
+    """A function of the signature's inputs that records in `seen` the inputs of each engine op. It runs only the ops that lead there."""
     def run(*inputs: Any) -> list[Any]:
         names = list(dict.fromkeys(name for own in sources.values() for name in own))
         with tf.device(device):
             tensors = tf.graph_util.import_graph_def(inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model")
         found = dict(zip(names, tensors, strict=True))
         for engine, own in sources.items():
-            # The note is taken inside the loop or branch: what is computed there cannot be fetched.
+            # The record is made inside the loop or branch, because values computed there cannot be fetched.
             tf.numpy_function(_noting(seen[engine]), [found[name] for name in own], [])
-        # Nothing is returned: with outputs TensorFlow prunes all that they do not need, the notes included.
+        # It returns nothing: with outputs TensorFlow would prune everything that they do not need, the records too.
         return []
 
     return tf.compat.v1.wrap_function(run, frozen.input_specs())

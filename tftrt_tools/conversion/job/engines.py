@@ -65,22 +65,21 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
           site: Site) -> tuple[SignatureResult, dict[str, Any]]:
     """Build the engines of one signature for declared shapes.
 
-    Each engine op is built alone, in a graph of its own that is fed what reaches it in the model: so an engine has its own seconds, memory
-    and error, and TensorFlow computes nothing else of the model for it.
+    Each engine op is built alone, in a graph of its own that gets the same inputs as in the model. So an engine has its own seconds,
+    memory and error, and TensorFlow computes nothing else of the model for it.
 
     Args:
       frozen: graph_pass.Frozen of the signature; graph_def: its converted graph, with the final engine names.
       result: SignatureResult. calls: [{input: shape}]. site: Site.
 
-    Returns: (SignatureResult with what was built and what was not, {engine name: trackable resource}; {} where engines are not to be
-      saved).
+    Returns: (SignatureResult with built and unbuilt engines, {engine name: trackable resource}; {} if engines are not to be saved).
 
     Raises: TftrtError where an engine did not build.
     """
     wanted = _wanted(calls, settings)
     feeds = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
     if not settings.dynamic:
-        # The smallest batch first: an engine serves all smaller ones, so that none would be built for them after the largest.
+        # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
         feeds = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in feeds.items()}
     cached = max(settings.maximum_cached_engines, len(wanted), *map(len, feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
@@ -99,7 +98,7 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
         built += made
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
-    # An engine that was built proves its finding wrong: a profile of one shape gives the sizes that the graph leaves open.
+    # A built engine disproves its finding: a profile of one shape gives the sizes that the graph leaves open.
     left = {one.name for one in unbuilt}
     result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
                                  findings=tuple(one for one in result.findings if one.about in left))
@@ -129,7 +128,7 @@ class _Builder:
         self._shown = build_progress.Shown()
 
     def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
-        """The BuiltEngines of one engine op (several in implicit batch mode), whose file is at `path` afterwards, or Unbuilt."""
+        """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
         if not self._feeds.get(engine.name):
             return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         budget, key = self._site.budget, self._keys.get(engine.name)
@@ -208,7 +207,7 @@ class _Builder:
         return errors.TftrtError(f"{what}: {reason}", mend)
 
     def _cache_keys(self) -> dict[str, EngineKey]:
-        """{engine name: EngineKey}; engine ops inside functions have none, nor those that no call reaches."""
+        """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""
         plain = segments.engine_digests(self._graph_def, names=False)
         named = segments.engine_digests(self._graph_def, names=True)
         tables = {graph.engine_name(node.name): node.attr["calibration_data"].s for node in graph.engine_nodes(self._graph_def)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is the same for all signatures of a conversion."""
+    """The facts that all signatures of a conversion share."""
 
     settings: Settings
     # Of execution.job.gpu.seen; None where no GPU is visible.
@@ -54,14 +54,14 @@ class Made:
     function: Any = None
     # {engine name: trackable that carries the engine}.
     resources: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Of its INT8 engines.
+    # Tables of its INT8 engines.
     tables: tuple[EngineTable, ...] = ()
     # The data of a calibration, None where none was read.
     record: DataRecord | None = None
 
 
 def store(cache: Mapping[str, Any] | None, settings: Settings) -> Store | None:
-    """The engine cache of a request ({"folder", "max_bytes"}), or None where nothing is built or it is switched off."""
+    """The engine cache of a request ({"folder", "max_bytes"}), or None if nothing is built or it is switched off."""
     return Store(cache["folder"], cache["max_bytes"]) if cache and settings.shapes else None
 
 
@@ -92,7 +92,7 @@ def finished(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureRes
         result, built = engines.build(frozen, graph_def, result, settings, calls, site)
     left = {one.name for one in result.unbuilt}
     for node in graph.engine_nodes(graph_def):
-        # An engine that was not ready in time here would keep a request waiting as long.
+        # An engine that was not ready in time here would make a request wait just as long.
         allowed = settings.allow_build_at_runtime and graph.engine_name(node.name) not in left
         graph.set_attributes(node, _allow_build_at_runtime=allowed)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
@@ -100,14 +100,14 @@ def finished(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureRes
 
 
 def versions() -> dict[str, str]:
-    """Versions of what converts here: TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN."""
+    """Versions of the converting stack: TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN."""
     linked, loaded = tf_private.tensorrt_versions()
     return {"tensorflow": tf.__version__, "tensorrt_linked": linked, "tensorrt": loaded,
             **{key: value for key, value in tf.sysconfig.get_build_info().items() if key in ("cuda_version", "cudnn_version")}}
 
 
 def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> None:
-    """Raise CheckFailed where engines were wanted and none was ready in time. Args: results: SignatureResults; budget: watched.Budget."""
+    """Raise CheckFailed if engines were requested and none was ready in time. Args: results: SignatureResults; budget: watched.Budget."""
     unbuilt = [one for result in results for one in result.unbuilt]
     if unbuilt and budget.over and not any(result.built for result in results):
         raise errors.CheckFailed(f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",

@@ -48,7 +48,7 @@ class Frozen:
     captures: dict[str, Any]
     # The signature's ConcreteFunction.
     original: Any
-    # What was done to the graph since.
+    # The changes to the graph since.
     preparation: Preparation = Preparation()
 
     @property
@@ -60,7 +60,7 @@ class Frozen:
         """The input_map with which the graph is imported. Args: values: tensors, one for each of `inputs`."""
         fed = dict(zip(self.inputs, values, strict=True))
         fed.update({f"{name}:0": tf.identity(resource) for name, resource in self.captures.items()})
-        # Control edges, too: whatever waits for a placeholder would wait for one that nobody feeds.
+        # Control edges, too: otherwise a node would wait for a placeholder that nobody feeds.
         fed.update({f"^{name.removesuffix(':0')}": tensor for name, tensor in fed.items()})
         return fed
 
@@ -74,8 +74,8 @@ class Frozen:
         return {tensor.removesuffix(":0"): call[name] for name, tensor in zip(self.input_names, self.inputs, strict=True)}
 
     def one_row(self, calls: Sequence[Call]) -> dict[str, Shape]:
-        """{placeholder: shape} of a call of the least size: 1 for an unknown first dimension, the others as in the first of `calls`
-        ({input: shape}), None where there is none."""
+        """{placeholder: shape} of the smallest call: 1 for an unknown first dimension, the others as in the first of `calls` ({input:
+        shape}), None if there is none."""
         found = {}
         for name, tensor, spec in zip(self.input_names, self.inputs, self.input_specs(), strict=True):
             declared = spec.shape.as_list() if spec.shape.rank is not None else None
@@ -87,14 +87,14 @@ class Frozen:
 
 
 def never_built(frozen: Frozen, graph_def: graph_pb2.GraphDef, calls: Sequence[Call]) -> tuple[Finding, ...]:
-    """Findings on the engine ops that no GPU builds. Args: graph_def: what the pass made of `frozen`. calls: that are to get engines."""
+    """Findings on the engine ops that no GPU builds. Args: graph_def: `frozen` after the pass. calls: those that get engines."""
     by_text = {shape_grammar.call_text(call): frozen.fed(call) for call in calls}
     return (*unbuildable.find(graph_def), *unbuildable.too_large(frozen.graph_def, graph_def, by_text))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PassResult:
-    """What TF-TRT made of a signature."""
+    """A signature after the pass."""
 
     # With TRTEngineOps.
     graph_def: graph_pb2.GraphDef
@@ -172,7 +172,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
-        # What the second pass took is no longer left out; what it left has its newer reason.
+        # Nodes that the second pass took are no longer left out; for the others its newer reason counts.
         result, log = _once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
@@ -183,7 +183,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
 
 
 def clusters(frozen: Frozen, settings: Settings) -> PassLog:
-    """All segments that TF-TRT would form, of any size, from one pass with a size that none reaches. Returns: pass_log.PassLog."""
+    """All segments of any size that TF-TRT would form, from one pass with a minimum size that none reaches. Returns: pass_log.PassLog."""
     native = _native(frozen, settings, patterns.Patterns())
     _, log = _once(frozen, frozen.graph_def, dataclasses.replace(settings, minimum_segment_size=10**6), settings.precision_mode,
                    native)
@@ -196,7 +196,7 @@ def _native(frozen: Frozen, settings: Settings, gathered: Patterns | None) -> se
 
 
 def _check_ops(names: Sequence[str]) -> None:
-    """TF-TRT ignores op types that TensorFlow does not know; here they are errors."""
+    """Refuse op types that TensorFlow does not know; TF-TRT ignores them."""
     for name in names:
         if not hasattr(tf.raw_ops, name):
             near = difflib.get_close_matches(name, dir(tf.raw_ops), 1)
@@ -228,8 +228,8 @@ def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, pre
         converted = converter.run(meta)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
-        # Where quantization nodes decide, TF-TRT's precision stays: an explicit engine can be built as INT8 only, and an engine that
-        # it made FP16, because it found no such node, has no scales.
+        # If quantization nodes decide, TF-TRT's precision stays: an engine with explicit quantization can only be built as INT8, and one
+        # that TF-TRT made FP16, because it found no such node, has no scales.
         if node.name not in before and parameters["precision_mode"] == "FP32" and not node.attr["use_explicit_precision"].b:
             graph.set_attributes(node, precision_mode=precision, use_calibration=precision == "INT8")
     return converted, pass_log.parse(text[0])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.engine_op import Shape
     from tftrt_tools.savedmodel.shapes import Call, InputSpec
 
-# What the toolkit gives for an engine: its table, (tensor, reason) of those without a scale, and their ranges where they are known.
+# The toolkit's result for an engine: its table, (tensor, reason) of tensors without a scale, and the known ranges.
 _Made = tuple[table.Table, tuple[tuple[str, str], ...], dict[str, dict[str, float]] | None]
 _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
             "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
@@ -39,8 +39,8 @@ _NO_DATA = ("INT8 needs ranges, and neither --calibration_data nor --calibration
 
 @dataclasses.dataclass(frozen=True)
 class Source(records.Record):
-    """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's methods
-    even where one is asked for; twins: {signature: other names of its function}, by which the data may name inputs."""
+    """Where tables come from. options: of the data to calibrate on; given: a calibration to reuse; compare: compare the toolkit's
+    methods even if the user names one; twins: {signature: other names of its function}, by which the data may name inputs."""
 
     options: DataOptions | None
     given: file.Calibration | None
@@ -50,20 +50,20 @@ class Source(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """The method of a model's tables. method: methods.Method, of constants too; said: what a calibration file says of it; comparison:
-    Comparison, or None where nothing was compared."""
+    """The method of a model's tables. method: methods.Method, for constants too; said: its text in a calibration file; comparison:
+    Comparison, or None if nothing was compared."""
 
     method: methods.Method
     said: str
     comparison: Comparison | None = None
 
     def told(self) -> dict[str, Any]:
-        """What a child answers of it."""
+        """Its form in a child's answer."""
         return {"method": self.said, "comparison": self.comparison.to_dict() if self.comparison else None}
 
 
 class Measured:
-    """A signature whose INT8 tables can be written down as soon as the method is decided on.
+    """A signature whose INT8 tables can be written as soon as the method is chosen.
 
     record: record.DataRecord, or None where no data was read. compared: Compared, or None where nothing was to be compared.
     """
@@ -75,8 +75,8 @@ class Measured:
         self.record, self.compared = record, compared
 
     def tables(self, method: methods.Method, settled: bool = True) -> tuple[file.EngineTable, ...]:
-        """The tables of every INT8 engine that wants one, by that method. Args: settled: by numbering.settled, which takes its time, and
-        which a simulation can do without. Raises: UsageError for a pattern that matches no node."""
+        """The tables of every INT8 engine that needs one, by that method. Args: settled: apply numbering.settled, which takes time and
+        which a simulation does not need. Raises: UsageError for a pattern that matches no node."""
         graph_def, settings, made = self._graph_def, self._settings, self._made(method)
         for engine, one in graph.native_segments(graph_def).items() if settled else ():
             if engine in made and made[engine].segment:
@@ -91,12 +91,12 @@ NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
 
 def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, source: Source,
              folder: str) -> Measured:
-    """Find the ranges of every INT8 engine of a signature that wants a table.
+    """Find the ranges of every INT8 engine of a signature that needs a table.
 
     Args: name: of the signature; frozen, graph_def: as conversion.job.engines takes them; specs: [InputSpec]; source: Source; folder: for
       temporary files.
 
-    Engines without a float tensor between their inputs and outputs have nothing that INT8 could compute: they become FP16, in place.
+    Engines without a float tensor between their inputs and outputs have nothing to compute in INT8: they become FP16, in place.
 
     Raises: UsageError, TftrtError.
     """
@@ -154,7 +154,7 @@ def _named(made: Mapping[str, _Made], signature: str,
 
 def each_decided(signatures: Iterable[tuple[Any, Measured]], settings: Settings,
                  source: Source) -> Iterator[tuple[Any, Measured, Decision]]:
-    """Decide on the method of a model's tables. Where methods are compared, all signatures are measured first: one method serves all.
+    """Choose the method of a model's tables. If methods are compared, all signatures are measured first, because one method serves all.
 
     Args: signatures: (anything, Measured of a signature), made one by one. settings: Settings; source: Source.
     Yields: each of them, with the Decision.
@@ -185,8 +185,8 @@ def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inp
               made: Sequence[file.EngineTable], method: str, earlier: bool = False) -> tuple[file.EngineTable, ...]:
     """Tables with the names that the engines for `calls` will ask for.
 
-    Tables are made for the declared shapes, and TF-TRT may make the network of others (tensor_names.build_shapes): static and unknown
-    dimensions can give other numbers of layers.
+    Tables are made for the declared shapes, and TF-TRT may build the network for others (tensor_names.build_shapes); then the numbers of
+    layers can differ.
 
     Args: frozen, graph_def, specs, settings, calls: as conversion.job.engines.build takes them. made: EngineTables; method: of constants.
       earlier: the tables may be of an earlier build, with other shapes than the declared ones.
@@ -246,7 +246,7 @@ def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given:
 
 
 def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
-    """Without a table an INT8 engine would calibrate in production, for ever."""
+    """Turn INT8 engines without floats into FP16: without a table they would calibrate in production, for ever."""
     native, ends = graph.native_segments(graph_def), (segment.INPUT, segment.OUTPUT)
     empty = {engine for engine in wanting_tables(graph_def) if all(
         one.name.startswith(ends) for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes))}
@@ -256,7 +256,7 @@ def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -
 
 
 def method_of(given: file.Calibration) -> choices.Method:
-    """The method that gives constants a scale: that of the calibration, where it is known."""
+    """The method that gives constants a scale: the calibration's, if it is known."""
     said = [given.method, *(step.get("method") for step in reversed(given.provenance))]
     names = (one.split()[0] for one in said if one)
     return next((one for one in names if one in methods.METHODS), "entropy")
@@ -269,7 +269,7 @@ def _of_tensorrt(engine: str, text: str) -> _Made:
 
 
 def _excluded(graph_def: graph_pb2.GraphDef, made: Iterable[str], settings: Settings) -> dict[str, set[str]]:
-    """{engine: names of the table's tensors that go to nodes of --high_precision_nodes}."""
+    """{engine: names in its table of the inputs of --high_precision_nodes}."""
     if not settings.high_precision_nodes:
         return {}
     native = graph.native_segments(graph_def)
@@ -278,7 +278,7 @@ def _excluded(graph_def: graph_pb2.GraphDef, made: Iterable[str], settings: Sett
 
 
 def _inputs_of(function: function_pb2.FunctionDef, pattern: str, dynamic: bool, shapes: Sequence[Shape]) -> set[str]:
-    """Names under which a table holds what feeds the segment's nodes that match."""
+    """The table's names of the inputs of the segment's matching nodes."""
     body, arguments = segment.to_graph(function)
     fed = {_tensor(source, arguments) for node in body.node if re.fullmatch(pattern, node.name) and node.op not in PASSIVE_OPS
            for source in node.input}

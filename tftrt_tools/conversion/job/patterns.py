@@ -28,7 +28,7 @@ class Patterns:
         self._matched: set[str] = set()
 
     def note(self, flag: str, pattern: str, names: Iterable[str], found: Collection[str], what: str = "") -> None:
-        """Note one signature. Args: flag: without dashes; names: of its nodes; found: those that match; what: as in `no_match`."""
+        """Record one signature. Args: flag: without dashes; names: of its nodes; found: those that match; what: as in `no_match`."""
         self._pattern[flag], self._what[flag] = pattern, what
         self._names.setdefault(flag, {}).update(dict.fromkeys(names))
         if found:
@@ -47,7 +47,7 @@ class Patterns:
 def matching(flag: str, pattern: str, names: Iterable[str], gathered: Patterns | None, what: str = "") -> set[str]:
     """Those of `names` that `pattern` matches as a whole; none for "".
 
-    Args: gathered: where that is noted; None where there is no other signature. what: as of `no_match`.
+    Args: gathered: the record of matches; None if there is no other signature. what: as of `no_match`.
     Raises: UsageError then, where nothing matches.
     """
     if not pattern:

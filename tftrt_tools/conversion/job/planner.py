@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.engine_op import EngineOp
     from tftrt_tools.savedmodel.shapes import Call
 
-# Sizes to try where a model has too many different ones, or where they are not known beforehand.
+# Sizes to try if a model has too many different ones, or if they are not known beforehand.
 _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -93,9 +93,9 @@ def _tensor(source: str, numbers: Mapping[str, int]) -> str:
 
 
 def _sizes(signature: str, frozen: Frozen, settings: Settings, passed: PassResult) -> tuple[SizeResult, ...]:
-    """What each size gives, from a pass of its own. Only sizes at which a segment drops out are tried: between them nothing changes."""
+    """The result of each size, from a pass of its own. Only sizes at which a segment drops out are tried; between them nothing changes."""
     if settings.fp32_nodes:
-        # What the second precision's pass gets depends on what the first left, so nothing is known beforehand.
+        # The second precision's pass gets what the first one left, so nothing is known beforehand.
         rows: list[tuple[int, int | None]] = [(size, size) for size in sorted({*_SIZES, settings.minimum_segment_size})]
     else:
         rows = _ranges(graph_pass.clusters(frozen, settings), settings.minimum_segment_size)
@@ -124,7 +124,7 @@ def _result(low: int, high: int | None, passed: PassResult) -> SizeResult:
 
 
 def other_mode(frozen: Frozen, settings: Settings) -> Outcome:
-    """What the batch mode that `settings` do not ask for would take of a graph_pass.Frozen. Returns: plan.Outcome."""
+    """The coverage of a graph_pass.Frozen in the batch mode that `settings` do not ask for. Returns: plan.Outcome."""
     other = dataclasses.replace(settings, use_dynamic_shape=not settings.dynamic, dynamic_shape_profile_strategy=None)
     passed = graph_pass.run(frozen, other, patterns.Patterns())
     return Outcome(other.dynamic, len(passed.engines), passed.coverage)

@@ -1,4 +1,4 @@
-"""A signature frozen and made ready for TF-TRT, so that more of it goes into engines. Its answers stay the same."""
+"""Freezes a signature and rewrites it for TF-TRT, so that more of it goes into engines. Its answers stay the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
 
 
 def _freeze_inputs(frozen: Frozen, values: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
-    """Put values in the place of inputs. Returns: names of other inputs for which that would take conditionals away."""
+    """Replace inputs by values. Returns: names of other inputs whose replacement would remove conditionals."""
     placeholders = {name: tensor.removesuffix(":0") for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True)}
     if values:
         conditionals.freeze(frozen.graph_def, {placeholders[name]: value for name, value in values.items()})
@@ -82,13 +82,13 @@ def _kept(name: str, settings: Settings) -> bool:
 
 
 def _drops_quantization(settings: Settings) -> bool:
-    """Whether FakeQuant nodes on activations are left out: they serve INT8 alone, and leaving them out changes the answers."""
+    """Whether FakeQuant nodes on activations are left out: they serve only INT8, and leaving them out changes the answers."""
     return settings.allow_quantization_changes and settings.precision_mode != "INT8"
 
 
 def _unwritten(done: Preparation) -> list[str]:
-    """Opened calls with a grouped convolution that could not be rewritten. TF-TRT would take it, and no GPU builds that engine; in a closed
-    call XLA computes it."""
+    """Opened calls with a grouped convolution that could not be rewritten. TF-TRT would take it, and no GPU builds such an engine; if
+    the call stays closed, XLA computes it."""
     return [call for call in done.opened if any(compiled.inside(call, name) for name in done.left)]
 
 

@@ -1,6 +1,6 @@
-"""Quantization-aware models: the nodes that say so, and what TF-TRT does with each. It says little of that itself.
+"""Quantization-aware models: their quantization nodes, and what TF-TRT does with each. TF-TRT itself reports little of that.
 
-What it does was seen by running the pass of TF 2.14.1; what happens inside an engine is from its source (convert/ops/quantization_ops.cc):
+Its behaviour was seen by running the pass of TF 2.14.1; what happens inside an engine is from its source (convert/ops/quantization_ops.cc):
 
 - One QuantizeAndDequantizeV2 switches the whole graph to explicit mode: every engine is INT8 without calibration, whatever precision
   was asked for. In this mode convolutions need weights behind such a node; plain constants keep them out. In implicit batch mode the
@@ -74,9 +74,9 @@ def detect(graph_def: graph_pb2.GraphDef) -> tuple[Detected, ...]:
 
 
 def pass_parameters(graph_def: graph_pb2.GraphDef, precision: Precision) -> dict[str, Any]:
-    """How the pass has to run so that it takes the quantization nodes.
+    """Parameters with which the pass takes the quantization nodes.
 
-    Args: precision: what was asked for. Returns: {"precision_mode", "use_calibration"} for TrtGraphConverterV2.
+    Args: precision: the requested one. Returns: {"precision_mode", "use_calibration"} for TrtGraphConverterV2.
     """
     aware = precision == "INT8" and any(node.op in OPS for node in graph_def.node)
     # FP32 in all other cases: TF-TRT's FP16 mode rewrites casts all over the graph. See graph_pass.
@@ -85,12 +85,12 @@ def pass_parameters(graph_def: graph_pb2.GraphDef, precision: Precision) -> dict
 
 def statements(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, requested: Precision | Mapping[str, Precision], *, dynamic: bool,
                left_out: Iterable[LeftOut] = ()) -> Quantization:
-    """What becomes of each quantization node, and what TF-TRT does otherwise than asked.
+    """What happens to each quantization node, and where TF-TRT departs from the request.
 
     Args:
       before: GraphDef of the frozen signature.
       after: GraphDef that the pass made of it; precision_mode of the engines as they will be saved.
-      requested: precision that was asked for, or {engine name: precision} where engines differ.
+      requested: the requested precision, or {engine name: precision} if engines differ.
       dynamic: whether the pass ran with dynamic shapes.
       left_out: pass_log.LeftOut of the pass; those that the user or the segment's size kept out are no problem of quantization.
 
@@ -167,7 +167,7 @@ class _Flow:
         return found
 
     def constant_ancestors(self, name: str) -> list[node_def_pb2.NodeDef]:
-        """The nodes that a constant is computed from, itself included; () for what is no constant."""
+        """The nodes that a constant is computed from, including itself; () if the node is not a constant."""
         found: dict[str, node_def_pb2.NodeDef] = {}
         queue = [name] if name in self.constants else []
         while queue:

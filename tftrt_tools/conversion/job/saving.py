@@ -41,7 +41,7 @@ def save(model: Model, functions: Mapping[str, Any], resources: Mapping[str, Any
 
 
 def _save_error(error: BaseException, output: pathlib.Path) -> errors.TftrtError:
-    """TensorFlow reports a full disk in words of its own, or, of the checkpoint, only as a failed write."""
+    """The error of a failed save. TensorFlow words a full disk in its own way; for the checkpoint it only reports a failed write."""
     text = loading.first_line(error)
     if shutil.disk_usage(output.parent).free < 1 << 20 or "No space left" in str(error):
         return errors.TftrtError(f"no space left on the disk of {output.parent}", "free space there, or choose another output directory")

@@ -28,9 +28,9 @@ class TimingCache:
     def of(cls, site: Site, gpu: str) -> TimingCache:
         """For the builds of an engines.Site on the GPU with the identity `gpu`.
 
-        Times are carried with TFTRT_TIMING_CACHE=1 in the environment alone: TensorRT has not yet been seen to take times of another
-        process. They are not carried without an engine cache, where this TensorFlow keeps them in another form, or where nothing names
-        the GPU.
+        Times are carried only with TFTRT_TIMING_CACHE=1 in the environment, because it has not been seen yet that TensorRT takes times
+        of another process. They are not carried without an engine cache, if this TensorFlow keeps them in another form, or if nothing
+        names the GPU.
         """
         if site.store is None or not gpu or os.environ.get(SWITCH) != "1":
             return cls(None, None)
@@ -43,9 +43,9 @@ class TimingCache:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Read the times on disk before the block, and write what is known after it, where the block raises nothing.
+        """Read the times on disk before the block, and write the known ones after it, unless the block raises.
 
-        Hold the GPU's turn meanwhile: then no other process writes in between, and nothing that it learnt is lost.
+        The caller has to hold the GPU's turn meanwhile, so that no other process writes in between and loses its times.
         """
         if self._registry is None or self._timings is None:
             yield

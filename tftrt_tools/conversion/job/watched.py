@@ -1,4 +1,4 @@
-"""Runs native work, which cannot be interrupted, in a thread: the caller tells of its progress, and may stop waiting."""
+"""Runs native work, which cannot be interrupted, in a thread: the caller reports its progress, and may stop waiting."""
 
 import concurrent.futures
 import dataclasses
