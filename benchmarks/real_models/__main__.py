@@ -66,6 +66,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--methods", type=_listed, default=[], help="calibration methods, of " + ",".join(_METHODS)
                         + ": INT8 columns of their own with --gpu, and without it `tftrt calibrate --compare`")
     parser.add_argument("--convert_flags", type=str.split, default=[], metavar="FLAGS", help="further flags of `tftrt convert`")
+    parser.add_argument("--without", type=_listed, default=[], help="steps to leave out for now, such as regress where other processes use "
+                        "the GPU; the same command without it then runs them")
+    parser.add_argument("--one_profile", action="store_true", help="with --gpu: build for the larger batch alone")
     parser.add_argument("--rounds", type=int, default=30, help="of `tftrt regress`")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds of a model")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of a step")

@@ -34,11 +34,16 @@ class Step:
 
 def steps(case: cases.Case, models: pathlib.Path, work: pathlib.Path, options) -> Iterator[Step]:
     """Of one model. Args: models: folder of the SavedModels and their rows; work: folder for what is converted; options: of the command
-    line (gpu, precisions, methods, convert_flags, rounds)."""
+    line (gpu, precisions, methods, convert_flags, rounds, without, one_profile)."""
+    yield from (step for step in _steps(case, models, work, options) if step.kind not in options.without)
+
+
+def _steps(case, models, work, options):
     model = models / case.name
+    batches = case.batches[-1:] if options.one_profile else case.batches
     calibration = f"--calibration_data={maker.part(models, case, 'calibration.npz')}"
     yield Step("inspect", "", ("inspect", str(model), "--use_dynamic_shape"))
-    shapes = f"--shapes={case.shape(*case.batches)}" if options.gpu else "--use_dynamic_shape"
+    shapes = f"--shapes={case.shape(*batches)}" if options.gpu else "--use_dynamic_shape"
     if options.methods and not options.gpu:
         yield Step("compare", "INT8", ("calibrate", str(model), calibration, "--compare", "--use_dynamic_shape"))
     columns = [(precision, "") for precision in options.precisions] + [("INT8", method) for method in options.methods if options.gpu]
@@ -50,7 +55,7 @@ def steps(case: cases.Case, models: pathlib.Path, work: pathlib.Path, options) -
         yield Step("convert", column, ("convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}", "--overwrite",
                                        f"--precision_mode={precision}", shapes, *flags, *options.convert_flags), makes=target)
         yield Step("verify", column, ("verify", str(model), str(target), *_rows(case, models)), needs=target)
-        for batch in case.batches if options.gpu else ():
+        for batch in batches if options.gpu else ():
             yield Step("regress", column, ("regress", "--in_process", f"--native={model}", f"--candidate={target}", "--allow_worse",
                                            f"--data={maker.part(models, case, 'rows.npz')}", f"--batch_size={batch}",
                                            f"--rounds={options.rounds}", f"--max_rounds={options.rounds}"), batch=batch, needs=target)
