@@ -1,4 +1,4 @@
-"""What the cache says of an engine."""
+"""The cache's records of engines."""
 
 import dataclasses
 import pathlib
@@ -18,7 +18,7 @@ class EngineRecord(records.Record):
     sha256: str
     # Of the engine file.
     bytes: int
-    # What building it took; None where not known.
+    # Seconds to build it; None where not known.
     build_seconds: float | None
     # The model and the engine op that it was built for first, for people.
     origin: str
@@ -31,7 +31,7 @@ class EngineRecord(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry(records.Record):
-    """An entry as it lies there."""
+    """An entry in the cache's folder."""
 
     # EngineKey.name.
     name: str
@@ -47,7 +47,7 @@ class Entry(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """path: the copy that was made. record: what the cache says of it."""
+    """path: the copy that was made. record: its EngineRecord."""
 
     path: pathlib.Path
     record: EngineRecord

@@ -1,4 +1,4 @@
-"""Where the cache lies, and which folders cannot be one."""
+"""Where the cache lies, and which folders cannot be a cache."""
 from __future__ import annotations
 
 import os
@@ -30,7 +30,7 @@ def check(folder: str | os.PathLike[str]) -> pathlib.Path:
     if not stat.S_ISDIR(state.st_mode):
         raise errors.UsageError(f"the engine cache {path} cannot be used: {existing} is no folder", mend)
     if existing == path and state.st_mode & stat.S_IWOTH:
-        # An engine is machine code that TensorRT runs without question.
+        # An engine is machine code that TensorRT runs without a check.
         raise errors.UsageError(f"the engine cache {path} cannot be used: every user may write there, and engines are programs",
                                 f"`chmod o-w {path}`, or {mend}")
     return path

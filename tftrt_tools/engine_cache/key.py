@@ -15,13 +15,13 @@ if typing.TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Part of every key: raise it when the meaning of a field changes, and no old entry is found any more.
+# Part of every key: raise it when the meaning of a field changes; then no old entry is found any more.
 Format = typing.Literal[1]
 FORMAT: Format = 1
 # Read by TF-TRT or CUDA libraries while an engine is built.
 ENVIRONMENT = ("NVIDIA_TF32_OVERRIDE", "TF_DEBUG_TRT_ALLOW_INEFFICIENT_TRANSPOSE", "TF_TRT_ENABLE_LAYOUT_OPTIMIZER",
                "TF_TRT_EXPERIMENTAL_FEATURES", "TF_TRT_FIXED_ALGORITHM_ID", "TF_TRT_SPARSE_MODE")
-# TF-TRT puts values into a profile, and not only shapes, for tensors of at most so many elements (convert/utils.h,
+# For tensors with at most this many elements, TF-TRT puts values and not only shapes into a profile (convert/utils.h,
 # IsTrtShapeTensorCompatible).
 SHAPE_TENSOR_ELEMENTS = 8
 
@@ -29,7 +29,7 @@ SHAPE_TENSOR_ELEMENTS = 8
 @dataclasses.dataclass(frozen=True)
 class DeclaredInput(records.Record):
     """An input as the engine op declares it. dtype: such as "float32". shape: unknown dimensions are None; None for an unknown rank. A
-    dimension that is declared makes another network than the same dimension left open."""
+    declared dimension makes another network than an open one."""
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -53,8 +53,7 @@ class Fed(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineKey(records.Record):
-    """Everything that an engine asset depends on. The driver is no part: engines hold machine code of their own and outlive driver
-    updates."""
+    """Everything that an engine asset depends on, except the driver: engines hold their own machine code and survive driver updates."""
 
     # segments.digest(…, names=False).
     segment_digest: str
@@ -80,8 +79,8 @@ class EngineKey(records.Record):
     tensorrt_linked: str
     # Of the GPU, such as "9.0".
     compute_capability: str
-    # The device's name. Kernels are chosen by timing them on it: the engine of another model with the same compute capability would run,
-    # and be slower.
+    # The device's name. TensorRT times kernels on it to choose them: an engine for another device with the same compute capability would
+    # run, but slower.
     gpu: str
     # Versions, "" where not known. TensorRT 8 takes kernels from cuDNN and cuBLAS too.
     cuda: str = ""
@@ -99,7 +98,7 @@ class EngineKey(records.Record):
     format: Format = FORMAT
 
     def __post_init__(self) -> None:
-        """Raises: ValueError for a key under which a wrong engine could be found."""
+        """Raises: ValueError for a key that could find a wrong engine."""
         if self.precision == "INT8" and self.use_calibration and not self.calibration_digest:
             raise ValueError("an engine that is calibrated while it is built depends on the calibration data: it has no key")
         if self.calibration_digest and not self.names_digest:

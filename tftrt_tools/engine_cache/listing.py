@@ -1,4 +1,4 @@
-"""What is in the cache, and what a command did to it."""
+"""The contents of the cache, and what a command removed."""
 
 import dataclasses
 import typing
@@ -15,7 +15,7 @@ class Listing(records.Record):
 
     # Where the cache lies.
     folder: str
-    # What it may hold.
+    # The most bytes that it may hold.
     max_bytes: int
     # The most recently used first.
     entries: tuple[Entry, ...]

@@ -7,7 +7,7 @@ import os
 import pathlib
 from collections.abc import Callable
 
-# The file system keeps no locks (some network file systems).
+# Errors of file systems without locks (some network file systems).
 UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 

@@ -1,11 +1,11 @@
-"""Engines on disk, by key: found, put, evicted, by several processes at once. No build fails because of the disk.
+"""Keeps engines on disk, by key; several processes may find, put and evict at once. No build fails because of the disk.
 
     FOLDER/<key name>/engine         the engine file as TF-TRT writes it
     FOLDER/<key name>/record.json    its record; the file's time is that of the last use
     FOLDER/.locks/<key name>         while someone builds or removes that engine
     FOLDER/.stage-*, .trash-*        entries that are being written or deleted
 
-One rename puts an entry there and one takes it away, so that nobody sees half an entry. Symbolic links inside the folder are never
+One rename adds an entry and one removes it, so that nobody sees half an entry. Symbolic links inside the folder are never
 followed.
 """
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Found(typing.NamedTuple):
 class Store:
     """The cache in one folder.
 
-    folder: where it lies, None where there is no place for it. problem: the first thing that kept the cache from working, one line, or
-    ""; the caller shows it. No method raises OSError for the cache's own files.
+    folder: where it lies, None where there is no place for it. problem: the first reason why the cache did not work, one line, or "";
+    the caller shows it. No method raises OSError for the cache's own files.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -79,7 +79,7 @@ class Store:
                 try:
                     return self._read(folder, key, pathlib.Path(target))
                 except (disk.DamagedError, FileNotFoundError) as error:
-                    # Another process may have taken the entry away while it was read here.
+                    # Another process may have removed the entry during the read.
                     if not disk.is_same(folder, path):
                         return Miss(NOT_THERE)
                     return self._damaged(path, str(error) if isinstance(error, disk.DamagedError) else "a file is missing")
@@ -100,7 +100,7 @@ class Store:
                 with disk.new_file(target) as copy:
                     found = disk.copy(file, copy)
             except OSError as error:
-                # The reader's disk is at fault, not the entry.
+                # The target's disk is at fault, not the entry.
                 return Miss(f"it cannot be copied: {errors.from_os_error(error).cause}")
         if found != (record.sha256, record.bytes):
             target.unlink(missing_ok=True)
@@ -139,7 +139,7 @@ class Store:
 
     @contextlib.contextmanager
     def _stage(self) -> Iterator[pathlib.Path]:
-        """A new folder; locked, so that others can tell it from what a killed process left."""
+        """A new folder; its lock distinguishes it from one that a killed process left."""
         self._sweep()
         stage = self._unused("stage")
         stage.mkdir(mode=0o700)
@@ -177,10 +177,10 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, key: EngineKey, on_wait: Callable[[str], object] | None = None) -> Iterator[bool]:
-        """Hold the lock of `key` while you look for an engine, build it and put it: one of several processes builds, the others find.
+        """Hold the lock of `key` while you look for an engine, build it and put it: then one process builds it, and the others find it.
 
         Args: on_wait: called with a text before this waits for another process; without it the text is shown as progress.
-        Yields: False where this place keeps no locks. The block runs all the same.
+        Yields: False if this file system has no locks. The block runs all the same.
         """
         fd, path = None, None
         if self.folder is not None:
@@ -188,7 +188,7 @@ class Store:
                 path = self._lock_path(key.name)
                 fd = locks.acquire(path, wait=True, on_wait=lambda: (on_wait or progress.say)(WAITS))
             except OSError:
-                # Two processes may then build the same engine. What they put is whole all the same.
+                # Two processes may then build the same engine. Each entry is whole all the same.
                 fd = None
         try:
             yield fd is not None
@@ -206,7 +206,7 @@ class Store:
     def evict(self, max_bytes: int | None = None) -> tuple[str, ...]:
         """Remove entries, the least recently used first, until the rest has at most `max_bytes` (the store's own by default).
 
-        An entry stays where its lock is held, or where it was used since this began. Returns: names of the removed.
+        An entry stays if its lock is held, or if it was used since this began. Returns: names of the removed.
         """
         return self._evict(self.max_bytes if max_bytes is None else max_bytes)
 
@@ -298,7 +298,7 @@ class Store:
             self._trouble(error)
             return []
         for name in names:
-            # Gone meanwhile, or another user's.
+            # Just removed, or another user's.
             with contextlib.suppress(OSError):
                 found.append(_Found(name, disk.size(self._path(name)), disk.last_used(self._path(name))))
         return found
@@ -318,7 +318,7 @@ class Store:
         disk.delete(trash)
 
     def _sweep(self) -> None:
-        """Delete what killed processes left."""
+        """Delete leftovers of killed processes."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder) if self.folder is not None else ():
                 if name.startswith(".trash-") or (name.startswith(".stage-") and disk.abandoned(self._path(name))):

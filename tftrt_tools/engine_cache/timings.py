@@ -3,8 +3,8 @@ what is new to it.
 
     FOLDER/.timings/<digest of what the times depend on>    the cache as TensorRT serialized it, behind its SHA-256
 
-TF-TRT keeps it in the process's memory only (tf_private.timing_cache). A cache that is damaged, or of another TensorRT, GPU or library, is
-never handed over: where TensorRT refuses one, TF-TRT ends the process.
+TF-TRT keeps it in the process's memory only (tf_private.TimingCache). A cache that is damaged, or of another TensorRT, GPU or library,
+is never used: if TensorRT refuses one, TF-TRT ends the process.
 """
 
 import dataclasses
@@ -16,15 +16,15 @@ from tftrt_tools import whole_file
 from tftrt_tools.engine_cache import folders
 
 FOLDER = ".timings"
-# A larger cache is not kept: TensorRT then measures anew.
+# A larger cache is not kept; TensorRT then measures again.
 MAX_BYTES = 64 << 20
 _DIGEST_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """The timing cache in the engine cache `folder` (None where there is none) for `conditions`, all that kernels' times depend on:
-    GPU, driver, versions of the libraries."""
+    """The timing cache in the engine cache `folder` (None for none). conditions: everything that kernels' times depend on: GPU, driver,
+    versions of the libraries."""
 
     folder: pathlib.Path | None
     conditions: dict[str, str]
@@ -36,7 +36,7 @@ class Timings:
         return pathlib.Path(self.folder or "") / FOLDER / name
 
     def read(self) -> bytes:
-        """What was kept; b"" where there is nothing, or nothing whole."""
+        """The kept cache; b"" if there is none or it is damaged."""
         if self.folder is None:
             return b""
         try:
@@ -47,7 +47,7 @@ class Timings:
         return content if hashlib.sha256(content).digest() == digest else b""
 
     def write(self, content: bytes) -> bool:
-        """Keep it in place of what was there. Returns: whether it is kept; a cache that does not work is no error."""
+        """Replace the kept cache. Returns: whether it is kept; a failure is not an error."""
         if self.folder is None or not 0 < len(content) <= MAX_BYTES:
             return False
         try:
@@ -59,7 +59,7 @@ class Timings:
 
 
 def clear(folder: pathlib.Path) -> int:
-    """Remove what is kept for all conditions. Returns: bytes that are free again."""
+    """Remove the caches of all conditions. Returns: the freed bytes."""
     freed = 0
     for path in (folder / FOLDER).glob("*"):
         try:

@@ -34,7 +34,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
 
 
 def names(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the arrays in an .npz file; [""] for an .npy, and for what is neither."""
+    """Names of the arrays in an .npz file; [""] for an .npy, and for any other file."""
     if not zipfile.is_zipfile(path):
         return [""]
     with zipfile.ZipFile(path) as archive:
@@ -48,7 +48,7 @@ def scalar_text(spec: InputSpec) -> str:
 
 
 def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]]) -> None:
-    """Refuse arrays that are named like no input. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
+    """Refuse arrays whose names are not inputs. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
     known = {spec.name for inputs_of in specs.values() for spec in inputs_of}
     known |= {f"{signature}/{spec.name}" for signature, inputs_of in specs.items() for spec in inputs_of}
     unknown = [name for name in arrays if name and name not in known]
@@ -91,7 +91,7 @@ def prepared(array: npt.NDArray[Any], spec: InputSpec, where: str = "") -> npt.N
 
 
 def _as_bfloat16(array: npt.NDArray[Any], spec: InputSpec, what: str) -> npt.NDArray[Any]:
-    """NumPy ranks it among no numbers, and reads it from a file as two bytes without a type."""
+    """bfloat16 from a file: NumPy does not count it as a number, and reads it as two bytes without a type."""
     if array.dtype.str.lstrip("|") == "V2":
         array = array.view(ml_dtypes.bfloat16)
     if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":

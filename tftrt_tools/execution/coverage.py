@@ -35,7 +35,7 @@ def check(model: run.Runnable, signatures: Mapping[str, Any], started: run.Start
 def misses(call: run.Call, trace: CallTrace, unbuilt: Collection[str] = ()) -> list[str]:
     """One line for each engine that fell back, calibrated or was built inside `call`.
 
-    Args: unbuilt: names of engine ops that are known to have no engine: that they run natively is no news.
+    Args: unbuilt: names of engine ops that are known to have no engine; they are left out.
     """
     said = (("fallback", "ran natively"), ("build", "was built inside the call"), ("calibration", "is still in calibration mode"))
     reason = f" ({trace.reasons[0]})" if trace.reasons else ""

@@ -1,7 +1,7 @@
-"""In which arithmetic a GPU computes: told from the names of the kernels that ran.
+"""In which arithmetic a GPU computes, told from the names of the kernels that ran. In an INT8 engine TensorRT may take INT8;
 
-An engine that was asked for in INT8 is one in which TensorRT may take INT8; what it took is not said by its op or its answers. The
-names of the kernels that multiply say it: those of TensorRT 8.5, cuDNN 8.7 and cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
+neither its op nor its answers tell whether it did. The names of the kernels that multiply tell it: those of TensorRT 8.5, cuDNN 8.7 and
+cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from tftrt_tools.execution import trace
 
-# The first that is found in a name decides; a name's types are those of inputs, products and sums, in this order of narrowness.
+# The first one found in a name decides. A name has the types of inputs, products and sums; the narrowest comes first here.
 _MARKS = (
     ("INT8", re.compile(r"_i8(i8|f32|f16)_|i8i32|imma|(?<!cu)int8|i8816|i16832", re.IGNORECASE)),
     ("BF16", re.compile(r"bf16", re.IGNORECASE)),
@@ -25,7 +25,8 @@ ARITHMETICS = (*(name for name, _ in _MARKS), OTHER)
 
 
 def arithmetic(kernel: str) -> str:
-    """One of ARITHMETICS: in what a kernel of this name multiplies; "other" where it does not, or where its name does not tell."""
+    """One of ARITHMETICS: the arithmetic in which a kernel of this name multiplies; "other" if it does not multiply, or if its name does
+    not tell."""
     return next((name for name, mark in _MARKS if mark.search(kernel)), OTHER)
 
 
@@ -53,7 +54,7 @@ def is_copy(event: str) -> bool:
 
 
 def not_taken(precision: str, found: Mapping[str, float]) -> str:
-    """What to say where none of the kernels computed in the precision that the engines were built for, or "".
+    """A warning if no kernel computed in the precision that the engines were built for, or "".
 
     Args: precision: the lowest of the model's engines; found: of `seconds`, summed over the calls in which engines ran.
     """

@@ -17,7 +17,7 @@ def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], 
     Args: request: as models.model.Kind.timed says. load: of the kind.
     Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
     """
-    # The process lives as long as the model is asked: nothing closes it before.
+    # The process lives as long as the model is called; nothing closes the model before.
     runner = contextlib.ExitStack().enter_context(load(request["model"], Wanted(label=request["model"])))
     ready = [runner.ready(call["signature"], run_job.read_inputs(call)) for call in request["calls"]]
     for number, (call, one) in enumerate(zip(request["calls"], ready, strict=True)):

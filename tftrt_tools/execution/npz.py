@@ -1,6 +1,7 @@
 """Arrays of every dtype that a signature can have, in .npz files of this package's own.
 
-NumPy's file form knows no bfloat16 and gives its bytes back without a type; such an array is written as its bits, and its name says so.
+NumPy's file form knows no bfloat16 and would return bytes without a type. So such an array is written as its bits, and its name in the
+file says so.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What runs the models of a kind, in child processes."""
+    """The runtime of a kind of models, in child processes."""
 
     # Name of the module of the child's side. Its function `job` is run_job.answer with the kind's own `load`.
     jobs: str
@@ -57,7 +57,7 @@ class Runtime:
 
 
 class Runnable(Protocol):
-    """What can be run."""
+    """A model that can be run."""
 
     @property
     def path(self) -> str:
@@ -78,21 +78,21 @@ class Placed:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What a signature of one model is called in another. inputs, outputs: {name here: name there}, of those that differ."""
+    """The names of a signature of one model in another. inputs, outputs: {name here: name there}, only names that differ."""
 
     signature: str
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def renamed(self) -> dict[str, dict[str, str]]:
-        """As requests to the child have it: names are turned into the model's own on the way in, and back on the way out."""
+        """Its form in requests to the child, which turns names into the model's own for the call, and back for the answers."""
         return {"inputs": dict(self.inputs), "outputs": {there: here for here, there in self.outputs.items()}}
 
 
 def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[dict[str, Any]]:
     """Saved calls as requests to the child have them: {"signature", "inputs": .npz path, "renamed": Names.renamed()} each.
 
-    Args: names: {signature of a call: its names in the model}, of those that differ.
+    Args: names: {signature of a call: its names in the model}, only if they differ.
     """
     found = []
     for signature, path in saved_calls:
@@ -110,7 +110,7 @@ class Started(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a model answered."""
+    """The answers of a model."""
 
     # An .npz path for each call.
     answers: tuple[str, ...]
@@ -118,9 +118,9 @@ class Run:
     where: Where
     # Of each call.
     seconds: tuple[float, ...]
-    # What the engines did in each call; None where that was not watched, or there are none.
+    # What the engines did in each call; None if it was not watched, or there are no engines.
     traces: tuple[CallTrace | None, ...]
-    # {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served, where that was asked for.
+    # If requested: {arithmetic: seconds of the GPU's kernels}, of one more call at each shape that engines served.
     kernels: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -157,7 +157,7 @@ def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tu
 
 def worker(runtime: Runtime, env: Mapping[str, str | None] | None = None,
            log_file: str | None = None) -> AbstractContextManager[child.Worker]:
-    """A process for `run`, which loads the runtime while its caller does something else. See child.worker."""
+    """A process for `run` that loads the runtime while its caller does other work. See child.worker."""
     return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file)
 
 
@@ -167,8 +167,8 @@ def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str]
     """Run saved calls (of `save_calls`) on a model, the answers in `folder`.
 
     Args: label: what the model is called in messages. trace: record what each engine did; kernels: with it, in which arithmetic the GPU
-      computed. exact: compute float32 without TF32 (GPUs of Ampere and later). env, log_file: for the child. started: what `worker` yields,
-      for a child that was started before. names: {signature of a call: its names in this model}, of those that differ.
+      computed. exact: compute float32 without TF32 (GPUs of Ampere and later). env, log_file: for the child. started: the result of
+      `worker`, for a child that was started before. names: {signature of a call: its names in this model}, of those that differ.
     Returns: Run; its answers have the names of the calls. Raises: TftrtError; child.ChildDied where native code aborted.
     """
     folder = pathlib.Path(folder)

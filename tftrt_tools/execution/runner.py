@@ -1,4 +1,4 @@
-"""What a runner is: a model that is loaded in a child process and answers arrays with arrays. A kind of model brings its own.
+"""The interface of a runner: a model that is loaded in a child process and answers arrays with arrays. Each kind of models has its own.
 
 `run_job` asks a runner, whatever its kind. A runner also tells where it runs (`Where`) and, where its kind has engines, what they did in a
 call (`trace.CallTrace`). Nothing here imports a runtime.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 # {input or output: array}; strings are object arrays of bytes.
 Arrays: TypeAlias = "dict[str, npt.NDArray[Any]]"
-# A call that is ready: its inputs lie where the model takes them. Each time it is made, the answers are on the host when it returns.
+# A prepared call: its inputs lie where the model takes them. It can be made many times; when it returns, the answers are on the host.
 Ready: TypeAlias = "Callable[[], Arrays]"
-# "gpu": engines may run; "cpu": nothing that runs is an engine; "native segments": engine ops were replaced by what they stand for.
+# "gpu": engines may run; "cpu": no engines run; "native segments": engine ops were replaced by their native segments.
 Mode = Literal["gpu", "cpu", "native segments"]
 
 
@@ -40,7 +40,7 @@ class Where(records.Record):
     # The runtime, such as "ONNX Runtime", and its version.
     runtime: str
     version: str
-    # What of the runtime ran the model, such as "CPUExecutionProvider"; "" of a runtime that has no such parts.
+    # The part of the runtime that ran the model, such as "CPUExecutionProvider"; "" for a runtime without such parts.
     provider: str = ""
 
     def text(self) -> str:
@@ -50,9 +50,9 @@ class Where(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """How a model is to be loaded."""
+    """How to load a model."""
 
-    # What it is called in messages, such as "the original".
+    # Its name in messages, such as "the original".
     label: str
     # Whether float32 is computed as exactly as the machine can, without TF32.
     exact: bool = False
@@ -69,21 +69,21 @@ class Runner(Protocol):
         """A call with these inputs. Raises: errors.CallFailed, here or when the call is made, where the model does not answer it."""
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
-        """Make a call, and tell what the engines did in it; None of a kind, or on a machine, without engines."""
+        """Make a call, and return what the engines did in it; None for a kind without engines, or on a machine without a GPU."""
 
     def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
-        """{arithmetic: seconds of the GPU's kernels} of calls that are made for this; {} where no GPU computes."""
+        """{arithmetic: seconds of the GPU's kernels} of extra calls; {} if no GPU computes."""
 
 
 class Load(Protocol):
-    """A function that loads a model: what a kind brings for `run_job.answer`."""
+    """A function that loads a model; each kind has one for `run_job.answer`."""
 
     def __call__(self, path: str, wanted: Wanted) -> AbstractContextManager[Runner]:
         """The model, for as long as the context lasts. Raises: TftrtError."""
 
 
 def failed(signature: str, inputs: Mapping[str, np.ndarray[Any, Any]], why: str, mend: str = "") -> errors.CallFailed:
-    """The error of a call that a model does not answer. Args: why: the runtime's words, in one line."""
+    """The error for a call that a model does not answer. Args: why: the runtime's words, in one line."""
     shapes = shape_grammar.call_text({name: value.shape for name, value in inputs.items()})
     return errors.CallFailed(f"signature {signature!r} fails for {shapes}: {why}",
                              mend or "check the inputs: values and shapes must be what the model expects")

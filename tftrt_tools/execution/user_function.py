@@ -13,7 +13,7 @@ from tftrt_tools import errors
 
 
 def items(reference: str, flag: str) -> Iterator[Any]:
-    """What a function without arguments yields, one after the other.
+    """The items that a function without arguments yields, one by one.
 
     Args: reference: "module:function", importable from the current directory. flag: the one that named it, for messages, or "".
     Raises: UsageError, also for what the function itself raises, with its file and line.

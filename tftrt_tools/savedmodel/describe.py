@@ -10,15 +10,15 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Description(records.Record):
-    """What a SavedModel takes and gives, and which engine ops it holds."""
+    """The inputs, outputs and engine ops of a SavedModel."""
 
     # {signature: its inputs}.
     inputs: dict[str, tuple[InputSpec, ...]]
     # {signature: its outputs}.
     outputs: dict[str, tuple[InputSpec, ...]]
-    # Of the whole model.
+    # The engine ops of the whole model.
     engines: tuple[EngineOp, ...]
-    # Of the MetaGraph.
+    # Tags of the MetaGraph.
     tags: tuple[str, ...]
     # {signature: the one that stands for it} of twins.find.
     same: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Engine assets: the files in which a SavedModel carries built TensorRT engines.
 
 A file is a TFRecord file; each record is TF-TRT's TRTEngineInstance: field 1, repeated TensorShapeProto, the input shapes the
-engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no Python class for that message, and one of its own is wanted
-in processes without TensorFlow.
+engine was built with; field 2, bytes, the serialized engine. TF 2.14 ships no Python class for that message, and processes without
+TensorFlow need one as well.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ class EngineAsset(records.Record):
 
     # Name of its engine op.
     engine: str
-    # For which it was built, one shape an input.
+    # The shapes that it was built for, one an input.
     input_shapes: tuple[Shape, ...]
     # Of the serialized engine.
     bytes: int
-    # The version that built it, such as "8.5.3.1"; None where the engine's head is of a form not known here.
+    # The version that built it, such as "8.5.3.1"; None if the form of the engine's header is not known.
     tensorrt: str | None = None
-    # That it was built for, such as "9.0"; None as above.
+    # The compute capability that it was built for, such as "9.0"; None as above.
     compute_capability: str | None = None
 
 
@@ -60,31 +60,31 @@ def read_file(path: str | os.PathLike[str]) -> list[EngineAsset]:
     return found
 
 
-# The head of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then tagged
-# values. The first are the four parts of the version; after a few bytes that differ from build to build come the two parts of the compute
-# capability. Any other form says nothing here.
+# The header of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then
+# tagged values. The first values are the four parts of the version; after a few bytes that differ from build to build come the two parts
+# of the compute capability. Any other form is not read.
 _PART, _NUMBER = rb"\x02\x80\x01\x00(.)", rb"\x07\x80\x01\x00(.{4})"
 _HEAD = re.compile(rb"ptrt.{20}" + 4 * _PART + rb"\x12\x80\x01\x00.{4,5}" + 2 * _NUMBER, re.DOTALL)
-_NEWEST_CAPABILITY = 30  # a larger "major" is a number of something else
+_NEWEST_CAPABILITY = 30  # a larger "major" is not a version
 
 
 def same_release(one: str, other: str) -> bool:
-    """Whether two versions of TensorRT read each other's engines, by what TensorRT promises: the first three numbers are equal."""
+    """Whether two versions of TensorRT read each other's engines. TensorRT promises it if the first three numbers are equal."""
     return one.split(".")[:3] == other.split(".")[:3]
 
 
 def origin(asset: EngineAsset,
            manifest: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
-    """(TensorRT, compute capability) that an EngineAsset was built with and for: by its head, else by the model's manifest, a dict or
-    None; None where neither says."""
+    """(TensorRT, compute capability) that an EngineAsset was built with and for: by its header, else by the model's manifest, a dict or
+    None; None if neither says."""
     gpu = (manifest or {}).get("gpu") or {}
-    # The manifest's versions are those of the build only where it names the GPU that built.
+    # The manifest's versions are those of the build only if it names the GPU of the build.
     tensorrt = ((manifest or {}).get("versions") or {}).get("tensorrt") if gpu else None
     return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
 
 
 def _origin(engine: bytes) -> tuple[str | None, str | None]:
-    """(version of TensorRT, compute capability) that a serialized engine names in its head, or (None, None)."""
+    """(version of TensorRT, compute capability) that a serialized engine names in its header, or (None, None)."""
     found = _HEAD.match(engine)
     if not found:
         return None, None
@@ -112,7 +112,7 @@ def _shape(proto: Any) -> Shape:
 
 @functools.cache
 def _message_class() -> Any:
-    """TRTEngineInstance, with the fields of TensorShapeProto that say a shape."""
+    """TRTEngineInstance, with the fields of TensorShapeProto that give a shape."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="tftrt_tools/trt_engine_instance.proto", package="tftrt_tools", syntax="proto3")
     dim = file.message_type.add(name="Dim")

@@ -13,7 +13,7 @@ PASSIVE_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Iden
                          "ReadVariableOp", "VarHandleOp", "StopGradient", "Snapshot"})
 _LOWEST_FIRST: tuple[Precision, ...] = ("INT8", "FP16", "FP32")
 
-# The shape of a tensor: None for unknown dimensions, and in place of the tuple where the rank is unknown.
+# The shape of a tensor: None for an unknown dimension, and None in place of the tuple for an unknown rank.
 Shape = tuple[int | None, ...] | None
 
 
@@ -35,7 +35,7 @@ class Tensor(records.Record):
 class EngineOp(records.Record):
     """One TRTEngineOp: what TensorRT was given."""
 
-    # Under which TF-TRT caches its engines: the last part of the node's name.
+    # The name under which TF-TRT caches its engines: the last part of the node's name.
     name: str
     precision: Precision
     # In the order of the op's inputs and outputs.
@@ -43,7 +43,7 @@ class EngineOp(records.Record):
     outputs: tuple[Tensor, ...]
     # {op: how many} of the native segment's nodes; {} where the segment was removed.
     ops: dict[str, int]
-    # Name of the function that runs where no engine does, "" where it was removed.
+    # Name of the function that runs if no engine does, "" if it was removed.
     native_segment: str
     # Whether the batch size is TensorRT's implicit dimension, else engines have optimization profiles.
     implicit_batch: bool

@@ -39,7 +39,7 @@ def _nearby(path: pathlib.Path) -> str:
 
 
 def _check_variables(path: pathlib.Path) -> None:
-    """A checkpoint index without its data file, or with a data shard missing, fails late and obscurely in TensorFlow."""
+    """Refuse a checkpoint index without its data file, or with a missing data shard: in TensorFlow it fails late, with an obscure error."""
     folder = path / "variables"
     if not folder.is_dir():
         return
@@ -54,15 +54,15 @@ def _check_variables(path: pathlib.Path) -> None:
 
 
 def listing(path: str | os.PathLike[str]) -> list[str]:
-    """Relative POSIX paths of the model's files, sorted. Extras (the passport, warm-up requests) do not change its answers and are left
-    out."""
+    """Relative POSIX paths of the model's files, sorted. Extras (the passport, warm-up requests) are left out, because they do not
+    change the answers."""
     path = pathlib.Path(path)
     files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
     return sorted(name.as_posix() for name in files if name.parts[0] != EXTRAS)
 
 
 def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """The files of a checkpoint (.index, .meta, .data-…), sorted; [] where `prefix` is none. Returns: [pathlib.Path]."""
+    """The files of a checkpoint (.index, .meta, .data-…), sorted; [] if `prefix` is not a checkpoint's. Returns: [pathlib.Path]."""
     prefix = pathlib.Path(prefix)
     if not prefix.name or not prefix.with_name(prefix.name + ".index").is_file():
         return []

@@ -18,14 +18,14 @@ class Flops(records.Record):
     total: int = 0
     # Names of nodes whose sizes are not known; neither number counts them.
     unknown: tuple[str, ...] = ()
-    # Names of nodes in loops; each is counted for the first round alone.
+    # Names of nodes in loops; each is counted only for the first round.
     loops: tuple[str, ...] = ()
 
     written_digits: typing.ClassVar = {"share": 4}
 
     @property
     def share(self) -> float | None:
-        """Of the computation that is in engines, 0 to 1; None where it is not known, or where there is none."""
+        """The share of the computation in engines, 0 to 1; None if it is not known, or if there is no computation."""
         return None if self.unknown or not self.total else self.inside / self.total
 
     def text(self) -> str:
@@ -35,14 +35,14 @@ class Flops(records.Record):
         return f"{self.share:.0%} of {_short(self.total)}" if self.total else "none to do"
 
     def note(self) -> str:
-        """What a reader of `text` has to know as well, or ""."""
+        """A remark that readers of `text` need, or ""."""
         if self.unknown:
             return f"FLOPs are not known: the sizes of {_nodes(self.unknown)} are open"
         return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round" if self.loops else ""
 
 
 def together(counts: Sequence[Flops | None]) -> Flops | None:
-    """The sum of several signatures' Flops, of those that were counted; None where none was."""
+    """The sum of the Flops that were counted, of several signatures; None if none was."""
     known = [one for one in counts if one]
     if not known:
         return None

@@ -13,7 +13,7 @@ from tftrt_tools import errors
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
-    # Flags are read before NumPy is loaded.
+    # This module reads flags, and NumPy is not loaded yet then.
     import numpy.typing as npt
 
 _EXAMPLE = "write --freeze='INPUT:VALUE;SIGNATURE/OTHER:VALUE', as in --freeze=training:false"
@@ -38,7 +38,7 @@ def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str
 
     Args: signatures: those that are converted, with their inputs.
     Returns: {signature: {input: array of rank 0}}, of signatures that have such an input.
-    Raises: UsageError for an input that no signature has, is no single number or bool, or cannot hold the value.
+    Raises: UsageError for an input that no signature has, that is not a single number or bool, or that cannot hold the value.
     """
     found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for name, text in parse(flag).items():
@@ -88,7 +88,7 @@ def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:
         raise errors.UsageError(f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen")
     try:
         value = _BOOLS[text.lower()] if spec.dtype == "bool" else float(text) if spec.dtype.startswith("float") else int(text)
-        # A number that the type does not hold would become another one.
+        # A number that does not fit the type would become another one.
         array = np.array(value).astype(spec.dtype)
         if spec.dtype != "bool" and not spec.dtype.startswith("float") and int(array) != value:
             raise OverflowError

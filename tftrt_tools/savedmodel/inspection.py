@@ -1,4 +1,4 @@
-"""What a converted SavedModel holds, read from its files alone. No TensorFlow here; `inspector` fills these in."""
+"""The contents of a converted SavedModel, read only from its files. No TensorFlow here; `inspector` fills these in."""
 
 import dataclasses
 import typing
@@ -43,11 +43,11 @@ class SignatureGraph(records.Record):
     outputs: tuple[InputSpec, ...]
     # Names of its engine ops.
     engines: tuple[str, ...]
-    # What computes something in TensorFlow; a node of a function that is called twice is listed once.
+    # Nodes that compute something in TensorFlow; a node of a function that is called twice is listed once.
     native: tuple[Node, ...]
     # Computing ops in the engines' segments.
     inside: int = records.field(key="ops_in_tensorrt")
-    # The signature of the same function that stands for it, or "".
+    # The signature that stands for it because it is the same function, or "".
     same_as: str = ""
 
     written_too: typing.ClassVar = ("ops",)
@@ -86,7 +86,7 @@ class Inspection(records.Record):
     # Of saved_model.pb.
     graph_bytes: int
     signatures: tuple[SignatureGraph, ...]
-    # One for each name.
+    # Engine ops, one for each name.
     engines: tuple[EngineOp, ...]
     # Names of engine ops that stand for different segments.
     ambiguous: tuple[str, ...]
@@ -96,9 +96,9 @@ class Inspection(records.Record):
     # Documents of the passport, or None.
     manifest: dict[str, Any] | None
     verification: dict[str, Any] | None
-    # Of the model's files, "sha256:…"; None where nothing asks for it.
+    # Digest of the model's files, "sha256:…"; None if nothing needs it.
     digest: str | None = None
-    # What does not fit together.
+    # Contradictions between the parts of the model.
     findings: tuple[Finding, ...] = records.field(key="disagreements", default=())
     # The document of the INT8 tables, or None.
     calibration: dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class Inspection(records.Record):
         return [asset for file in self.engine_files if file.engine == engine for asset in file.assets]
 
     def flops(self, signature: str) -> Flops | None:
-        """What the manifest says of a signature's computation; None where it says nothing."""
+        """The Flops of a signature by the manifest; None if it has none."""
         said = passport.signatures(self.manifest).get(signature, {}).get("flops")
         return Flops.from_dict(said) if said else None
 
@@ -122,7 +122,7 @@ class Inspection(records.Record):
         return {walked.label(name): known[name] for name in walked.names}
 
     def only(self, keys: Collection[str]) -> "Inspection":
-        """The signatures `keys` and their engines; what disagrees stays whole."""
+        """The signatures `keys` and their engines; all findings stay."""
         signatures = tuple(one for one in self.signatures if one.name in keys)
         called = {name for one in signatures for name in one.engines}
         return dataclasses.replace(self, signatures=signatures, engines=tuple(one for one in self.engines if one.name in called))
@@ -132,7 +132,7 @@ class Inspection(records.Record):
         return [one.name for one in self.signatures if engine in one.engines]
 
     def to_dict(self) -> dict[str, Any]:
-        """Beside each engine op stands what else the model has of it; `from_dict` passes over that."""
+        """Beside each engine op it has the other facts about this engine; `from_dict` ignores them."""
         engines = [one.to_dict() | {"signatures": self.signatures_of(one.name), "compute_ops": one.compute_ops,
                                     "built": records.plain(self.assets(one.name))} for one in self.engines]
         return super().to_dict() | {"engines": engines}

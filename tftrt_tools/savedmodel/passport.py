@@ -1,4 +1,4 @@
-"""The evidence that a model carries with it, in assets.extra/tftrt: what was done to it, and whether it is right."""
+"""The records that a model carries in assets.extra/tftrt: how it was made, and whether it is right."""
 
 import contextlib
 import dataclasses
@@ -62,7 +62,7 @@ def read(model: str | os.PathLike[str], name: str) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def understood(model: str | os.PathLike[str], name: str) -> Iterator[None]:
-    """Around what takes the document `name` apart. Raises: TftrtError where it lacks something, or has another kind of value there."""
+    """A context for code that reads fields of the document `name`. Raises: TftrtError if a field is missing or has another type."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -71,7 +71,7 @@ def understood(model: str | os.PathLike[str], name: str) -> Iterator[None]:
 
 
 def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """What a manifest says of each signature, twins of one function included; {} for None."""
+    """The manifest's entry for each signature, including twins of one function; {} for None."""
     listed = (manifest or {}).get("signatures", ())
     return {name: one for one in listed for name in (one["name"], *one.get("twins", ()))}
 

@@ -1,4 +1,4 @@
-"""What was done to a frozen signature before TF-TRT saw it (conversion.job.prepare). No TensorFlow here."""
+"""How a frozen signature was rewritten before the pass (conversion.job.prepare). No TensorFlow here."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ class Grouped(records.Record):
     name: str
     type: str
     groups: int
-    # The type of the node that computes the same, "" where there is none.
+    # The type of the node that replaces it, "" if there is none.
     written: str = ""
     # By how much its filter grew.
     added_bytes: int = 0
@@ -21,7 +21,7 @@ class Grouped(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dilated(records.Record):
-    """A convolution with dilations that was three nodes."""
+    """A convolution with dilations that consisted of three nodes."""
 
     # Of the node that computes it now.
     name: str
@@ -30,15 +30,15 @@ class Dilated(records.Record):
     dilations: tuple[int, int]
     # "SAME" or "VALID"; where "VALID" needs zeros around, a Pad is in front of it.
     padding: str
-    # Of zeros in the filter of a depthwise one.
+    # Bytes of zeros in the filter of a depthwise one.
     added_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preparation(records.Record):
-    """What was changed in a signature's graph. Its answers stay the same, but for `unquantized` and `frozen`, which the user asks for."""
+    """The changes to a signature's graph. Its answers stay the same, except for `unquantized` and `frozen`, which the user asks for."""
 
-    # Names of the calls for XLA that were replaced by what they call.
+    # Names of the calls for XLA that were replaced by their functions' nodes.
     opened: tuple[str, ...] = ()
     # Of the main graph.
     convolutions: tuple[Grouped, ...] = ()
@@ -46,16 +46,16 @@ class Preparation(records.Record):
     dilated: tuple[Dilated, ...] = ()
     # Names of those that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()
-    # Names of FakeQuant nodes on constants that are constants now.
+    # Names of FakeQuant nodes on constants that became constants.
     folded: tuple[str, ...] = ()
     # Names of FakeQuant nodes on activations that were left out.
     unquantized: tuple[str, ...] = ()
     # (input, value) of inputs that have one value for good and are not read.
     frozen: tuple[tuple[str, bool | int | float], ...] = ()
-    # Inputs that conditionals alone read.
+    # Inputs that only conditionals read.
     offered: tuple[str, ...] = ()
 
     @property
     def left(self) -> frozenset[str]:
-        """Names of grouped convolutions that are in the graph as they were."""
+        """Names of grouped convolutions that were not rewritten."""
         return frozenset(one.name for one in self.convolutions if not one.written)

@@ -64,7 +64,7 @@ def call_text(shapes: Call) -> str:
 
 
 def flag_text(signature: str, calls: Sequence[Call]) -> str:
-    """The --shapes that say `calls`, [{input: shape}, …] of one signature: what `parse` and `calls` turn into the same again."""
+    """The text of --shapes for `calls`, [{input: shape}, …] of one signature; `parse` and `calls` turn it into the same calls again."""
     names = calls[0] if calls else ()
     return ";".join(f"{signature}/{name}:" + ",".join("x".join(map(str, call[name])) or "scalar" for call in calls) for name in names)
 
@@ -167,7 +167,7 @@ def calls(declared: Mapping[tuple[str, str], Sequence[tuple[int, ...]]],
 
 
 def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputSpec]]) -> list[tuple[str, str]]:
-    """[(signature, input)] that are meant. An input's name may hold a slash itself."""
+    """[(signature, input)] that a name can mean; the name of an input may have a slash itself."""
     text = f"{signature}/{name}" if signature else name
     known = [(key, spec.name) for key, specs in signatures.items() for spec in specs]
     named = [pair for pair in known if "/".join(pair) == text] or [pair for pair in known if pair[1] == text]

@@ -18,7 +18,7 @@ DEFAULT = "serving_default"
 
 
 def definitions(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, meta_graph_pb2.SignatureDef]:
-    """The signatures of a MetaGraphDef that a caller may name: {name: SignatureDef}, less those of initialization and training."""
+    """The signatures of a MetaGraphDef that a caller may name: {name: SignatureDef}, without those of initialization and training."""
     return {name: one for name, one in sorted(meta_graph.signature_def.items()) if not name.startswith("__saved_model_")}
 
 
@@ -50,8 +50,8 @@ class Once:
 
     @classmethod
     def of(cls, names: Iterable[str], *same: Mapping[str, str]) -> Once:
-        """Args: names: signatures, in order. same: of twins.find, of one model or of several: then they have to be the same in each;
-        without any, each is a function of its own."""
+        """Args: names: signatures, in order. same: of twins.find, for one or more models. Twins have to be the same in each model;
+        without `same`, each signature is a function of its own."""
         groups: dict[tuple[str, ...] | str, list[str]] = {}
         for name in names:
             groups.setdefault(tuple(one.get(name, name) for one in same) or name, []).append(name)
@@ -70,7 +70,7 @@ class Once:
         return list(self.twins)
 
     def leader(self, name: str) -> str:
-        """The signature that is walked for `name`; `name` itself where it is none of them."""
+        """The signature that is walked for `name`; `name` itself if it is not a signature."""
         return next((first for first, others in self.twins.items() if name in others), name)
 
     def label(self, name: str) -> str:
@@ -92,7 +92,7 @@ class Once:
         return {name: value for first, value in by_name.items() for name in (first, *self.twins[first])}
 
     def merged(self, calls: Mapping[str, Sequence[Call]]) -> dict[str, list[Call]]:
-        """{signature: [{input: shape}]} of --shapes: what was said of twins goes to the one that is walked."""
+        """{signature: [{input: shape}]} of --shapes, with the shapes of twins given to the one that is walked."""
         found: dict[str, list[Call]] = {}
         for name, listed in calls.items():
             mine = found.setdefault(self.leader(name), [])

@@ -25,7 +25,7 @@ def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Itera
 
     Args:
       target: directory to write.
-      overwrite: whether a SavedModel or an empty directory there may be replaced. Anything else never is.
+      overwrite: whether a SavedModel or an empty directory there may be replaced. Other things are never replaced.
       sources: inputs, which must neither lie inside the target nor hold it.
     """
     target = pathlib.Path(os.path.abspath(target))
@@ -58,7 +58,7 @@ def staged(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     try:
         _sweep(target)
         stage = target.parent / f".{target.name}.tftrt-{os.getpid()}"
-        # An interrupt may come between any two steps, the first of which makes the directory.
+        # An interrupt may come between any two steps; the first step makes the directory.
         try:
             try:
                 stage.mkdir()
@@ -100,7 +100,7 @@ def _sweep(target: pathlib.Path) -> None:
 
 
 def _flush(folder: pathlib.Path) -> None:
-    """Force the content to disk before the name changes, so that a full disk shows now and a power cut loses nothing."""
+    """Force the content to disk before the rename, so that a full disk is an error now and a power cut loses nothing."""
     for path in [*folder.rglob("*"), folder]:
         fd = os.open(path, os.O_RDONLY)
         try:

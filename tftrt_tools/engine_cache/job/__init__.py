@@ -1,1 +1,1 @@
-"""What of the cache only child processes use."""
+"""The part of the cache that only child processes use."""

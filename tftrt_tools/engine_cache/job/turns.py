@@ -1,8 +1,8 @@
-"""Processes of one machine build on a GPU one after the other: TensorRT chooses kernels by timing them, and what others do there meanwhile
+"""Lets processes of one machine build on a GPU one after the other: TensorRT chooses kernels by timing them, and other work on the GPU
 makes it slow and its choices poor.
 
-One lock file for each GPU lies in /tmp, where processes of all users see it; $TMPDIR may be a process's own. Containers take turns with
-each other where the environment variable TFTRT_BUILD_TURNS names a folder that they share. A turn lasts for one engine.
+Each GPU has a lock file in /tmp, where processes of all users see it; $TMPDIR may be a process's own. Containers take turns with each
+other if the environment variable TFTRT_BUILD_TURNS names a folder that they share. A turn lasts for one engine.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ def turn(gpu: str, on_wait: Callable[[str], object]) -> Iterator[bool]:
 
     Args: gpu: execution.job.gpu.identity; "" takes no turns, nor does TFTRT_BUILD_TURNS=0 in the environment. on_wait: called
       once before waiting, with what it waits for.
-    Yields: whether the turn is held. The block also runs where there can be no lock.
+    Yields: whether the turn is held. The block also runs if no lock is possible.
     """
     descriptor = _open(gpu) if gpu and os.environ.get(SWITCH, "1") != "0" else None
     try:

@@ -1,1 +1,1 @@
-"""What runs and watches models, in child processes."""
+"""Running and watching models, in child processes."""

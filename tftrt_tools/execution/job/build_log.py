@@ -1,4 +1,4 @@
-"""Why TF-TRT has no engine, in its own words, read from its log: a caller is told nothing (TF 2.14.1)."""
+"""Reads from TF-TRT's log why it has no engine, because TF-TRT does not tell the caller (TF 2.14.1)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class PeakMemory:
             self._start, self.bytes = self._used(), 0
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
-        except Exception:  # NVML is a witness, not a need: without it there is only no figure
+        except Exception:  # without NVML there is no figure, and the work goes on
             self.bytes = None
         return self
 
@@ -52,7 +52,7 @@ class PeakMemory:
 
 
 def _handle(nvml: Any) -> Any:
-    """The device that CUDA calls 0: CUDA_VISIBLE_DEVICES may name another than the driver's first, by number or UUID."""
+    """The device that CUDA calls 0: CUDA_VISIBLE_DEVICES may name another one than the driver's first, by number or UUID."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     if first.isdigit():
         return nvml.nvmlDeviceGetHandleByIndex(int(first))

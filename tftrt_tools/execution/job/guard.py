@@ -9,9 +9,9 @@ from tftrt_tools.savedmodel import engine_assets, passport
 
 
 def refuse_foreign_engines(model: str | os.PathLike[str]) -> None:
-    """Compare the engines of SavedModel `model` with this process: what each says in its head, else what the manifest says.
+    """Compare the engines of SavedModel `model` with this process: by each engine's header, else by the manifest.
 
-    Raises: TftrtError. A model without engines passes, and one whose engines nothing is known of.
+    Raises: TftrtError. A model without engines passes, and so does one with engines of unknown origin.
     """
     assets = engine_assets.read(model)
     if not assets:

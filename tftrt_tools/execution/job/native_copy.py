@@ -1,6 +1,6 @@
 """A copy of a converted SavedModel that TensorFlow runs without TensorRT: each engine op becomes a call of its native segment.
 
-It shows what the graph rewrite did to the answers, not what FP16 arithmetic does.
+It shows how the graph rewrite changes the answers, not how FP16 arithmetic does.
 """
 
 from __future__ import annotations

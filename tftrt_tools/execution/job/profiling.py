@@ -50,8 +50,8 @@ def built(found: Events) -> bool:
 def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
     """{arithmetic: seconds of the GPU's kernels} of functions without arguments, called once each.
 
-    Apart from what is timed: watching kernels slows a call down. What TensorRT tries while it builds an engine are kernels too, so a call
-    that builds one says nothing. {} on a machine without a GPU.
+    Do not time these calls: watching kernels slows them down. Do not build engines in them: TensorRT tries kernels in a build. {} on a
+    machine without a GPU.
     """
     total: dict[str, float] = collections.defaultdict(float)
     for call in calls:

@@ -1,1 +1,1 @@
-"""What reads, runs and rewrites SavedModels with TensorFlow, in child processes."""
+"""Reading, running and rewriting SavedModels with TensorFlow, in child processes."""

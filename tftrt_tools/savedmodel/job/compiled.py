@@ -1,5 +1,5 @@
-"""Calls that XLA compiles (`tf.function(jit_compile=True)`). TF-TRT does not look into them. Here they are listed, and opened: made
-calls like any other, which TensorFlow replaces by the function's nodes. Works on protos alone.
+"""Calls that XLA compiles (`tf.function(jit_compile=True)`). TF-TRT does not look into them. This module lists them and opens them: it
+makes them ordinary calls, which TensorFlow replaces by the function's nodes. Works on protos alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MARK, _NEVER_INLINED = "_XlaMustCompile", "_noinline"
 
 
 def calls(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
-    """Names of the calls that XLA compiles and that run without XLA too; a function with XLA's own ops does not.
+    """Names of the calls that XLA compiles and that also run without XLA; a function with XLA's own ops does not.
 
-    A name is the one that the call has after the calls around it were replaced by nodes: "OUTER/INNER".
+    The name is that of the call after the calls around it are replaced by nodes: "OUTER/INNER".
     """
     functions = graph.library(graph_def)
     return tuple(path for path, _, node in _paths("", graph_def.node, functions)
@@ -34,9 +34,9 @@ def holding(graph_def: graph_pb2.GraphDef, ops: Collection[str]) -> set[str]:
 
 
 def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.GraphDef:
-    """A copy in which calls are not XLA's any more.
+    """A copy in which XLA does not compile these calls any more.
 
-    Args: graph_def: left as it is. names: of `calls`. A node of a function that another call reaches too stays XLA's.
+    Args: graph_def: left as it is. names: of `calls`. XLA still compiles a node of a function that another call reaches too.
     """
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)

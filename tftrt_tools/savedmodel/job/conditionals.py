@@ -1,6 +1,6 @@
-"""Takes conditionals that a constant decides out of a frozen graph, so that the branch that runs is left. Nothing is run.
+"""Removes conditionals that a constant decides from a frozen graph, and keeps the branch that runs. Nothing is run.
 
-Frozen, a conditional is Switch and Merge nodes, around which TF-TRT forms segments, one for each stretch between them.
+In a frozen graph a conditional consists of Switch and Merge nodes; TF-TRT forms a segment for each stretch between them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.framework import node_def_pb2
 
-# What a condition is computed with.
+# Ops that compute conditions.
 _CONDITION = frozenset({"Identity", "LogicalNot", "LogicalAnd", "LogicalOr", "Cast", "Equal", "NotEqual", "Greater", "GreaterEqual", "Less",
                         "LessEqual", "Squeeze", "Reshape"})
-# What may stand between an input and the conditionals that read it.
+# Ops that may stand between an input and the conditionals that read it.
 _CONTROL = frozenset({"Switch", "Merge", "If", "StatelessIf"})
 
 
 def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -> None:
-    """Let what reads a placeholder read a constant, in place, and take out the conditionals that this decides.
+    """Replace placeholders by constants, in place, and remove the conditionals that these decide.
 
     Args: graph_def: frozen. values: {placeholder: array}; the placeholders stay, and nothing reads them.
     """
@@ -42,14 +42,14 @@ def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -
 
 
 def decide(graph_def: graph_pb2.GraphDef) -> None:
-    """Take out the branches that cannot run, in place. What a graph returns is never among them."""
+    """Remove the branches that cannot run, in place. Results of the graph are never among them."""
     # A condition inside a branch may be known only when the conditional around it is gone.
     while _decided(graph_def):
         pass
 
 
 def _decided(graph_def: graph_pb2.GraphDef) -> bool:
-    """One round of `decide`. Returns: whether it took anything out."""
+    """One round of `decide`. Returns: whether it removed anything."""
     nodes = {node.name: node for node in graph_def.node}
     taken = {}
     for node in graph_def.node:
@@ -72,7 +72,7 @@ def _decided(graph_def: graph_pb2.GraphDef) -> bool:
     for node in alive:
         node.input[:] = [source.split(":")[0] if source in ports else source for source in node.input
                          if not (source.startswith("^") and source[1:] in dead)]
-        node.attr.pop("_class", None)  # colocation, with nodes that may be gone
+        node.attr.pop("_class", None)  # colocation with nodes that may be gone
     kept = graph_pb2.GraphDef()
     kept.node.extend(alive)
     del graph_def.node[:]
@@ -126,7 +126,7 @@ def _is_dead(source: str, dead: AbstractSet[str], never: AbstractSet[str]) -> bo
 
 
 def _merge(node: node_def_pb2.NodeDef, dead: AbstractSet[str], never: AbstractSet[str], graph_def: graph_pb2.GraphDef) -> None:
-    """A Merge of which one input is left passes that on."""
+    """Let a Merge with one remaining input pass that on."""
     data = [source for source in node.input if not source.startswith("^")]
     left = [source for source in data if not _is_dead(source, dead, never)]
     if len(left) == len(data) or node.name in dead:

@@ -17,7 +17,7 @@ def in_loops(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     while waiting:
         name = waiting.pop()
         for reader in readers[name]:
-            # A loop goes round through nodes that change nothing, so that no depth grows for ever.
+            # Nodes on the way round a loop do not change the depth, so it does not grow for ever.
             depth = depths[name] + change[reader]
             if depth > depths[reader]:
                 depths[reader] = depth
@@ -26,7 +26,7 @@ def in_loops(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
 
 
 def uncertain(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
-    """Names of the main graph's nodes that may run not at all, or many times, or on sizes that a loop or a conditional decides."""
+    """Names of the main graph's nodes that may not run, or run many times, or run on sizes that a loop or a conditional decides."""
     readers, found = _readers(graph_def), set()
     waiting = [node.name for node in graph_def.node if node.op in (*_ENTER, *_SWITCH)]
     while waiting:

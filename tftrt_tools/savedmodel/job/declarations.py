@@ -1,6 +1,6 @@
-"""Keeps what a MetaGraph declares besides its graph, and writes it into the saved model, where TensorFlow's save drops it.
+"""Keeps the declarations of a MetaGraph besides its graph, and writes them into the saved model, because TensorFlow's save drops them.
 
-TensorFlow saves every model with the tag "serve", every signature with the method "predict", shapes that it inferred anew (of lookups and
+TensorFlow saves every model with the tag "serve", every signature with the method "predict", newly inferred shapes (for lookups and
 loops it knows less than the export did), no default values and no collections. No TensorFlow here.
 """
 
@@ -30,7 +30,8 @@ _OWN_COLLECTIONS = frozenset({
 
 
 def of(meta_graph: meta_graph_pb2.MetaGraphDef) -> meta_graph_pb2.MetaGraphDef:
-    """A MetaGraphDef with what `meta_graph` declares. Of its graph it holds the inputs' default values alone, of its objects nothing."""
+    """A MetaGraphDef with the declarations of `meta_graph`. From its graph it has only the inputs' default values, from its objects
+    nothing."""
     declared = meta_graph_pb2.MetaGraphDef()
     declared.meta_info_def.CopyFrom(meta_graph.meta_info_def)
     for name, signature in meta_graph.signature_def.items():
@@ -44,13 +45,14 @@ def of(meta_graph: meta_graph_pb2.MetaGraphDef) -> meta_graph_pb2.MetaGraphDef:
 
 
 def collections(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Names of the collections that hold values of the user's, and no names of nodes: those mean nothing in another graph."""
+    """Names of the collections that hold the user's values. Collections with names of nodes are left out, because these mean nothing in
+    another graph."""
     return sorted(name for name, one in meta_graph.collection_def.items()
                   if name not in _OWN_COLLECTIONS and one.WhichOneof("kind") not in (None, "node_list"))
 
 
 def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[str, tensor_pb2.TensorProto]:
-    """The values of those inputs of a signature that need not be fed. Returns: {input: TensorProto}."""
+    """The values of a signature's optional inputs. Returns: {input: TensorProto}."""
     nodes = {node.name: node for node in meta_graph.graph_def.node if node.op in (_WITH_DEFAULT, "Const")}
     found = {}
     for name, info in meta_graph.signature_def[signature].inputs.items():
@@ -62,9 +64,9 @@ def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[st
 
 def restore(path: str | os.PathLike[str], declared: meta_graph_pb2.MetaGraphDef,
             renamed: Mapping[str, Mapping[str, str]] | None = None) -> meta_graph_pb2.MetaGraphDef:
-    """Write into the SavedModel `path` what it lacks of `declared`, a MetaGraphDef of `of`.
+    """Write the missing parts of `declared`, a MetaGraphDef of `of`, into the SavedModel `path`.
 
-    Args: renamed: {signature: {name with which an input was saved: its name}} of those that TensorFlow had to save otherwise.
+    Args: renamed: {signature: {name with which an input was saved: its name}} for inputs that TensorFlow had to save under another name.
     Returns: its MetaGraphDef.
     """
     proto = protos.read(path)
@@ -118,7 +120,7 @@ def _restore_signature(signature: meta_graph_pb2.SignatureDef, declared: meta_gr
 
 
 def _join(signature: meta_graph_pb2.SignatureDef, name: str, declared: meta_graph_pb2.TensorInfo) -> None:
-    """Make one sparse input of the three that TensorFlow made of it."""
+    """Join the three inputs that TensorFlow made of one sparse input."""
     parts = {part: f"{name}_{part}" for part in ("values", "indices", "dense_shape")}
     if not all(part in signature.inputs for part in parts.values()):
         return
@@ -131,7 +133,7 @@ def _join(signature: meta_graph_pb2.SignatureDef, name: str, declared: meta_grap
 
 
 def _give_default(meta: meta_graph_pb2.MetaGraphDef, signature: str, name: str, value: tensor_pb2.TensorProto) -> None:
-    """Make an input one that need not be fed."""
+    """Make an input optional."""
     tensor = meta.signature_def[signature].inputs[name].name if name in meta.signature_def[signature].inputs else ""
     for node in meta.graph_def.node:
         if f"{node.name}:0" == tensor and node.op == "Placeholder":

@@ -1,4 +1,4 @@
-"""A SavedModel without the engines that it carries: it loads where those engines would end the process."""
+"""A copy of a SavedModel without its engines: it can be loaded where those engines would end the process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(proto: saved_model_pb2.SavedModel, model: str | os.PathLike[str], fold
 
 
 def _detach(objects: saved_object_graph_pb2.SavedObjectGraph) -> None:
-    """Their creator has a GPU kernel only, and loading would call it."""
+    """Turn engine resources into plain objects: loading would call their creator, which has only a GPU kernel."""
     nodes = objects.nodes
     if not nodes:
         return
@@ -49,14 +49,14 @@ def _detach(objects: saved_object_graph_pb2.SavedObjectGraph) -> None:
 
 
 def _leave_out(graph_def: graph_pb2.GraphDef) -> None:
-    """The session loader knows no objects: it runs an initializer, a function that makes the resource and reads the engines into it."""
+    """Disable the initializer, which makes the resource and reads the engines into it: the session loader ignores objects and runs it."""
     for function in graph_def.library.function:
         if any(node.op == _INITIALIZE for node in function.node_def):
             for node in function.node_def:
                 if node.op in (_CREATE, _INITIALIZE):
                     _empty(node)
     for node in graph_def.node:
-        if node.op == _CREATE:  # nothing reads it, but each node of a graph is given a device, and it has none without a GPU
+        if node.op == _CREATE:  # nothing reads it, but TensorFlow places each node on a device, and without a GPU it has none
             _empty(node)
 
 

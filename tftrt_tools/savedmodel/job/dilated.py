@@ -5,8 +5,8 @@ rearrangement. With blocks of b, paddings (p, q) and crops (c, d) these compute
 
     out[o] = sum over j of filter[j] * x[o - (p - c) + j * b],
 
-where x is zero outside: the convolution with dilation b and paddings (p - c, q - d). For sizes that are open the paddings and crops are
-computed from the shape; their difference is shown to be the same for every size before anything is written.
+where x is zero outside: the convolution with dilation b and paddings (p - c, q - d). If sizes are open, the graph computes the paddings
+and crops from the shape; nothing is written before their difference is shown to be the same for every size.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from tftrt_tools.savedmodel.preparation import Dilated
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# Ops that treat every place alike, so that they may come before or after the rearrangement; the first operand is the data.
+# Ops that treat every position alike, so they may come before or after the rearrangement; the first operand is the data.
 _ALIKE = frozenset({"Identity", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
 # The other operands of these have a number for each channel, or one for all.
 _BY_CHANNEL = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum"})
-# What paddings are computed with. Over whole numbers n these give a * n + f(n), where f repeats with the moduli.
+# Ops that compute paddings. For whole numbers n they give a * n + f(n), where f repeats with the moduli.
 _ARITHMETIC = frozenset({"Shape", "Identity", "StridedSlice", "Slice", "GatherV2", "Pack", "ConcatV2", "ExpandDims", "Squeeze", "Reshape",
                          "Cast", "Add", "AddV2", "Sub", "Neg", "FloorMod"})
 _CONSTANTS = (_ARITHMETIC | folding.FILTERS) - {"Shape"}
-# How many sizes may be tried; beyond, a convolution stays as it is.
+# The most sizes to try; if more are needed, a convolution stays as it is.
 _MOST_SIZES = 5000
-# By how much a depthwise filter may grow: TensorFlow leaves the dilations of a depthwise convolution out without a word, on a CPU.
+# How many times a depthwise filter may grow. It gets zeros because on a CPU TensorFlow silently ignores the dilations of a depthwise
+# convolution.
 _MOST_ZEROS = 16
 
 
 def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
             kept: frozenset[str] = frozenset()) -> tuple[Dilated, ...]:
-    """Write the convolutions with dilations of a graph as one op each, in place; functions are not looked into.
+    """Write the convolutions with dilations of a graph as one op each, in place, but not inside functions.
 
     Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
-    Returns: Dilated of those that were written, in the graph's order.
+    Returns: Dilated for each written one, in the graph's order.
     """
     if not any(node.op == "BatchToSpaceND" for node in graph_def.node):
         return ()
@@ -62,7 +63,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset()
 
 
 def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Pad behind the ExpandDims of a Conv1D, in place: TF-TRT pads four dimensions only. Returns: names of the paddings."""
+    """Move a Pad behind the ExpandDims of its Conv1D, in place: TF-TRT pads only four dimensions. Returns: names of the paddings."""
     nodes, moved = {node.name: node for node in graph_def.node}, []
     for node in list(graph_def.node):
         pad = nodes.get(folding.name_of(node.input[0])) if node.op == "ExpandDims" and node.input else None
@@ -72,7 +73,7 @@ def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozense
         if sizes is None or axis is None or sizes.shape != (3, 2) or int(axis) not in (1, -3) or sizes[[0, 2]].any():
             continue
         data = pad.input[0]
-        # The node that others read is the padding now, so that they need no change.
+        # The padding takes the name that others read, so they need no change.
         inner = graph_def.node.add()
         inner.CopyFrom(node)
         inner.name, inner.input[0] = _free(f"{node.name}/unpadded", nodes), data
@@ -97,7 +98,7 @@ class _Site:
     entry: node_def_pb2.NodeDef
     # The SpaceToBatchND at its beginning.
     before: node_def_pb2.NodeDef
-    # Of the data around, 3 or 4.
+    # Rank of the data outside, 3 or 4.
     rank: int
 
 
@@ -173,7 +174,7 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
 
 
 def _is_plain(node: node_def_pb2.NodeDef) -> bool:
-    """A convolution with steps of one, in NHWC, that pads nothing."""
+    """Whether it is a convolution with strides of one, in NHWC, without padding."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
     return ones and node.attr["data_format"].s in (b"", b"NHWC") and node.attr["padding"].s == b"VALID"
 
@@ -206,7 +207,7 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
 
 
 def _spread(filters: npt.NDArray[Any] | None, blocks: Sequence[int]) -> npt.NDArray[Any] | None:
-    """A filter with zeros between its places, or None where that is too much or it is not known."""
+    """A filter with zeros between its values, or None if it would be too large or is not known."""
     if filters is None:
         return None
     sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape[:2], blocks, strict=True)]
@@ -218,7 +219,7 @@ def _spread(filters: npt.NDArray[Any] | None, blocks: Sequence[int]) -> npt.NDAr
 
 
 def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any] | None:
-    """(dimensions, 2) of paddings less crops, or None where they are not the same for every size."""
+    """(dimensions, 2) of paddings minus crops, or None if they are not the same for every size."""
     sources = site.before.input[2], site.after.input[2]
     found = folding.behind(sources, view.nodes, _ARITHMETIC)
     if found is None:
@@ -245,10 +246,10 @@ def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any
 
 def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any],
                   view: _View) -> list[tuple[int, ...]] | None:
-    """Shapes that show what holds for all, or None.
+    """Shapes that are enough to prove equality for all, or None.
 
-    What _ARITHMETIC computes from a size n is a * n + f(n), where f repeats with the least common multiple of the moduli: what is equal for
-    one more size than that is equal for all.
+    From a size n, _ARITHMETIC computes a * n + f(n), where f repeats with the least common multiple of the moduli: values that are equal
+    for one size more than that multiple are equal for all.
     """
     moduli = [view.constant(node, 1) for node in found.values() if node.op == "FloorMod"]
     declared = view.input_shape(shape, 0)
@@ -262,7 +263,7 @@ def _sizes_to_try(shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.
 
 
 def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
-    """Put one convolution in the place of three nodes. Returns: Dilated."""
+    """Replace three nodes by one convolution. Returns: Dilated."""
     convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
     site.entry.input[0] = site.before.input[0]
     if plan.filters is None:

@@ -1,4 +1,4 @@
-"""Sorts the inputs and outputs of engine ops. TF-TRT orders them by addresses of objects, in each run otherwise.
+"""Sorts the inputs and outputs of engine ops. TF-TRT orders them by addresses of objects, differently in each run.
 
 Unsorted, the segment's digest, the names TensorRTInputPH_i of a calibration table and the key of a cached engine would differ too.
 """
@@ -97,7 +97,7 @@ def _copied(message: Any) -> Any:
 
 
 def _permute_arguments(arguments: Any, order: Sequence[int]) -> None:
-    """Types and attributes move, names stay: they count the places."""
+    """Types and attributes move; names stay, because they are numbered by place."""
     names = [arg.name for arg in arguments]
     _permute(arguments, order)
     for arg, name in zip(arguments, names, strict=True):

@@ -1,7 +1,7 @@
 """FakeQuant nodes, as tensorflow-model-optimization writes them around weights and activations.
 
-TF-TRT takes no convolution whose weights pass through one. On constants the node's own output takes its place, with the same answers. On
-activations it is a range for INT8; in another precision it rounds to 8 bits in TensorFlow, between engines.
+TF-TRT takes no convolution whose weights pass through one. On constants the node is replaced by its own output, with the same answers.
+On activations it is a range for INT8; in another precision it stays in TensorFlow, between engines, and rounds to 8 bits.
 """
 
 import tensorflow as tf
@@ -10,13 +10,13 @@ from tensorflow.core.framework import graph_pb2
 from tftrt_tools.savedmodel.job import folding
 
 OPS = frozenset({"FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", "FakeQuantWithMinMaxArgs"})
-# With one of these in the graph TF-TRT wants quantization nodes on weights.
+# With one of these in the graph TF-TRT requires quantization nodes on weights.
 _EXPLICIT = "QuantizeAndDequantizeV2"
 
 
 def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Compute those on constants, in place. Args: graph_def: frozen. kept: names of nodes to leave. Returns: names of the nodes, which are
-    constants now."""
+    """Compute those on constants, in place. Args: graph_def: frozen. kept: names of nodes to leave. Returns: names of the nodes that
+    became constants."""
     nodes = {node.name: node for node in graph_def.node}
     found = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
     if not found or any(node.op == _EXPLICIT for node in graph_def.node):
@@ -34,8 +34,8 @@ def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> t
 
 
 def leave_out(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Let the nodes that are left pass their input on, in place. The answers change: nothing is rounded to 8 bits or cut off any
-    more. Returns: their names."""
+    """Let the remaining nodes pass their input on, in place. The answers change: nothing is rounded to 8 bits or clipped any more.
+    Returns: their names."""
     found = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
     for node in found:
         controls = [one for one in node.input if one.startswith("^")]

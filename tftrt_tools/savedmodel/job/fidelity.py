@@ -1,7 +1,7 @@
-"""What a saved model lost of the one that it was made from: of its signatures, declarations, objects and files. No TensorFlow here.
+"""Compares a saved model with its source: signatures, declarations, objects and files. No TensorFlow here.
 
-What TensorFlow cannot save is not compared: collections that name nodes (variables, queues, a training op), the signature of a training op,
-aliases of functions, and the class and settings of a Keras model.
+Parts that TensorFlow cannot save are not compared: collections that name nodes (variables, queues, a training op), the signature of a
+training op, aliases of functions, and the class and settings of a Keras model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tftrt_tools.savedmodel.job import declarations, detach, graph
 if TYPE_CHECKING:
     from tensorflow.core.protobuf import meta_graph_pb2
 
-# Names of the root's children that are no part of the user's model: signatures are compared as such, engines come and go.
+# Names of the root's children that are not compared here: signatures are compared on their own, and engines come and go.
 _NOT_COMPARED = frozenset({"signatures", detach.RESOURCES})
 
 
@@ -35,10 +35,10 @@ def check(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphD
 
 def differences(source: str | os.PathLike[str], source_meta: meta_graph_pb2.MetaGraphDef, output: str | os.PathLike[str],
                 output_meta: meta_graph_pb2.MetaGraphDef, folders: Sequence[str] = ("assets", files.EXTRAS)) -> tuple[str, ...]:
-    """What a converted model has not, or has otherwise than its source.
+    """The parts that a converted model lacks, or has differently from its source.
 
     Args: source, output: SavedModel directories. source_meta, output_meta: their MetaGraphDefs. folders: those whose files are compared.
-    Returns: a sentence for each, () where all is as it was.
+    Returns: a sentence for each, () if there is no difference.
     """
     return (*_signatures(source_meta, output_meta), *_declared(source_meta, output_meta), *_objects(source_meta, output_meta),
             *_files(pathlib.Path(source), pathlib.Path(output), folders))

@@ -1,4 +1,4 @@
-"""What does not fit together in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
+"""Finds contradictions in a converted SavedModel: graph, engine files, manifest, verification, this machine. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
-# Of an engine op, what the manifest knows and nothing changes later.
+# Facts about an engine op that the manifest has and that nothing changes later.
 _COMPARED = {"precision": "precision", "implicit_batch": "implicit batch", "use_calibration": "calibration", "inputs": "input shapes",
              "ops": "ops"}
 
@@ -30,7 +30,7 @@ def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[s
 
 
 def _of_files(seen: Inspection) -> Iterator[Finding]:
-    """Engine files that are broken, or that belong to nothing."""
+    """Engine files that are damaged, or that belong to no engine op."""
     engines = {one.name: one for one in seen.engines}
     for file in seen.engine_files:
         if file.problem:
@@ -59,7 +59,7 @@ def _shape_fits(shape: Sequence[int | None], wanted: Sequence[int | None]) -> bo
 
 
 def _of_loading(seen: Inspection) -> Iterator[Finding]:
-    """Engine files that the graph reads, against those that are there."""
+    """Engine files that the graph reads, compared with those that exist."""
     files = {file.engine for file in seen.engine_files}
     for engine, kept in seen.loads.items():
         count = len(seen.assets(engine))
@@ -74,7 +74,7 @@ def _of_loading(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_engines(seen: Inspection) -> Iterator[Finding]:
-    """Engine ops that cannot work as they are."""
+    """Engine ops that cannot work."""
     for name in seen.ambiguous:
         yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
     # The build left these without an engine (out of time, say), and the manifest says so.
@@ -94,7 +94,7 @@ def _of_engines(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_manifest(seen: Inspection) -> Iterator[Finding]:
-    """What the conversion wrote down, against the graph."""
+    """The conversion's manifest, compared with the graph."""
     if seen.manifest is None:
         return
     listed = {one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())}
@@ -106,7 +106,7 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     for name in sorted(there.keys() & listed.keys()):
         now = there[name].to_dict()
         if not there[name].native_segment:
-            del now["ops"]  # it went with the segment, which has a finding already
+            del now["ops"]  # it was removed with the segment, which has a finding already
         for field, words in _COMPARED.items():
             if field in now and field in listed[name] and listed[name][field] != now[field]:
                 yield Finding(name, f"{words}: the manifest says {_brief(listed[name][field])}, the graph {_brief(now[field])}", AGAIN)
@@ -127,7 +127,7 @@ def _of_signatures(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_built(seen: Inspection) -> Iterator[Finding]:
-    """Engines that the conversion built, against those that are saved."""
+    """Engines that the conversion built, compared with those that are saved."""
     if seen.manifest is None:
         return
     settings = seen.manifest.get("settings", {})
@@ -162,9 +162,9 @@ def _of_verification(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[str]) -> tuple[Finding, ...]:
-    """Saved engines against what would load them here: what each says in its head, else what the manifest says."""
+    """Saved engines, compared with this machine's TensorRT and GPU: by each engine's header, else by the manifest."""
     gpu = (seen.manifest or {}).get("gpu") or {}
-    # Each kind once, TensorRT's first: it is the graver.
+    # Each kind of finding once; TensorRT's first, because it is graver.
     releases, devices = {}, {}
     for asset in (asset for file in seen.engine_files for asset in file.assets):
         built, capability = engine_assets.origin(asset, seen.manifest)

@@ -1,6 +1,6 @@
 """Counts floating point operations of a converted graph from the shapes that TensorFlow infers. Nothing is run.
 
-TensorFlow has statistics of its own (tf.compat.v1.profiler). They take no NCHW, count BatchMatMul with adj_x wrongly, and know no Einsum
+TensorFlow has statistics of its own (tf.compat.v1.profiler). These refuse NCHW, count BatchMatMul with adj_x wrongly, and know no Einsum
 and no transposed Conv3D (TF 2.14.1); where both count, they agree.
 """
 
@@ -48,7 +48,7 @@ def _inferred(graph_def: graph_pb2.GraphDef, sizes: dict[str, tuple[int | None, 
     try:
         return inferred.shapes(graph_def, sizes, first_round=True)
     except ValueError:
-        # A batch of one may be no batch of this graph.
+        # The graph may refuse a batch of one.
         return inferred.shapes(graph_def, first_round=True)
 
 
@@ -78,7 +78,7 @@ def _in_loops(graph_def: graph_pb2.GraphDef) -> set[str]:
 
 
 def _flops(name: str, known: Any) -> int | None:
-    """Of one node, or None where a size is open or the pass made the node."""
+    """Operations of one node, or None if a size is open or the pass made the node."""
     try:
         operation = known.get_operation_by_name(name)
     except KeyError:
@@ -101,12 +101,12 @@ def _summed(operation: tf.Operation) -> list[int | None]:
         return [None]
     if kind in _PRODUCTS:
         return [first[-2 if operation.get_attr(_PRODUCTS[kind]) else -1]]
-    # A filter is (sizes…, channels that are read, results), for a transposed convolution (sizes…, results, channels that are read).
+    # A filter is (sizes…, input channels, output channels), for a transposed convolution (sizes…, output channels, input channels).
     return list(second[:-2] if kind in _DEPTHWISE else second[:-1])
 
 
 def _einsum(operation: Any) -> list[int | None]:
-    """Sizes of the labels that are summed over. One operand alone is not multiplied."""
+    """Sizes of the labels that are summed over. A single operand is not multiplied."""
     given, result = operation.get_attr("equation").decode().replace(" ", "").split("->")
     if len(operation.inputs) == 1:
         return [0]

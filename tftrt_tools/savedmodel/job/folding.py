@@ -1,4 +1,4 @@
-"""Takes a part of a graph that consists of a few kinds of ops, and runs it on its own."""
+"""Cuts a part that consists of a few kinds of ops out of a graph, and runs it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# Ops that a filter of constants is computed with: Conv1D gives it an axis, a normalisation of weights divides it by its length. With
-# quantization nodes it stays as it is: they say what is rounded.
+# Ops that compute a filter from constants: Conv1D gives it an axis, a normalisation of weights divides it by its length. Quantization
+# nodes are not among them, because they have to stay.
 FILTERS = frozenset({"Identity", "StopGradient", "Snapshot", "ExpandDims", "Squeeze", "Reshape", "Transpose", "Mul", "RealDiv", "Add",
                       "AddV2", "Sub", "Neg", "Square", "Sqrt", "Rsqrt", "Maximum", "Sum", "Mean"})
 
@@ -23,7 +23,7 @@ def name_of(source: str) -> str:
 
 
 def behind(sources: Iterable[str], nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> dict[str, node_def_pb2.NodeDef] | None:
-    """{name: node} of all that computes some tensors, up to constants and placeholders; None where an op is not among `ops`."""
+    """{name: node} of all nodes that compute some tensors, up to constants and placeholders; None if an op is not among `ops`."""
     found, waiting = {}, [name_of(source) for source in sources]
     while waiting:
         name = waiting.pop()
@@ -46,7 +46,7 @@ def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
         copy.CopyFrom(node)
         copy.device = ""
         copy.input[:] = [one for one in node.input if not one.startswith("^")]
-        if "_class" in copy.attr:  # colocation, with nodes that may not be here
+        if "_class" in copy.attr:  # colocation with nodes that may not be here
             del copy.attr["_class"]
         if node.op == "Shape":
             dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum

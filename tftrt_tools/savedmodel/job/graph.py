@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.savedmodel.engine_op import Shape
 
-# A SavedModel drops attributes that have their default value: what a missing one means (TF 2.14's op definition).
+# The meaning of a missing attribute, because a SavedModel drops attributes with their default value (TF 2.14's op definition).
 _DEFAULTS = {"precision_mode": "FP32", "use_calibration": True, "max_cached_engines_count": 1, "use_explicit_precision": False,
              "static_engine": True, "calibration_data": "", "profile_strategy": "", "workspace_size_bytes": 0}
 
@@ -198,7 +198,7 @@ def native(graph_def: graph_pb2.GraphDef, keep: Collection[str] = ()) -> list[st
 
 def _to_call(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef], looped: bool) -> str:
     """looped: a loop may be around it. Then the call must not be inlined: a constant of the function has no input that ties it to the
-    loop, and would stand outside of it."""
+    loop, and would run outside of it."""
     segment = node.attr["segment_func"].func.name
     if segment not in functions:
         raise KeyError(engine_name(node.name))

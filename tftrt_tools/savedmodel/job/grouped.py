@@ -1,8 +1,8 @@
 """Grouped convolutions, written so that TensorRT can build them.
 
-In TensorFlow a convolution has groups where its filter reads fewer channels than there are. TF-TRT takes it, tells TensorRT of one group,
-and no engine can be built. What has one channel a group is a depthwise convolution; any other gives the same numbers as a convolution of
-all channels whose filter is zero between the groups.
+In TensorFlow a convolution has groups where its filter reads fewer channels than there are. TF-TRT takes it, tells TensorRT of one
+group, and no engine can be built. With one channel a group it is a depthwise convolution; otherwise a convolution of all channels, with
+a filter that is zero between the groups, gives the same numbers.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DEPTHWISE_ATTRIBUTES = frozenset({"T", "strides", "explicit_paddings", "padding
 
 
 def rewrite(graph_def: graph_pb2.GraphDef, most_bytes: int, kept: AbstractSet[str] = frozenset()) -> tuple[Grouped, ...]:
-    """Write the grouped convolutions of a graph otherwise, in place; functions are not looked into.
+    """Rewrite the grouped convolutions of a graph, in place, but not inside functions.
 
-    Args: graph_def: frozen. most_bytes: that all filters together may become larger. kept: names of nodes to leave as
-      they are, and not to tell of.
-    Returns: (Grouped, …), in the graph's order; those that were left have no `written`: their filter is not known, it has three
+    Args: graph_def: frozen. most_bytes: by how much all filters together may grow. kept: names of nodes to leave as they are and not to
+      report.
+    Returns: (Grouped, …), in the graph's order; those that were not rewritten have no `written`: their filter is not known, it has three
       dimensions, or it would become too large.
     """
     found, filters = [], {}
@@ -76,7 +76,7 @@ def _written(node: node_def_pb2.NodeDef, filters: npt.NDArray[Any], groups: int)
     """(type of the node, its filter). Args: filters: (height, width, channels of a group, results)."""
     height, width, read, results = filters.shape
     steps, gaps = (_by_axis(node, name) for name in ("strides", "dilations"))
-    # TensorFlow's own kernels take a depthwise convolution with one stride, and leave its dilations out without a word.
+    # TensorFlow's own kernels take only one stride for a depthwise convolution, and silently ignore its dilations.
     if read == 1 and steps[0] == steps[1] and gaps == [1, 1]:
         return "DepthwiseConv2dNative", filters.reshape(height, width, groups, results // groups)
     dense = np.zeros((height, width, read * groups, results), filters.dtype)

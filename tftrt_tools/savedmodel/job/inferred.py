@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.savedmodel.engine_op import Shape
 
-# A constant of more elements is no shape.
+# A constant with more elements is not a shape.
 _LARGEST_SHAPE = 64
 _LOOKUP = "LookupTableFindV2"
 
@@ -24,8 +24,8 @@ def shapes(graph_def: graph_pb2.GraphDef, given: Mapping[str, Shape] | None = No
            first_round: bool = False) -> tf.Graph:
     """The graph with its shapes; large constants are placeholders there, and a lookup of scalars has the shape of its keys.
 
-    Args: graph_def: frozen. given: {placeholder: its shape here}; the others keep theirs. first_round: loops are as in their first round;
-      by default what changes from round to round may have any shape.
+    Args: graph_def: frozen. given: {placeholder: its shape here}; the others keep theirs. first_round: loops have the shapes of their
+      first round; by default tensors that change from round to round may have any shape.
     Raises: ValueError where the graph refuses a shape.
     """
     entered = {node.name: node.input[0] for node in graph_def.node if node.op == "Enter"} if first_round else {}
@@ -61,7 +61,7 @@ def _as_placeholder(constant: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef) ->
 
 def _stand_in(node: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef, given: Mapping[str, Shape], entered: Mapping[str, str],
               lookups: bool) -> None:
-    """Give a node its shape where TensorFlow cannot, in place."""
+    """Give a node its shape if TensorFlow cannot, in place."""
     if node.name in given:
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(given[node.name]).as_proto())
     elif node.op == "Merge" and node.input[0] in entered:
@@ -74,7 +74,7 @@ def _stand_in(node: node_def_pb2.NodeDef, slim: graph_pb2.GraphDef, given: Mappi
         node.attr.clear()
         node.attr["T"].type = kinds[1]
     elif node.op == "TensorListFromTensor":
-        # What it says of the elements may be less than their tensor says.
+        # It may know less about the elements than their tensor does.
         node.input[1] = _elements(node, _sizes(node, 0, node.attr["element_dtype"].type, slim), slim)
         node.attr["shape_type"].type = types_pb2.DT_INT32
 

@@ -1,5 +1,5 @@
-"""Native segments put in the place of their engine ops, and functions in that of their calls, so that a tensor inside can be fetched.
-Works on protos alone."""
+"""Replaces engine ops by their native segments, and calls by their functions' nodes, so that a tensor inside can be fetched. Works on
+protos alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 def inline_segments(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, dict[str, dict[str, str]]]:
     """Replace each engine op of the main graph by the nodes of its native segment.
 
-    The op's own node stays, as an IdentityN of the segment's results: whoever reads the engine's outputs needs no change. Engine ops
+    The op's own node stays, as an IdentityN of the segment's results: nodes that read the engine's outputs need no change. Engine ops
     inside functions become calls of their segments (graph.native); their inner tensors cannot be fetched.
 
     Args: graph_def: converted GraphDef; it is left as it is.
@@ -61,8 +61,8 @@ def inline_segments(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, 
 def inline_calls(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     """Replace calls of functions that hold engine ops by the functions' nodes, until no such call is left in the main graph.
 
-    A converted signature is saved as a function; freezing it leaves it one where it has loops or lookup tables. Functions that nothing
-    calls any more are left out.
+    A converted signature is saved as a function, and stays one after freezing if it has loops or lookup tables. Functions that nothing
+    calls any more are removed.
 
     Args: graph_def: left as it is. Returns: GraphDef.
     """
@@ -152,14 +152,15 @@ def _inline(call: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.Fun
     returned = {arg.name: references[segment.ret[arg.name]] for arg in segment.signature.output_arg}
     tensors.update({f"{name}:0": source for name, source in returned.items()})
     outputs = result.node.add(name=call.name, op="IdentityN", input=returned.values())
-    # What the engine op waited for, its outputs still wait for; the segment's own ops have no side effects.
+    # The outputs still wait for the engine op's control inputs; the segment's own ops have no side effects.
     outputs.input.extend(source for source in call.input if source.startswith("^"))
     outputs.attr["T"].CopyFrom(types)
     return tensors
 
 
 def _into_the_loop(call: node_def_pb2.NodeDef, prefix: str, result: graph_pb2.GraphDef) -> None:
-    """What has no input, a constant, belongs to no loop, and a node of a loop takes nothing from outside but by Enter."""
+    """Tie constants to the loop: a node without an input belongs to no loop, and a node of a loop takes outside values only through
+    Enter."""
     source = next(source for source in call.input if not source.startswith("^"))
     for node in result.node:
         if node.name.startswith(prefix) and not node.input:

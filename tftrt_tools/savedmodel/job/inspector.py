@@ -26,7 +26,7 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
 
 
 def is_converted(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGraphDef) -> bool:
-    """Whether TF-TRT was at this SavedModel: it has engine ops, engine files or our manifest."""
+    """Whether this SavedModel is converted: it has engine ops, engine files or our manifest."""
     carries = any((pathlib.Path(path) / "assets").glob(engine_assets.PREFIX + "*"))
     return carries or (passport.folder(path) / passport.MANIFEST).is_file() or any(True for _ in graph.engine_nodes(meta_graph.graph_def))
 
@@ -34,7 +34,7 @@ def is_converted(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGr
 def inspect(path: str | os.PathLike[str], meta_graph: meta_graph_pb2.MetaGraphDef) -> Inspection:
     """Read a SavedModel. Args: path: its directory. meta_graph: its MetaGraphDef.
 
-    Returns: Inspection, with what is damaged in its passport as findings.
+    Returns: Inspection, with findings for damaged parts of its passport.
     """
     graph_def = meta_graph.graph_def
     manifest, verification, damaged = _passport(path)
@@ -79,12 +79,12 @@ def _signature(name: str, signature: meta_graph_pb2.SignatureDef, meta_graph: me
 
 
 class _Walk:
-    """What a signature's outputs need: nodes of the main graph, and of every function that they call, each once."""
+    """Collects the nodes that a signature's outputs need, from the main graph and from every function that they call, each once."""
 
     def __init__(self, meta_graph: meta_graph_pb2.MetaGraphDef):
         self._main = {node.name: node for node in meta_graph.graph_def.node}
         self._functions = graph.library(meta_graph.graph_def)
-        # In a TF2 export a signature is one call; what feeds it are placeholders, variables, and calls that make tables.
+        # In a TF2 export a signature is one call, fed by placeholders, variables, and calls that make tables.
         self._is_call = bool(meta_graph.object_graph_def.nodes)
         self._seen: set[str] = set()
         self.engines: dict[str, bool] = {}
@@ -127,7 +127,7 @@ def _node_name(tensor: str) -> str:
 
 
 def _ambiguous(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
-    """Engine names that stand for different segments. TF-TRT caches engines by name, so that one gets the engine of the other."""
+    """Engine names that stand for different segments. TF-TRT caches engines by name, so one segment would get the engine of the other."""
     functions = graph.library(graph_def)
     found: dict[str, set[tuple[Any, ...]]] = {}
     for node in graph.engine_nodes(graph_def):

@@ -1,4 +1,4 @@
-"""A SavedModel in TensorFlow: loaded with clear errors, its signatures' inputs, and what saving drops put back."""
+"""Loads a SavedModel in TensorFlow with clear errors; reads its signatures' inputs; puts back what saving drops."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """A loaded SavedModel. Keep it as long as its functions are used: its engines and tables die with it."""
+    """A loaded SavedModel. Keep it as long as its functions are used, because its engines and tables go with it."""
 
-    # What tf.saved_model.load gave.
+    # The result of tf.saved_model.load.
     root: Any
     # Of its MetaGraph.
     tags: tuple[str, ...]
@@ -50,7 +50,7 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     try:
         root = tf.saved_model.load(str(path), tags=list(chosen))
         return Model(root=root, tags=chosen, declared=declarations.of(meta), same=twins.find(meta), other_tags=others)
-    except Exception as error:  # a damaged model makes TensorFlow raise nearly anything, an IndexError for a short file included
+    except Exception as error:  # a damaged model can make TensorFlow raise nearly anything, such as an IndexError for a short file
         if is_out_of_gpu_memory(error):
             raise errors.TftrtError(f"out of GPU memory while loading {path}: {first_line(error)}", GPU_MEMORY_MEND) from None
         raise errors.TftrtError(f"TensorFlow cannot load {path}: {first_line(error)}", _mend(error)) from None
@@ -71,19 +71,19 @@ GPU_MEMORY_MEND = "free the GPU's memory (`nvidia-smi` names who holds it), or u
 
 
 def is_out_of_gpu_memory(error: BaseException) -> bool:
-    """Whether an exception of TensorFlow says so: an allocation that failed, or a GPU without the memory for a context."""
+    """Whether an exception of TensorFlow means too little GPU memory: a failed allocation, or no memory for a context."""
     text = str(error)
     return isinstance(error, tf.errors.ResourceExhaustedError) or any(sign in text for sign in (
         "CUDA_ERROR_OUT_OF_MEMORY", "failed initializing StreamExecutor", "ran out of memory"))
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text that says what is wrong, graph locations cut."""
+    """The first line of an exception's text that says what is wrong, without graph locations."""
     return errors.first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
 
 
 def unreadable(path: str | os.PathLike[str], error: BaseException) -> errors.TftrtError:
-    """The TftrtError for an exception of TensorFlow while it takes the graph of `path` in."""
+    """The TftrtError for an exception of TensorFlow while it imports the graph of `path`."""
     return errors.TftrtError(f"TensorFlow cannot read the graph of {path}: {first_line(error)}", _mend(error))
 
 
@@ -107,8 +107,8 @@ def input_specs(function: Any) -> list[InputSpec]:
 
 
 def copy_extras(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
-    """Copy assets.extra (warm-up requests and the like), less the passport, which speaks of the source, and assets that the graph does not
-    name."""
+    """Copy assets.extra (warm-up requests and the like) without the passport, which is about the source; and assets that the graph does
+    not name."""
     source, output = pathlib.Path(source), pathlib.Path(output)
     if (source / files.EXTRAS).is_dir():
         shutil.copytree(source / files.EXTRAS, output / files.EXTRAS, dirs_exist_ok=True, ignore=_is_passport)

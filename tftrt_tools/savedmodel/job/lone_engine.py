@@ -1,4 +1,4 @@
-"""One engine op of a converted graph in a graph of its own: its inputs are placeholders, and nothing else of the model runs with it.
+"""Puts one engine op of a converted graph into a graph of its own: its inputs are placeholders, and nothing else of the model runs with it.
 Works on protos alone."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def alone(graph_def: graph_pb2.GraphDef, engine: str) -> LoneEngine:
     node.input.extend(f"input_{index}" for index in range(len(dtypes)))
     if "_class" in node.attr:  # colocation, by names that are not here
         del node.attr["_class"]
-    # The engine is built here even where requests must not build it.
+    # The engine is built here even if requests must not build it.
     graph.set_attributes(node, _allow_build_at_runtime=True)
     functions = graph.library(graph_def)
     lone.library.function.extend(functions[name] for name in inline.reached(lone.node, functions))
@@ -49,9 +49,9 @@ def alone(graph_def: graph_pb2.GraphDef, engine: str) -> LoneEngine:
 def collecting(lone: LoneEngine) -> LoneEngine:
     """A copy in the mode in which TF-TRT collects the shapes of its calls for optimization profiles.
 
-    In this mode TF-TRT also runs the native segment, whose answers nobody reads: TensorFlow compiles its kernels for a new GPU, and tries
-    cuDNN's algorithms for each shape. So a function that gives constants stands in for the segment. It does not where all sizes are
-    known: then TF-TRT collects nothing, and builds at once.
+    In this mode TF-TRT also runs the native segment, whose answers nobody reads; for that TensorFlow compiles its kernels for a new GPU
+    and tries cuDNN's algorithms for each shape. So a function of constants replaces the segment. If all sizes are known the segment
+    stays, because then TF-TRT collects nothing and builds at once.
     """
     graph_def = graph_pb2.GraphDef.FromString(lone.graph_def.SerializeToString())
     node = next(node for node in graph_def.node if node.op == graph.ENGINE_OP)

@@ -1,7 +1,7 @@
-"""SavedModel protos: read in a tenth of a second, as TensorFlow itself is not imported for them.
+"""Reads SavedModel protos in a tenth of a second, because it does not import TensorFlow itself.
 
 TensorFlow's generated proto modules need protobuf alone, but `import tensorflow.core…` runs the whole package first, which takes seconds.
-Where nobody has imported it yet, an empty package of its name, with its path, stands in while they are.
+If nobody has imported TensorFlow yet, an empty package with its name and path replaces it while the modules are imported.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _stand_in() -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever imports TensorFlow later gets the real one, and it finds the proto modules loaded.
+        # A later import of TensorFlow gets the real one, which finds the proto modules loaded.
         del sys.modules["tensorflow"]
 
 
@@ -49,7 +49,7 @@ with _stand_in():
 
 
 def read(path: str | os.PathLike[str]) -> saved_model_pb2.SavedModel:
-    """The SavedModel proto of directory `path`. Raises: TftrtError where it is truncated or no SavedModel."""
+    """The SavedModel proto of directory `path`. Raises: TftrtError if it is truncated or not a SavedModel."""
     proto = saved_model_pb2.SavedModel()
     file = pathlib.Path(path) / FILE
     if not file.is_file():

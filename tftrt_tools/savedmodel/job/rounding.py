@@ -1,4 +1,4 @@
-"""Rounding that can be switched on and off node by node, put into a graph. Works on protos alone.
+"""Puts rounding into a graph that can be switched on and off node by node. Works on protos alone.
 
   INT8, activations  q(x) = clip(round(x / s), -128, 127) s, one s for the tensor (round: to nearest, halves up)
   INT8, weights      q(w) = round(w / s) s, s = max |w| / 127 of the output channel, so that nothing is clipped
@@ -67,7 +67,7 @@ def add_fp16(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
             rounded = graph.once(("fp16", tensor), functools.partial(graph.add_fp16_rounding, tensor=tensor))
             graph.switch_input(site.node, index, gate, rounded)
         outputs += [(site, tensor, gate) for tensor in (f"{site.node}:{port}" for port in site.outputs) if tensor in readers]
-    # Last, for what was put in reads the outputs too: it has to read what leaves the node.
+    # Last, because the added nodes read the outputs too, and have to read the unrounded ones.
     for site, tensor, gate in outputs:
         rounded = graph.once(("fp16", tensor), functools.partial(graph.add_fp16_rounding, tensor=tensor))
         graph.switch_output(site.node, tensor, gate, rounded, readers)
@@ -75,7 +75,7 @@ def add_fp16(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
 
 
 class _Gated:
-    """A copy of a graph that rounding is put into."""
+    """A copy of a graph, with rounding."""
 
     def __init__(self, graph_def: graph_pb2.GraphDef, count: int, scales: int = 0):
         self.result = graph_pb2.GraphDef()
@@ -133,7 +133,7 @@ class _Gated:
         return low, high
 
     def _entered(self, tensor: str, kind: int, node: str) -> str:
-        """Inside loops a value has to enter each of them."""
+        """The value inside the loops of a node: it has to enter each of them."""
         source = tensor
         entered: tuple[bytes, ...] = ()
         for enter in self._frames.get(node, ()):
@@ -157,8 +157,8 @@ class _Gated:
         value = np.abs(tf.make_ndarray(constant.attr["value"].tensor))
         axes = tuple(axis for axis in range(value.ndim) if axis not in weight.channels)
         scale = value.max(axis=axes, keepdims=True, initial=0.0).astype(np.float32) / np.float32(LEVELS)
-        scale[scale == 0] = 1.0  # a channel of zeros stays one
-        # A constant belongs to the loop of what it waits for.
+        scale[scale == 0] = 1.0  # a channel of zeros stays zero
+        # A constant belongs to the loop of its control input.
         node = self._add(f"{name}/scale", "Const", [f"^{weight.constant}"], dtype=types_pb2.DT_FLOAT)
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(scale))
         for part, op, inputs in (("divided", "RealDiv", [weight.constant, f"{name}/scale"]), ("rounded", "Round", [f"{name}/divided"]),

@@ -14,14 +14,14 @@ from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-# What carries the weights: {op: (input index of the constant, axes that its output channels are on)}; a MatMul's either input may be one.
+# Where the weights are: {op: (input index of the constant, axes of its output channels)}; either input of a MatMul may be the constant.
 _CONVOLUTIONS = {"Conv2D": (1, (3,)), "Conv3D": (1, (4,)), "DepthwiseConv2dNative": (1, (2, 3)), "Conv2DBackpropInput": (1, (2,)),
                  "Conv3DBackpropInputV2": (1, (3,))}
 _PRODUCTS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMul": ("adj_x", "adj_y"), "BatchMatMulV2": ("adj_x", "adj_y")}
-# Of two tensors; with a constant they are a convolution's bias or normalisation, and part of its kernel.
+# Ops of two tensors; with a constant they are a convolution's bias or normalisation, and part of its kernel.
 _ELEMENTWISE = frozenset({"Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum"})
 _POOLS = frozenset({"AvgPool", "AvgPool3D"})
-# They move values and round none.
+# They move values and do not round.
 _MOVERS = frozenset({"Reshape", "Squeeze", "ExpandDims", "Transpose", "ConcatV2", "Concat", "Pack", "Unpack", "Slice", "StridedSlice",
                      "Split", "SplitV", "GatherV2", "Gather", "Tile", "Shape", "Pad", "PadV2", "MirrorPad", "MaxPool", "MaxPool3D", "Relu",
                      "Maximum", "Minimum", "DepthToSpace", "SpaceToDepth", "BroadcastTo", "Fill", "ResizeNearestNeighbor"}) | PASSIVE_OPS
@@ -65,8 +65,8 @@ def int8_sites(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, dict[str, st
     and of average pooling.
 
     TensorRT runs a convolution with the normalisation, bias and ReLU behind it as one kernel, which takes INT8 and gives INT8: the tensors
-    between them are never rounded. Max pooling, reshapes and concatenations pass values on: what they pass is rounded once, where it is
-    read next. Softmax, reductions and normalisations by the batch's own statistics have no INT8 kernels.
+    between them are never rounded. Max pooling, reshapes and concatenations pass values on, which are rounded once, where they are read
+    next. Softmax, reductions and normalisations by the batch's own statistics have no INT8 kernels.
 
     Args: graph_def, tensors: of inline.inline_segments. Returns: (Site, …), in graph order.
     """
@@ -85,7 +85,7 @@ def _int8(site: Site) -> bool:
 
 
 def _int8_channels(node: node_def_pb2.NodeDef, index: int, rank: int) -> tuple[int, ...]:
-    """Axes of a constant input that one scale each is kept for."""
+    """Axes of a constant input that have a scale for each index."""
     if node.op in _CONVOLUTIONS:
         return _CONVOLUTIONS[node.op][1]
     if node.op in _PRODUCTS:

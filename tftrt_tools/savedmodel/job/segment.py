@@ -1,4 +1,4 @@
-"""A native segment as the GraphDef that TF-TRT converts node by node. Works on protos, but for `imported`."""
+"""A native segment as the GraphDef that TF-TRT converts node by node. Works on protos, except for `imported`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _plain(source: str, arguments: Mapping[str, str]) -> str:
 
 
 def sorted_by_inputs(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """The same graph in the order in which TensorFlow numbers its nodes: of those whose inputs are all there, the first comes next."""
+    """The same graph in the order in which TensorFlow numbers its nodes: next comes the first node whose inputs all came before."""
     index = {node.name: number for number, node in enumerate(graph_def.node)}
     missing = [len(node.input) for node in graph_def.node]
     readers: list[list[int]] = [[] for _ in graph_def.node]

@@ -1,4 +1,4 @@
-"""The digest of a native segment: what TensorRT is given, whatever its nodes and functions are called.
+"""The digest of a native segment: it covers what TensorRT gets, whatever the names of nodes and functions.
 
 A hash over the data flow (a Merkle tree on the graph): each node's digest covers its op, its attributes, its weights and the digests
 of what feeds it; the segment's covers the types of the inputs and what feeds each output. Works on protos alone; nothing is run.
@@ -19,7 +19,7 @@ from tftrt_tools.savedmodel.job import graph
 if TYPE_CHECKING:
     from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, tensor_pb2
 
-# Part of every digest: raise it when the same segment gets another digest by a change here.
+# Part of every digest: raise it if a change here gives the same segment another digest.
 _FORMAT = b"tftrt segment 1"
 _SCALARS = {"s": bytes, "i": lambda value: struct.pack("<q", value), "f": lambda value: struct.pack("<f", value),
             "b": lambda value: b"\1" if value else b"\0", "type": lambda value: struct.pack("<i", value),
@@ -55,7 +55,7 @@ def engine_digests(graph_def: graph_pb2.GraphDef, names: bool) -> dict[str, str]
 
 
 def _hash(*parts: bytes) -> bytes:
-    """SHA-256 of byte strings, each with its length in front, so that no two lists of parts give the same bytes."""
+    """SHA-256 of byte strings, each after its length, so that different lists never give the same bytes."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(struct.pack("<q", len(part)))
@@ -119,7 +119,7 @@ class _Hasher:
 
     def _item(self, kind: str, item: Any) -> bytes:
         if kind == "func":
-            # A function counts by what it does: its name is the conversion's alone.
+            # A function counts by its content, because the conversion invents its name.
             known = self._call(item.name) if item.name in self._library else item.name.encode()
             attributes = [part for key in sorted(item.attr) if not key.startswith("_")
                           for part in (key.encode(), self._value(item.attr[key]))]
@@ -157,7 +157,7 @@ class _Nodes:
         return _hash(b"output", port, self._done[name])
 
     def _compute(self, wanted: str) -> None:
-        # Not by recursion: a segment is deeper than Python's stack.
+        # Without recursion: a segment can be deeper than Python's stack.
         entered, stack = set(), [wanted]
         while stack:
             name = stack[-1]
@@ -199,7 +199,7 @@ def _tensor(proto: tensor_pb2.TensorProto) -> bytes:
     try:
         array = tf.make_ndarray(proto)
     except (TypeError, ValueError):
-        # A type that NumPy has no name for: the proto as it is.
+        # For a type without a NumPy name, the proto as it is.
         return _hash(*head, b"proto", proto.SerializeToString(deterministic=True))
     if array.dtype == object:
         return _hash(*head, *(bytes(element) for element in array.flat))

@@ -19,7 +19,7 @@ _FED = frozenset({"Placeholder", "PlaceholderWithDefault"})
 
 
 def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, str]:
-    """{signature: the one that stands for it}, of those alone that are the same as another; serving_default stands for its twins."""
+    """{signature: the one that stands for it}, only for signatures that are the same as another; serving_default stands for its twins."""
     known = signatures.definitions(meta_graph)
     compared = _Compared(meta_graph.graph_def)
     groups: list[list[str]] = []
@@ -40,7 +40,7 @@ class _Compared:
         self._functions = graph.library(graph_def)
 
     def same(self, one: meta_graph_pb2.SignatureDef, other: meta_graph_pb2.SignatureDef) -> bool:
-        """Whether two SignatureDefs take and give the same, by the same names. Their method may be another."""
+        """Whether two SignatureDefs have the same inputs and outputs, by the same names. Their methods may differ."""
         for kind in ("inputs", "outputs"):
             if graph.specs(getattr(one, kind)) != graph.specs(getattr(other, kind)):
                 return False
@@ -60,12 +60,12 @@ class _Compared:
 
     @staticmethod
     def _same_inputs(first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef, fed: Mapping[str, str]) -> bool:
-        """Inputs of a call: what is fed, and variables, which are nodes of the graph that both share."""
+        """Compare the inputs of a call: fed ones, and variables, which are nodes of the graph that both share."""
         return len(first.input) == len(second.input) and all(
             fed.get(_node(mine), _node(mine)) == _node(theirs) for mine, theirs in zip(first.input, second.input, strict=True))
 
     def _same_but_names(self, first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef) -> bool:
-        """Whether two nodes do the same: their own names and those of the functions that they call may differ."""
+        """Whether two nodes do the same; their names and the names of the functions that they call may differ."""
         calls, bare = [], []
         for node in (first, second):
             copy = type(node)()
@@ -93,7 +93,7 @@ def _node(tensor: str) -> str:
 
 
 def _take_functions(node: node_def_pb2.NodeDef) -> list[str]:
-    """Take the names of the functions that a node calls out of it. Returns: those names."""
+    """Remove the names of the functions that a node calls from it. Returns: those names."""
     found = []
     for key in sorted(node.attr):
         value = node.attr[key]
@@ -109,6 +109,6 @@ def _without_nodes(function: function_pb2.FunctionDef) -> bytes:
     copy.signature.name = ""
     del copy.node_def[:]
     for attributes in copy.arg_attr.values():
-        # Of what the function captures, TensorFlow makes such names anew for each.
+        # TensorFlow makes such names anew for what each function captures.
         attributes.attr.pop("_user_specified_name", None)
     return copy.SerializeToString(deterministic=True)

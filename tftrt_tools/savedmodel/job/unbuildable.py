@@ -1,11 +1,12 @@
-"""Finds what keeps an engine from being built, at any shape and on any GPU, or makes it wrong. Needs no GPU.
+"""Finds reasons why an engine cannot be built, at any shape and on any GPU, or would be wrong. Needs no GPU.
 
-TF-TRT's segmenter asks its converters whether they take a node, with the sizes that the whole graph tells, and before they look at all that
-the build looks at. What is refused only there runs natively for ever, and that shows after the wait for the build. Each rule here is one
-such refusal: TF-TRT's converters for 2.14, or TensorRT's header NvInfer.h, say so (docs/dev/decisions/graph.md).
+TF-TRT's segmenter asks its converters whether they take a node. They answer with the sizes that the whole graph gives, and check less
+than the build does. A segment that only the build refuses runs natively for ever, and the user learns that after the wait for the build.
+Each rule here is one such refusal, by TF-TRT's converters for 2.14 or by TensorRT's header NvInfer.h (docs/dev/decisions/graph.md). If
+sizes are open in the segment by TensorFlow's own inference, they are open for TensorRT, too:
 
-Where sizes are open in the segment by TensorFlow's own inference, they are open for TensorRT, too: a reshape whose sizes come from a tensor
-(as Keras' LayerNormalization of the default epsilon has one) leaves sizes open that the whole graph tells.
+a reshape whose sizes come from a tensor (as in Keras' LayerNormalization with the default epsilon) leaves sizes open that the whole
+graph gives.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 # Of NvInfer.h: Dims::MAX_DIMS, "Currently only values up to 3840 are supported" for ITopKLayer's k, and "The volume of the tensor must be
 # less than 2^31 elements" for ITensor.
 MOST_DIMENSIONS, MOST_K, MOST_ELEMENTS = 8, 3840, 2**31 - 1
-# What TF-TRT gives TensorRT for its types; int64 is not among them.
+# The types that TF-TRT can give to TensorRT; int64 is not among them.
 _TYPES = frozenset({tf.float32, tf.float16, tf.int32, tf.bool})
 # Ops with channels, and which of their inputs has them.
 _CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
 _POOLS = frozenset({"MaxPool", "AvgPool"})
-# Those whose operand of fewer dimensions is reshaped at the build.
+# Ops whose operand with fewer dimensions is reshaped in the build.
 _BROADCAST = frozenset({"Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow", "Greater", "Less", "Equal",
                         "GreaterEqual", "LessEqual", "LogicalOr", "LogicalAnd", "SquaredDifference"})
 
@@ -46,13 +47,13 @@ class _Rule:
     """A reason. ops: of these types, None for all."""
 
     ops: frozenset[str] | None
-    # Whether a tf.Operation of a segment falls under it.
+    # Whether the rule applies to a tf.Operation of a segment.
     holds: Callable[[Any], bool]
     # For a Finding, with the nodes' names at {nodes}.
     text: str
-    # Whether it holds in explicit batch mode alone: in the other one all sizes but the batch are known when an engine is built.
+    # Whether it holds only in explicit batch mode: in the other mode all sizes but the batch are known when an engine is built.
     explicit: bool = False
-    # What comes of it, with the engine's number of ops at {ops}.
+    # The consequence, with the engine's number of ops at {ops}.
     outcome: str = "no GPU builds it, and its {ops} ops run in TensorFlow"
 
 
@@ -75,7 +76,7 @@ def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
 
 
 def _of_results(name: str, one: Segment, operations: Mapping[str, Any]) -> Iterator[Finding]:
-    """A segment whose result has a type that TensorRT does not have: converters look at what they read."""
+    """A segment whose result has a type that TensorRT does not have; converters check only the inputs of a node."""
     sources = {source.split(":")[0] for source in one.function.ret.values()}
     found = [operations[source] for source in sorted(sources & operations.keys())
              if any(tensor.dtype not in _TYPES for tensor in operations[source].outputs)]
@@ -95,7 +96,7 @@ def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapp
         try:
             known = inferred.shapes(before, dict(call))
         except ValueError:
-            continue  # the graph refuses the shapes, and the call that collects them will say so
+            continue  # the graph refuses the shapes; the call that collects them will report that
         sizes = {op.name: (op.type, _elements(op)) for op in known.get_operations()}
         for name, one in graph.native_segments(after).items():
             nodes = [(node.name, node.op) for node in one.function.node_def if sizes.get(node.name, ("", 0))[1] > MOST_ELEMENTS]
@@ -107,7 +108,7 @@ def too_large(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, calls: Mapp
 
 
 def _elements(op: Any) -> int:
-    """Of its largest output, 0 where a size is open."""
+    """The number of elements of its largest output, 0 if a size is open."""
     return max((math.prod(tensor.shape) for tensor in op.outputs if tensor.shape.is_fully_defined()), default=0)
 
 
@@ -120,7 +121,7 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
 
 
 def _open(shape: Any) -> int:
-    """How many sizes are open, 0 where even their number is."""
+    """How many sizes are open, 0 if the rank is unknown."""
     return 0 if shape.rank is None else list(shape).count(None)
 
 
