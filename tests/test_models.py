@@ -14,7 +14,7 @@ from tftrt_tools.execution import load_job, run_job
 from tftrt_tools.execution.run import Runtime
 from tftrt_tools.execution.runner import Where
 from tftrt_tools.models import names, opening, table
-from tftrt_tools.models.model import Arithmetic, Contents, Signature
+from tftrt_tools.models.model import Arithmetic, Contents, Overview, Signature
 from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -33,6 +33,7 @@ class Weights:
     runtime = Runtime(jobs=HERE)
     timed = f"{HERE}:make"
     named_signatures = False
+    unconverted = ("a matrix is no TensorFlow model", "give one")
     arithmetic = Arithmetic("FP32", "NumPy")
 
     def takes(self, path):
@@ -49,6 +50,10 @@ class Weights:
         specs = [[InputSpec("rows", "float32", (None, len(matrix)))] + [InputSpec("product", "float32", (None, matrix.shape[1]))]
                  for matrix in (np.load(path)["w"] for path in paths)]
         return [Contents(signatures={"serving_default": Signature((one,), (other,))}) for one, other in specs]
+
+    def overview(self, path):
+        return Overview(model=path, form=self.name, signatures=self.contents([path])[0].signatures, opsets={}, ops={"MatMul": 1}, weights={},
+                        files=(), facts={}, unasked=("what it is for",))
 
     def digest(self, path):
         return files.digest(path)
@@ -135,6 +140,12 @@ def test_it_is_benched_and_compared_in_process(matrix, graph, tmp_path):
               "--allow_worse", f"--json={found}"])
     said = json.loads(found.read_text())
     assert said["failed"] == {"native": 0, "candidate": 0} and said["answers"]["problems"] == []
+
+
+def test_it_is_inspected_by_what_its_kind_says(matrix, capsys):
+    assert cli.main(["inspect", matrix]) == 0
+    said = capsys.readouterr().out
+    assert "rows float32[?,3]" in said and "opset" not in said and "not told: what it is for" in said
 
 
 def test_an_onnx_file_answers_like_the_saved_model_that_it_was_made_from(graph, tmp_path):

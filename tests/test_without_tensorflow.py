@@ -176,5 +176,15 @@ def test_regress_and_its_history(bare, server, tmp_path):
     assert kept.returncode == 0 and "digits" in kept.stdout, kept.stderr
 
 
+def test_inspect_of_an_onnx_file(bare, tmp_path):
+    import onnx
+
+    from tests.test_inspect_onnx import model
+
+    onnx.save(model(), tmp_path / "m.onnx")
+    done = bare.tftrt("inspect", "m.onnx", "--json=overview.json", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads((tmp_path / "overview.json").read_text())["ops"]["MatMul"] == 1, done.stderr
+
+
 def test_the_engine_cache(bare, tmp_path):
     assert bare.tftrt("cache", "list", cwd=tmp_path).returncode == 0

@@ -7,6 +7,8 @@ values of --minimum_segment_size and the other batch mode would give. The flags 
 After conversion, by `tftrt convert` or by TensorFlow's own converter: engine ops, saved engines, ops left in TensorFlow, manifest, and
 what disagrees between them. It reads files and loads nothing, so it can inspect a model whose engines fit another GPU.
 
+Of an ONNX file, which TF-TRT does not convert: inputs and outputs, opset, producer, ops, constants, and files with weights.
+
 "ops" are those that compute something: constants, Identity and the like are not counted, except that --minimum_segment_size counts
 constants too.
 
@@ -14,6 +16,7 @@ examples:
   tftrt inspect resnet
   tftrt inspect encoder --use_dynamic_shape --all
   tftrt inspect resnet_fp16 --check --json=inspection.json
+  tftrt inspect resnet.onnx
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ from absl import flags
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.calibration.file import Calibration
-from tftrt_tools.commands import _flags, _next, _output, _source_flags
+from tftrt_tools.commands import _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion import pass_log
 from tftrt_tools.conversion.plan import Plan, grouped
 from tftrt_tools.conversion.settings import MAX_WORKSPACE_BYTES
+from tftrt_tools.models import table
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.savedmodel.inspection import Inspection, bytes_text
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from tftrt_tools.models.model import Kind
     from tftrt_tools.savedmodel.engine_op import EngineOp
     from tftrt_tools.savedmodel.inspection import Finding, SignatureGraph
 
@@ -66,6 +71,9 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Inspect. Returns: the exit code."""
     model = _flags.one_argument("inspect", positional, "MODEL")
+    kind = table.kind(model)
+    if kind.unconverted:
+        return _overview_of(model, kind, values)
     settings = convert_command.read_settings(values)
     with progress.on_terminal(), opened(_source_flags.read(values, model), values.log_file) as folder:
         answer = _ask({"model": folder, "settings": settings.to_dict()}, values.log_file)
@@ -84,6 +92,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if passed:
         _show_next(values, model, seen)
     return errors.EXIT_DONE if passed or not values.check else errors.EXIT_CHECK
+
+
+def _overview_of(model: str, kind: Kind, values: flags.FlagValues) -> int:
+    _overview.check_flags(values, kind, model)
+    seen = kind.overview(model)
+    assert seen is not None
+    _overview.show(seen, _output.console(values.json), values.all)
+    _output.write_json(seen, values.json)
+    return errors.EXIT_DONE
 
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:

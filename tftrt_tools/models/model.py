@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -55,6 +56,46 @@ class Contents(records.Record):
 
 
 @dataclasses.dataclass(frozen=True)
+class File(records.Record):
+    """A file of a model. name: from the model's folder; bytes: its size."""
+
+    name: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Overview(records.Record):
+    """What is in a model that TF-TRT does not convert, read without its runtime: the result of `tftrt inspect`."""
+
+    # Absolute path.
+    model: str
+    # Name of its kind.
+    form: str = records.field(key="format")
+    # {name: Signature}. The dtype of what is no tensor says what it is, such as "sequence".
+    signatures: dict[str, Signature]
+    # {domain: version} of its ops.
+    opsets: dict[str, int]
+    # {op: nodes}, the most frequent first; graphs within nodes, and functions, are counted too.
+    ops: dict[str, int]
+    # {dtype: elements} of its constants.
+    weights: dict[str, int]
+    # Its own, and those that hold weights of it.
+    files: tuple[File, ...]
+    # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
+    facts: dict[str, str]
+    # What `tftrt inspect` tells of other models and no model of this kind can be asked, a line each.
+    unasked: tuple[str, ...]
+
+    document: typing.ClassVar[str] = "overview"
+    written_too: typing.ClassVar[tuple[str, ...]] = ("bytes",)
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclasses.dataclass(frozen=True)
 class Arithmetic:
     """The arithmetic of a model, if its kind decides it: a key of the bounds on answers (accuracy.thresholds), and the reason."""
 
@@ -93,6 +134,10 @@ class Kind(Protocol):
     def arithmetic(self) -> Arithmetic | None:
         """The arithmetic of these models; None if their engines and the machine decide it."""
 
+    @property
+    def unconverted(self) -> tuple[str, str] | None:
+        """Why TF-TRT converts no model of this kind, and what to do instead; None of a kind that it converts."""
+
     def takes(self, path: str) -> bool:
         """Whether a path names a model of this kind; nothing is opened."""
 
@@ -105,6 +150,10 @@ class Kind(Protocol):
 
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """The contents of each model, by the paths of `opened`. Raises: TftrtError."""
+
+    def overview(self, path: str) -> Overview | None:
+        """What is in a model of a kind that is not converted, read without its runtime; None of others, of which the conversion's own pass
+        tells more. Raises: UsageError, TftrtError where it is no whole model."""
 
     def digest(self, path: str) -> str:
         """"sha256:…" of all files that the answers depend on. Args: path: as the user named it."""

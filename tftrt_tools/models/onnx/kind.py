@@ -12,14 +12,13 @@ from typing import Any
 
 from tftrt_tools import child, errors
 from tftrt_tools.execution.run import Runtime
-from tftrt_tools.models.model import Arithmetic, Contents
+from tftrt_tools.models.model import Arithmetic, Contents, Overview
+from tftrt_tools.models.onnx import file
 from tftrt_tools.savedmodel import files
 from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.onnx.runner_job"
 _SUFFIX = ".onnx"
-# What exporters append to the name of a file for the weights that it cannot hold.
-_WEIGHTS = (".data", "_data")
 
 
 class Onnx:
@@ -30,6 +29,8 @@ class Onnx:
     runtime = Runtime(jobs=_JOBS)
     timed = f"{_JOBS}:make"
     named_signatures = False
+    unconverted = ("TF-TRT converts TensorFlow models", "give the TensorFlow model that it was made from; TensorRT itself builds ONNX "
+                   "(`trtexec --onnx=FILE`)")
     arithmetic = Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:
@@ -53,9 +54,13 @@ class Onnx:
         found: Any = child.run(f"{_JOBS}:read", {"models": list(paths)}).result
         return [Contents.from_dict(one) for one in found]
 
+    def overview(self, path: str) -> Overview:
+        """As model.Kind.overview."""
+        return file.overview(path)
+
     def digest(self, path: str) -> str:
-        """As model.Kind.digest: of the file, and of the file beside it that holds its weights, if there is one."""
-        beside = [path + end for end in _WEIGHTS if pathlib.Path(path + end).is_file()]
+        """As model.Kind.digest: of the file, and of the files beside it that hold its weights."""
+        beside = file.outside(path)
         digests = [files.digest(one) for one in (path, *beside)]
         return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest() if beside else digests[0]
 

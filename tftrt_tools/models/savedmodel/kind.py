@@ -32,6 +32,7 @@ class SavedModel:
     timed = "tftrt_tools.bench.in_process_job:make"
     named_signatures = True
     arithmetic = None
+    unconverted = None
 
     def takes(self, path: str) -> bool:
         """Takes any path that no other kind takes: `check` says what is wrong with it."""
@@ -52,6 +53,9 @@ class SavedModel:
     def contents(self, paths: Sequence[str]) -> list[Contents]:
         """As model.Kind.contents; one process reads them all."""
         return [_contents(one) for one in describe.describe(*paths)]
+
+    def overview(self, path: str) -> None:
+        """As model.Kind.overview: TF-TRT converts these models."""
 
     def digest(self, path: str) -> str:
         """As model.Kind.digest; of a file that is exported, its own."""
