@@ -77,6 +77,21 @@ def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, conve
     assert published.evidence.valid and published.evidence.said["original"] == str(keras)
 
 
+def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(keras, tmp_path):
+    done = run_tftrt("publish", str(keras), "--model_name=m", f"--base_path={tmp_path}", "--warmup_shapes=pixels:1x8x8x3")
+    assert done.returncode == 0, done.stderr
+    found, = describe.describe(tmp_path / "m/1")
+    assert {spec.name for spec in found.inputs["serving_default"]} == {"pixels"}
+    record = passport.read(tmp_path / "m/1", passport.PUBLISH)
+    assert record["model"] == str(keras) and record["warmup"]["count"] == 1 and f"publish {keras} " in record["command"]
+    missing = run_tftrt("publish", str(keras.with_name("other.h5")), "--model_name=m", f"--base_path={tmp_path}")
+    assert_clear(missing, 2, "other.h5")
+    lambdas = keras.with_name("lambda.keras")
+    tf.keras.Sequential([tf.keras.layers.Lambda(lambda x: x * 2, input_shape=(2,))]).save(lambdas)
+    assert_clear(run_tftrt("publish", str(lambdas), "--model_name=m", f"--base_path={tmp_path}"), 2, "--allow_unsafe_deserialization")
+    assert sorted(path.name for path in (tmp_path / "m").iterdir() if path.is_dir()) == ["1"]
+
+
 @pytest.mark.parametrize("argv", [
     ["inspect", "MODEL"], ["sensitivity", "MODEL", "--data=ROWS", "--precision_mode=FP16"],
     ["data", "MODEL", "ROWS", "--output=OUT.npz"], ["calibrate", "MODEL", "--calibration_data=ROWS", "--output_table=OUT.json"],

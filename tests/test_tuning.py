@@ -16,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.command_line import assert_clear
+from tests.prepared_models import unet_with_conditionals
 from tftrt_tools import child, errors
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.accuracy import score
@@ -28,9 +29,11 @@ from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.commands import tune as tune_command
 from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.report import html
-from tftrt_tools.tuning import final, journal, ranking, search, space, turns_job
+from tftrt_tools.sources.source import Source
+from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured, Tuning
@@ -414,6 +417,15 @@ def test_flags_of_settings_read_back_as_the_settings():
     assert convert_command.read_settings(values) == settings
 
 
+def test_a_frozen_input_is_in_the_flags_of_the_winner_and_a_table_is_of_its_graph(tmp_path):
+    values, _ = _flags.parse("tune", tune_command, [*NEEDED, "--freeze=training:false", "--max_build_minutes=3"])
+    settings = tune_command._settings(values)
+    assert "--freeze=training:false" in space.flag_lines(settings)
+    with trials(tmp_path) as measure:
+        plain = dataclasses.replace(settings, freeze="")
+        assert measure.calibration_path(settings) != measure.calibration_path(plain) == measure.calibration_path(dataclasses.replace(plain))
+
+
 @pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
 def test_how_int8_is_calibrated_may_be_said_and_is_in_the_flags_of_int8_alone(precision):
     values, _ = _flags.parse("tune", tune_command, [*NEEDED, "--calibration_methods=percentile,mse", "--calibration_percentile=99.9"])
@@ -532,6 +544,12 @@ def worker_job(request):
         raise errors.CheckFailed("no segment", "a mend")
     if what == "endless":
         time.sleep(600)
+    minutes = request["convert"]["build_minutes"]
+    if what.startswith("late") and minutes is not None and minutes < 5:
+        said = f"--max_build_minutes={minutes:g}"
+        if what == "late, all":
+            raise errors.CheckFailed(f"none of the 2 engines was ready within {said}")
+        return Measured(failure=f"E_1 was not ready when {said} were over").to_dict()
     if what == "interrupt":
         raise errors.Interrupted("ended by SIGTERM")
     given = request["convert"]["int8"]["given"]
@@ -593,6 +611,49 @@ def test_a_trial_that_takes_too_long_is_ended_and_done_again_under_a_longer_limi
     assert failure("endless", 0.01) == failure("endless", 0.005) == ("took longer than --max_trial_minutes=0.01", 1)
     assert failure("endless", 0.02) == ("took longer than --max_trial_minutes=0.02", 0)
     assert "SIGABRT" in failure("abort", 5)[0] and failure("error", 5) == ("no segment", 0)
+
+
+def test_engines_that_are_not_ready_in_time_fail_their_trial_and_end_the_worker(tmp_path):
+    def measured(minutes, *names):
+        task = Task(model="model", timed=(), scoring={}, build_minutes=minutes)
+        with trials(tmp_path, task) as measure:
+            return [measure(native_nodes(name)) for name in names], measure.reused
+
+    (first, late, second, whole, third), _ = measured(0.5, "a", "late", "b", "late, all", "c")
+    assert late.failure == "E_1 was not ready when --max_build_minutes=0.5 were over"
+    assert whole.failure == "none of the 2 engines was ready within --max_build_minutes=0.5"
+    assert len({first.accuracy, second.accuracy, third.accuracy}) == 3, "the build that was given up goes on in the worker"
+    assert measured(0.5, "late") == measured(0.25, "late") == ([late], 1)
+    (again,), reused = measured(1, "late")
+    assert again.failure.endswith("--max_build_minutes=1 were over") and reused == 0
+    (done,), reused = measured(None, "late")
+    assert not done.failure and reused == 0
+
+
+def test_a_trial_names_the_engines_that_were_not_ready():
+    def result(*unbuilt):
+        return SignatureResult(name="s", inputs=(), converted=True, coverage=1.0, engines=(), left_out=(), native_ops={}, unbuilt=unbuilt)
+
+    assert measure_job._late([result(), result(Unbuilt("E_3", "no declared shape reaches it"))]) == ""
+    found = measure_job._late([result(Unbuilt.late("E_0", 2), Unbuilt("E_1", "no declared shape reaches it")), result(Unbuilt.late("E_2", 2))])
+    assert found == "E_0 was not ready when --max_build_minutes=2 were over (and 1 more)"
+
+
+def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
+    model = unet_with_conditionals(tmp_path / "unet")
+    spec = [{"name": "volume", "dtype": "float32", "shape": [None, 8, 8, 8, 1]}, {"name": "training", "dtype": "bool", "shape": []}]
+    timed = {"call": "c", "signature": "s", "shapes": {"volume": [2, 8, 8, 8, 1], "training": []}, "specs": spec}
+    for value in (False, True):
+        (_, feed), = measure_job._feeds([{**timed, "frozen": {"training": value}}])
+        assert feed["training"].dtype == "bool" and bool(feed["training"]) is value
+    np.savez(tmp_path / "rows.npz", volume=np.ones((4, 8, 8, 8, 1), np.float32))
+    settings = Settings(shapes="volume:2x8x8x8x1;training:scalar", freeze="training:false")
+    options = tune.Options(data=str(tmp_path / "rows.npz"), goal=TOP1, work_dir=str(tmp_path / "work"))
+    specs, walked = tune._specs(Source(str(model)), str(model), settings)
+    maker = tune._maker(settings, options, specs, walked)
+    found = tune._prepare(Source(str(model)), str(model), settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
+    assert found.timed[0]["frozen"] == {"training": False}
+    assert [bool(np.load(one["inputs"])["training"]) for one in found.scoring["calls"]] == [False, False]
 
 
 def test_an_interruption_is_no_result(tmp_path):

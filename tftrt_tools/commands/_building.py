@@ -51,6 +51,6 @@ def print_unbuilt(console: Console, done: Conversion | Build, cache: dict[str, A
     """Name the ops of a Conversion or Build that have no engine, and the way on. Prints nothing where every op has one."""
     for one in done.unbuilt:
         console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", markup=False, soft_wrap=True)
-    if any("--max_build_minutes" in one.reason for one in done.unbuilt):
+    if any(one.is_late for one in done.unbuilt):
         ready = "; what is ready comes from the engine cache then" if cache else ""
         console.print(f"    the same command with more --max_build_minutes builds the rest{ready}", markup=False, soft_wrap=True)

@@ -1,7 +1,8 @@
 """usage: tftrt publish MODEL --model_name=NAME --base_path=DIRECTORY [--flags]
 
-Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; a server's --model_base_path is BASE_PATH/NAME. The
-version appears whole or not at all. It carries warm-up requests, which publish has run.
+Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; a server's --model_base_path is BASE_PATH/NAME. A Keras
+file (.keras, .h5) or a graph becomes a SavedModel there. The version appears whole or not at all. It carries warm-up requests, which
+publish has run.
 
 It refuses (exit 3) a TF-TRT model without a passed verification of these very files; a model that the target cannot run (engines of another
 TensorRT end a server that loads them); a warm-up that fails. A model without TF-TRT needs no verification.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tftrt_tools.serving.publishing.publish import Publication, WarmUp
+    from tftrt_tools.sources.source import Source
 
 _PATHS = ("base_path", "batching_parameters_file", "warmup_data")
 
@@ -47,7 +49,7 @@ def define(values: flags.FlagValues) -> None:
                         "and not compared for an image", **text)
     flags.DEFINE_boolean("unverified", False, "publish without a valid verification, and in spite of what `tftrt inspect --check` finds; "
                          "the record says so", **text)
-    _source_flags.define_op_library(values)
+    _source_flags.define(values)
     flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
     flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines whose TensorRT is unknown", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
@@ -64,7 +66,7 @@ def define(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Publish. Returns: the exit code."""
-    model = _flags.one_argument("publish", positional, "MODEL")
+    model = _source_flags.read(values, _flags.one_argument("publish", positional, "MODEL"))
     for name in ("model_name", "base_path"):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing", "the version goes to BASE_PATH/MODEL_NAME/VERSION")
@@ -100,7 +102,7 @@ def _listed(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(filter(None, names))
 
 
-def _command(values: flags.FlagValues, model: str) -> str:
+def _command(values: flags.FlagValues, model: Source) -> str:
     """The command that publishes the same again, from any directory."""
     import os
     import shlex

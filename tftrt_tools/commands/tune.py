@@ -29,7 +29,7 @@ from absl import flags
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.calibration.methods import AUTO
 from tftrt_tools.choices import CALIBRATION_METHODS, PRECISIONS, CalibrationMethod, Precision
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags
+from tftrt_tools.commands import _building, _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import Settings, checked
 from tftrt_tools.tuning import space
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Flags of `tftrt convert` that mean here what they mean there; the others are searched, or make no sense in a search.
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
-                  "keep_native_nodes", "calibrator", "calibration_percentile")
+                  "keep_native_nodes", "freeze", "calibrator", "calibration_percentile")
 
 OUTPUTS = ("plot", "html", "output_flagfile")
 
@@ -87,6 +87,7 @@ def define(values: flags.FlagValues) -> None:
     _calibration_flags.define(values)
     _data_flags.define_reading(values)
     convert_command.define_cache(values)
+    _building.define(values)
     scratch = flags.FlagValues()
     convert_command.define_settings(scratch)
     convert_command.define_calibrator(scratch)
@@ -194,7 +195,7 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
-        cache=convert_command.read_cache(values),
+        cache=convert_command.read_cache(values), build_minutes=_building.minutes(values),
         retry_failed=values.retry_failed, log_file=values.log_file, warnings=warnings, **_judging_flags.read(values))
 
 
@@ -240,7 +241,7 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
 
     with progress.on_terminal():
         made = pipeline.convert(model, values.output_saved_model_dir, tune.settings_of(found), overwrite=values.overwrite,
-                                flag_file=tune.flag_file(model, found), cache=options.cache)
+                                flag_file=tune.flag_file(model, found), cache=options.cache, build_minutes=options.build_minutes)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
 
 

@@ -65,5 +65,5 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
         damaged = agreement.find(texts, calibration)
     lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
-    never = [one for one in unbuildable.find(meta_graph.graph_def) if not seen.assets(one.about)]
+    never = unbuildable.standing(unbuildable.find(meta_graph.graph_def), {one.name for one in seen.engines if seen.assets(one.name)})
     return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)

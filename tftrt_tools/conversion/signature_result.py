@@ -21,6 +21,8 @@ from tftrt_tools.savedmodel.shapes import Call, InputSpec
 if TYPE_CHECKING:
     from tftrt_tools.conversion.job.graph_pass import PassResult
 
+_BOUND = "--max_build_minutes"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuiltEngine(records.Record):
@@ -46,6 +48,16 @@ class Unbuilt(records.Record):
 
     name: str
     reason: str
+
+    @classmethod
+    def late(cls, name: str, minutes: float) -> Unbuilt:
+        """One that was not ready in time."""
+        return cls(name, f"not ready when {_BOUND}={minutes:g} were over")
+
+    @property
+    def is_late(self) -> bool:
+        """Whether more time would have built it."""
+        return _BOUND in self.reason
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
@@ -83,6 +84,8 @@ def trial(request: Request) -> dict[str, Any]:
         facts = _facts(results)
         if not facts["engines"]:
             return Measured(**facts, failure="no segment is worth an engine").to_dict()
+        if late := _late(results):
+            return Measured(**facts, failure=late).to_dict()
         return _measured(loading.load(stage, tuple(request["tags"])), request, facts).to_dict()
 
 
@@ -112,6 +115,13 @@ def in_turns(request: Request) -> dict[str, Any]:
                 calls[number]()
         progress.say("timing the best in turns")
         return final.final(one["call"], list(calls), turns_job.in_turns(list(calls.values()))).to_dict()
+
+
+def _late(results: Sequence[SignatureResult]) -> str:
+    """Which engines were not ready in time, or "". Without them there is nothing to time: the build goes on beside it."""
+    late = [one for result in results for one in result.unbuilt if one.is_late]
+    more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    return f"{late[0].name} was {late[0].reason}{more}" if late else ""
 
 
 def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
@@ -153,10 +163,12 @@ def _score(scoring: Mapping[str, Any], answers: Sequence[Answer]) -> score.Score
 
 
 def _feeds(timed: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-    """Args: timed: [{"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts]}]. Yields: (one of them, feed)."""
+    """Args: timed: [{"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input: value} of
+    inputs with one value for good, left out for none}]. Yields: (one of them, feed)."""
     for one in timed:
         shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
         arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
+        arrays |= {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
         yield one, {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ _OF_SEGMENTS = ("signature_keys", "tags", "minimum_segment_size", "max_engines",
                 "calibration_method", "calibration_percentile", "allow_quantization_changes")
 TARGET = "tftrt_tools.tuning.measure_job:job"
 _TOO_LONG = "took longer than --max_trial_minutes="
+# As an engine that was not ready in time is told of.
+_LATE = re.compile(r"--max_build_minutes=([0-9.e+]+)")
 # Only the segmenter's log is read here. The engine op would log in every call, while the time is taken.
 ENV = {"TF_CPP_VMODULE": "segment=2", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
@@ -45,6 +48,8 @@ class Task:
     table: Calibration | None = None
     # Of the engine cache.
     cache: Mapping[str, Any] | None = None
+    # Minutes for the engines of a trial; None for no bound.
+    build_minutes: float | None = None
     # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -59,7 +64,8 @@ class Task:
     def convert_request(self, settings: Settings, table: Calibration | None = None, data: DataOptions | None = None) -> dict[str, Any]:
         """A request of conversion.convert_job:job, less "output"."""
         int8 = {"options": data.to_dict() if data else None, "given": table.to_dict() if table else None}
-        return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache}
+        return {"source": self.model, "settings": settings.to_dict(), "int8": int8, "cache": self.cache,
+                "build_minutes": self.build_minutes}
 
 
 class Trials:
@@ -133,16 +139,22 @@ class Trials:
         limit = 60 * self._trial_minutes or None
         start = time.monotonic()
         try:
-            return Measured.from_dict(self.ask(request, limit))
+            return self._without_builds(Measured.from_dict(self.ask(request, limit)))
         except errors.Interrupted:
             raise
         except errors.TftrtError as error:
             if limit and isinstance(error, child.ChildDied) and time.monotonic() - start >= limit:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
-            return Measured(failure=error.cause)
+            return self._without_builds(Measured(failure=error.cause))
         except child.ChildBug as bug:
             # Go on with the other trials instead of showing this one's traceback.
             return Measured(failure=_told(bug))
+
+    def _without_builds(self, measured: Measured) -> Measured:
+        """The same. A build that was given up goes on in the worker, and would take the GPU from the next trial: it ends here."""
+        if _LATE.search(measured.failure):
+            self._end_worker()
+        return measured
 
     def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any]) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
@@ -170,6 +182,8 @@ class Trials:
 
     def _has_longer(self, failure: str) -> bool:
         """Whether a trial was ended by a shorter limit than the present one."""
+        if late := _LATE.search(failure):
+            return self._task.build_minutes is None or self._task.build_minutes > float(late[1])
         if not failure.startswith(_TOO_LONG):
             return False
         return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
@@ -195,7 +209,8 @@ class Trials:
     def calibration_path(self, settings: Settings) -> pathlib.Path:
         """Where the Calibration of INT8 settings lies."""
         plain = settings.to_dict()
-        key = journal_module.key(dynamic=settings.dynamic, **{name: plain[name] for name in _OF_SEGMENTS}, **self._task.data_facts)
+        segments = {name: plain[name] for name in _OF_SEGMENTS} | ({"freeze": settings.freeze} if settings.freeze else {})
+        key = journal_module.key(dynamic=settings.dynamic, **segments, **self._task.data_facts)
         return self._journal.folder / f"calibration-{key.removeprefix('sha256:')[:16]}.json"
 
 

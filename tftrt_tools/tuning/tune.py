@@ -27,7 +27,7 @@ from tftrt_tools.inputs import find
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import kind as saved_model
-from tftrt_tools.savedmodel import describe, files, signatures
+from tftrt_tools.savedmodel import describe, files, frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.opened import check, opened
@@ -70,6 +70,8 @@ class Options:
     percentile: float = Settings().calibration_percentile
     # Of the engine cache.
     cache: Mapping[str, Any] | None = None
+    # Minutes for the engines of a trial; None for no bound.
+    build_minutes: float | None = None
     # Do failed trials of an earlier run again.
     retry_failed: bool = False
     # Where the log of the trials is kept.
@@ -110,8 +112,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
     with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
         specs, walked = _specs(source, model, settings)
         options = _of_walked(options, walked)
-        asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
-        maker = inputs.CallMaker(inputs.Takes.walking(walked, specs), asked)
+        maker = _maker(settings, options, specs, walked)
         given = maker.given(folder)
         assert given is not None
         labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
@@ -130,7 +131,8 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
              "metric_digest": _metric_digest(options.goal), "output": options.output, **_kind_facts(options),
              "timed": [one["call"] for one in prepared.timed], **gpu}
     task = Task(model=prepared.model, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration, table=table,
-                cache=options.cache, facts=facts, data_facts=data_facts, given=str(pathlib.Path(source).absolute()))
+                cache=options.cache, build_minutes=options.build_minutes, facts=facts, data_facts=data_facts,
+                given=str(pathlib.Path(source).absolute()))
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
@@ -256,6 +258,13 @@ def _specs(source: Source, model: str, settings: Settings) -> tuple[dict[str, Se
     return {name: described.inputs[name] for name in walked.names}, walked
 
 
+def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
+    frozen_inputs.check(settings.freeze, specs, walked.twins)
+    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=settings.shapes)
+    takes = dataclasses.replace(inputs.Takes.walking(walked, specs), frozen=frozen_inputs.values(settings.freeze, specs))
+    return inputs.CallMaker(takes, asked)
+
+
 def _of_walked(options: Options, walked: signatures.Once) -> Options:
     """The Options, with names of twin signatures replaced by the names that are called."""
     said = tuple(walked.path(part.strip()) for text in options.output_kind for part in text.split(";"))
@@ -265,9 +274,10 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
 
 def _prepare(source: Source, model: str, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
              maker: inputs.CallMaker, given: Any, labels: label_reader.Labels | None, folder: pathlib.Path) -> _Prepared:
-    calls = maker.declared()
+    calls, frozen = maker.declared(), frozen_inputs.values(settings.freeze, specs)
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
-                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]]}
+                   "shapes": {key: list(shape) for key, shape in call.items()}, "specs": [spec.to_dict() for spec in specs[name]],
+                   "frozen": {key: value.item() for key, value in frozen.get(name, {}).items()}}
                   for name, listed in calls.items() for call in listed)
     timed = tuple({one["call"]: one for one in timed}.values())
     scored, dropped = _scored_calls(maker, given, calls, shape_grammar.is_range(settings.shapes), options.batch_size)

@@ -24,7 +24,7 @@ from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.execution.job.gpu_memory import PeakMemory
 from tftrt_tools.savedmodel import engine_assets
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import graph, loading, lone_engine, segments
+from tftrt_tools.savedmodel.job import graph, loading, lone_engine, segments, unbuildable
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -98,10 +98,8 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
         built += made
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
-    # A built engine disproves its finding: a profile of one shape gives the sizes that the graph leaves open.
-    left = {one.name for one in unbuilt}
     result = dataclasses.replace(result, calls=tuple(calls), built=tuple(built), unbuilt=tuple(unbuilt), build_seconds=seconds,
-                                 findings=tuple(one for one in result.findings if one.about in left))
+                                 findings=unbuildable.standing(result.findings, {one.name for one in built}))
     return result, resources if settings.save_engines else {}
 
 
@@ -133,7 +131,7 @@ class _Builder:
             return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         budget, key = self._site.budget, self._keys.get(engine.name)
         until = budget.until()
-        late = Unbuilt(engine.name, f"not ready when --max_build_minutes={budget.minutes or 0:g} were over")
+        late = Unbuilt.late(engine.name, budget.minutes or 0)
         if budget.over:
             return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))

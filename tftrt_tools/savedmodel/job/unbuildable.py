@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -36,6 +36,8 @@ _TYPES = frozenset({tf.float32, tf.float16, tf.int32, tf.bool})
 # Ops with channels, and which of their inputs has them.
 _CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
+# What a build proves nothing about.
+_WRONG = "its answers would be wrong"
 _POOLS = frozenset({"MaxPool", "AvgPool"})
 # Ops whose operand with fewer dimensions is reshaped in the build.
 _BROADCAST = frozenset({"Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow", "Greater", "Less", "Equal",
@@ -60,6 +62,12 @@ class _Rule:
 def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
     """Findings on the engine ops of a converted graph, about each by its name."""
     return tuple(finding for name, one in graph.native_segments(graph_def).items() for finding in _of_segment(name, one))
+
+
+def standing(findings: Iterable[Finding], built: Container[str]) -> tuple[Finding, ...]:
+    """Those that are not proved wrong by an engine: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
+    of the engine ops that have one."""
+    return tuple(one for one in findings if one.about not in built or one.text.startswith(_WRONG))
 
 
 def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
@@ -183,6 +191,6 @@ _RULES = (
           text=f"TensorRT's TopK gives at most {MOST_K}, and {{nodes}} asks for more"),
     _Rule(ops=None, holds=lambda op: any((tensor.shape.rank or 0) > MOST_DIMENSIONS for tensor in op.outputs), explicit=True,
           text=f"TensorRT's tensors have at most {MOST_DIMENSIONS} dimensions, and the result of {{nodes}} has more"),
-    _Rule(ops=_POOLS, holds=_pools_channels, outcome="its answers would be wrong",
+    _Rule(ops=_POOLS, holds=_pools_channels, outcome=_WRONG,
           text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too"),
 )

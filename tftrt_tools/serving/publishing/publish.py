@@ -17,6 +17,8 @@ from tftrt_tools.serving.publishing import placing, server_target, target_prefli
 from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.warmup import replay_check, warmup_requests
 from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
+from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.sources.source import Source
 
 _RECORD = (files.PASSPORT / passport.PUBLISH).as_posix()
 _NAME = re.compile(r"[^/:\s\x00-\x1f]+")
@@ -109,17 +111,25 @@ class Publication:
                 "notes": list(self.notes), "command": self.command, "seconds": round(self.seconds, 2)}
 
 
-def publish(model: str | pathlib.Path, model_name: str, base_path: str, options: Options | None = None) -> Publication:
-    """Publish a SavedModel as a version for TensorFlow Serving.
+def publish(model: str | os.PathLike[str] | Source, model_name: str, base_path: str, options: Options | None = None) -> Publication:
+    """Publish a model as a version for TensorFlow Serving.
 
-    Args: model: directory. model_name: as clients will call it. base_path: the version goes to base_path/model_name/version.
-      options: Options.
+    Args: model: its path, or source.Source; what is no SavedModel is exported as one. model_name: as clients will call it. base_path: the
+      version goes to base_path/model_name/version. options: Options.
     Returns: Publication. Raises: UsageError; CheckFailed where evidence, target or warm-up refuse it; TftrtError, OSError. Nothing is then
       published, and what was there is as it was.
     """
     start = time.monotonic()
-    options = options or Options()
-    base = _checked(model, model_name, base_path, options)
+    options, source = options or Options(), check(model)
+    base = _checked(source.path, model_name, base_path, options)
+    with opened(source, options.log_file) as folder:
+        done = _published(source, folder, base, model_name, options, start)
+    return done
+
+
+def _published(source: Source, model: str, base: pathlib.Path, model_name: str, options: Options, start: float) -> Publication:
+    """Args: source: as the user named it. model: the SavedModel behind it. base: the directory of the model's versions. start: of it all,
+    of time.monotonic."""
     here = server_target.machine()
     target = server_target.resolve(options.target, options.compute_capability, here)
     with child.worker("tftrt_tools.serving.publishing.publish_job:job", env={"CUDA_VISIBLE_DEVICES": "-1"}) as worker, \
@@ -133,12 +143,12 @@ def publish(model: str | pathlib.Path, model_name: str, base_path: str, options:
         with placing.staged(base) as stage:
             placing.copy(model, stage.folder, {_RECORD} | (set() if _kept(model, options) else {warmup_requests.FILE}))
             if files.digest(stage.folder) != digest:
-                raise errors.TftrtError(f"{model} changed while it was copied", "publish it when nothing writes to it")
+                raise errors.TftrtError(f"{source} changed while it was copied", "publish it when nothing writes to it")
             warm_up = _warm_up(stage.folder, model_name, facts, planned, worker, folder, options, here) if options.warm_up else None
             notes = (*_evidence_notes(judged, facts), *flown.notes, *_warm_up_notes(planned, warm_up),
                      *_batching_notes(stage.folder, facts, worker, options.requests.batching))
             done = Publication(
-                model=str(pathlib.Path(model).absolute()), model_name=model_name, version=0, base_path=str(base), path="", digest=digest,
+                model=str(pathlib.Path(source).absolute()), model_name=model_name, version=0, base_path=str(base), path="", digest=digest,
                 target=target, tftrt=facts.converted, engines=len(facts.seen.engines), engine_files=len(facts.assets), evidence=judged,
                 findings=facts.seen.findings, warm_up=warm_up, notes=notes, command=options.command, seconds=0.0)
 
@@ -155,7 +165,6 @@ def publish(model: str | pathlib.Path, model_name: str, base_path: str, options:
 
 def _checked(model: str | pathlib.Path, model_name: str, base_path: str, options: Options) -> pathlib.Path:
     """What can be refused at once. Returns: the directory of the model's versions."""
-    files.check(model)
     if not _NAME.fullmatch(model_name) or model_name in (".", ".."):
         raise errors.UsageError(f"--model_name={model_name!r}: a request cannot name that", "use letters, digits, - and _")
     if "://" in base_path:
