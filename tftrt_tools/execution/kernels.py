@@ -1,7 +1,7 @@
-"""In which arithmetic a GPU computes, told from the names of the kernels that ran. In an INT8 engine TensorRT may take INT8;
+"""In which arithmetic a GPU computes, told from the names of the kernels that ran.
 
-neither its op nor its answers tell whether it did. The names of the kernels that multiply tell it: those of TensorRT 8.5, cuDNN 8.7 and
-cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
+In an INT8 engine TensorRT may take INT8; neither its op nor its answers tell whether it did. The names of the kernels that multiply tell
+it: those of TensorRT 8.5, cuDNN 8.7 and cuBLAS 11, seen on an H200 (tests/data/kernels.txt).
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 TF-TRT's segmenter asks its converters whether they take a node. They answer with the sizes that the whole graph gives, and check less
 than the build does. A segment that only the build refuses runs natively for ever, and the user learns that after the wait for the build.
-Each rule here is one such refusal, by TF-TRT's converters for 2.14 or by TensorRT's header NvInfer.h (docs/dev/decisions/graph.md). If
-sizes are open in the segment by TensorFlow's own inference, they are open for TensorRT, too:
+Each rule here is one such refusal, by TF-TRT's converters for 2.14 or by TensorRT's header NvInfer.h (docs/dev/decisions/graph.md).
 
-a reshape whose sizes come from a tensor (as in Keras' LayerNormalization with the default epsilon) leaves sizes open that the whole
-graph gives.
+If sizes are open in the segment by TensorFlow's own inference, they are open for TensorRT, too: a reshape whose sizes come from a tensor
+(as in Keras' LayerNormalization with the default epsilon) leaves sizes open that the whole graph gives.
 """
 
 from __future__ import annotations
