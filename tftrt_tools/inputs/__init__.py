@@ -1,1 +1,1 @@
-"""Where inputs come from: files, folders and functions of the user's, read as rows for a signature; labels beside them."""
+"""Where inputs come from: the user's files, folders and functions, read as rows for a signature; and the labels of these rows."""

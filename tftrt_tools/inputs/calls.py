@@ -1,13 +1,13 @@
-"""What a model is called with: what it takes and what the user gave, made into calls. All commands that ask a model go through here.
+"""Makes the calls of a model, from its inputs and from what the user gave. All commands that call a model use this module.
 
     takes = Takes.of(described.inputs, described.same)
     chosen = choose(takes, Asked(data="pictures/"), folder, sizes=(32,))
     chosen.calls        # {signature: [run.Call]}
 
-The user's data comes first: a source is read into rows (`given`), and rows are cut into calls (`cutting`). Signatures that it does not fill
-get values that are drawn from a seed (`drawing`), at the shapes that were given, that the model's passport names, or that the signature
-allows. Each function is called once, whatever the number of its names, and an input that the conversion froze is sent with its value.
-No TensorFlow in this process.
+The user's data comes first: a source is read into rows (`given`), and rows are cut into calls (`cutting`). Signatures that the data does
+not fill get values drawn from a seed (`drawing`), at the user's shapes, at shapes in the model's passport, or at shapes that the
+signature allows. Each function is called once, even if it has several names, and an input that the conversion froze gets its value. No
+TensorFlow in this process.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 
-# Rows of a call, at most, where neither the user nor the passport says it.
+# The most rows of a call, if neither the user nor the passport gives a number.
 DEFAULT_BATCH = 32
-# Where the calls of a signature are from: the user's data, --shapes, shapes that are known of the model, or the signature alone.
+# Where the calls of a signature come from: the user's data, --shapes, known shapes of the model, or only the signature.
 Origin = Literal["data", "shapes", "known", "signature"]
 Fallback = Callable[[str, Sequence[InputSpec]], list[Shapes]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the user said of the inputs: the flags' texts and numbers."""
+    """The user's flags about the inputs: texts and numbers."""
 
     # --data: path, glob or module:function; "" for drawn values.
     data: str = ""
@@ -59,13 +59,13 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Takes:
-    """What a model takes."""
+    """The inputs of a model, and facts about them."""
 
     # {signature: InputSpecs}, each function under one name.
     specs: Mapping[str, Sequence[InputSpec]]
     # The other names of each function.
     walked: signatures.Once
-    # {signature: {input: array of rank 0}}: values for good, by the conversion.
+    # {signature: {input: array of rank 0}}: values that the conversion froze.
     frozen: Mapping[str, Mapping[str, npt.NDArray[Any]]] = dataclasses.field(default_factory=dict)
     # {signature: shapes of calls} that the model's passport names.
     known: Mapping[str, list[Shapes]] = dataclasses.field(default_factory=dict)
@@ -80,13 +80,13 @@ class Takes:
     @classmethod
     def one(cls, signature: str, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str],
             manifest: Mapping[str, Any] | None = None) -> Takes:
-        """Of one signature that is called by this name. Args: as of `of`."""
+        """For one signature, called by this name. Args: as of `of`."""
         return cls.walking(signatures.Once.only(signature, inputs, *map(dict, same)), inputs, manifest)
 
     @classmethod
     def walking(cls, walked: signatures.Once, inputs: Mapping[str, Sequence[InputSpec]],
                 manifest: Mapping[str, Any] | None = None) -> Takes:
-        """Of the signatures that are walked. Args: inputs, manifest: as of `of`."""
+        """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
         return cls(specs=specs, walked=walked, frozen=frozen_inputs.of_manifest(manifest or {}, specs)).with_known(built_for(manifest))
 
@@ -112,7 +112,7 @@ class Calls:
 
     # {signature: its calls, in order}.
     calls: dict[str, list[run.Call]]
-    # {signature: where its calls are from}.
+    # {signature: where its calls come from}.
     origins: dict[str, Origin]
     # The user's data, None without.
     given: givens.Given | None
@@ -157,7 +157,7 @@ class CallMaker:
                 if name in found}, dropped
 
     def declared(self) -> dict[str, list[Shapes]]:
-        """{signature: shapes of calls} of --shapes; what it says of a twin counts for the signature that is called. Raises: UsageError."""
+        """{signature: shapes of calls} of --shapes; shapes of a twin count for the signature that is called. Raises: UsageError."""
         if not self._asked.shapes:
             return {}
         walked = self._takes.walked
@@ -182,12 +182,12 @@ class CallMaker:
         return {name: self._with_frozen(name, arrays) for name, arrays in found.items()}
 
     def _to_fill(self, given: givens.Given) -> dict[str, list[InputSpec]]:
-        """The inputs that the data has to fill: not those that the conversion froze, unless it has them."""
+        """The inputs that the data has to fill: those that the conversion froze only if the data has them."""
         frozen = self._takes.frozen
         return {name: cutting.without(frozen.get(name, {}), specs, given.arrays) for name, specs in self._takes.specs.items()}
 
     def _with_frozen(self, signature: str, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """The user's inputs with the frozen ones. Raises: UsageError where they have other values for these."""
+        """The user's inputs together with the frozen ones. Raises: UsageError where the user's data has other values for these."""
         frozen = self._takes.frozen.get(signature, {})
         for name, value in frozen.items():
             if name in inputs and (inputs[name] != value).any():
@@ -198,12 +198,10 @@ class CallMaker:
 
 def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequence[int],
            fallback: Fallback = drawing.default_shapes) -> Calls:
-    """The calls of all signatures: of the user's data where it fills one, else drawn.
+    """The calls of all signatures: from the user's data for each signature that it fills, else drawn.
 
-    Args:
-      folder: for what is read; has to live as long as the calls.
-      sizes: rows of a call of the data, largest first.
-      fallback: gives the shapes of a signature of which nothing else is known.
+    Args: folder: for the read rows; has to live as long as the calls. sizes: rows of a call of the data, largest first. fallback: gives
+      the shapes of a signature of which nothing else is known.
 
     Raises: UsageError, also where the data has too few rows for a call.
     """
@@ -226,8 +224,8 @@ def choose(takes: Takes, asked: Asked, folder: str | pathlib.Path, sizes: Sequen
 
 
 def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:
-    """Rows of a call, largest first: those of `shapes`, so that engines built for these serve data of any length; without any, all up to
-    DEFAULT_BATCH."""
+    """Rows of a call, largest first: the batches of `shapes`, so that engines built for these serve data of any length; without shapes,
+    all up to DEFAULT_BATCH."""
     known = {shape[0] for call in shapes for shape in call.values() if shape}
     return tuple(sorted(known, reverse=True)) or up_to(DEFAULT_BATCH)
 

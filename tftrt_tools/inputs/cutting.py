@@ -1,4 +1,4 @@
-"""Rows of the user's data into calls. No TensorFlow here."""
+"""Cuts rows of the user's data into calls. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def filled(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]], said: str =
 
 
 def _about_scalars(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> str:
-    """How to give the inputs of rank 0 that the data lacks, "" where it lacks others."""
+    """How to give the missing inputs of rank 0, "" if other inputs are missing."""
     for signature, inputs in specs.items():
         missing = [spec for spec in inputs if array_reader.pick(arrays, signature, spec.name, len(inputs)) is None]
         if missing and len(missing) < len(inputs) and all(spec.shape == () for spec in missing):
@@ -63,7 +63,7 @@ def _about_scalars(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> 
 
 
 def without(optional: Collection[str], specs: Sequence[InputSpec], given: Iterable[str]) -> list[InputSpec]:
-    """The inputs that data has to fill: those in `optional` only where it has them. Args: given: names of its arrays."""
+    """The inputs that the data has to fill: those in `optional` only if it has them. Args: given: names of its arrays."""
     has = {name.rpartition("/")[2] for name in given}
     return [spec for spec in specs if spec.name in has or spec.name not in optional]
 
@@ -97,5 +97,5 @@ def _check_shapes(signature: str, part: Arrays, specs: Sequence[InputSpec]) -> N
 
 
 def repeated(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """`rows` rows of an array, its own in turn. Args: array: with one row at least in front."""
+    """`rows` rows, by repeating those of an array in turn. Args: array: rows in front, at least one."""
     return array[np.arange(rows) % len(array)]

@@ -12,7 +12,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 # {input: concrete shape} of one call.
 Shapes = dict[str, tuple[int, ...]]
 Ranges = Mapping[str, tuple[float, float]]
-# Where nothing says which batches a model gets.
+# The batches if nothing says which ones a model gets.
 _BATCHES = (1, 8)
 
 
@@ -32,7 +32,7 @@ def ranges(text: str, specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, tup
 
 
 def default_shapes(signature: str, specs: Sequence[InputSpec]) -> list[Shapes]:
-    """Shapes where none are known: two batch sizes. Raises: UsageError where more than the batch is unknown."""
+    """Shapes if none are known: two batch sizes. Raises: UsageError where more than the batch is unknown."""
     found = [shapes_of_batch(signature, specs, batch) for batch in _BATCHES]
     return found if found[0] != found[1] else found[:1]
 
@@ -53,7 +53,7 @@ def shapes_of_batch(signature: str, specs: Sequence[InputSpec], batch: int, mend
 
 
 def with_batch(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], batch: int) -> Shapes:
-    """`shapes` of a call with another batch size, where a signature leaves the first dimension open."""
+    """`shapes` of a call with another batch size, for inputs whose first dimension is open."""
     free = {spec.name for spec in specs if spec.shape is None or (spec.shape and spec.shape[0] is None)}
     return {name: (batch, *shape[1:]) if name in free and shape else shape for name, shape in shapes.items()}
 

@@ -1,4 +1,4 @@
-"""Rows of a source, read as calibration data is, into files that other commands take."""
+"""Writes rows of a source, read like calibration data, to files that other commands take."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What was written. source_kind: of find.Found; rows, calibration_rows: how many; in_both: rows that the calibration lost, as the other
-    file has equal ones; bytes: of the .npz; inputs: {array: "dtype[shape]"}; classes: Classes, () without labels; failed: names of pictures
-    that did not decode."""
+    """What was written. source_kind: of find.Found; rows, calibration_rows: how many; in_both: rows left out of the calibration file,
+    because the other file has equal ones; bytes: of the .npz; inputs: {array: "dtype[shape]"}; classes: Classes, () without labels;
+    failed: names of pictures that did not decode."""
 
     wanted: Wanted
     source_kind: str

@@ -82,7 +82,8 @@ def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[
 
 
 def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
-    """([numbers of the rows to score], [numbers of the rows to calibrate on]): those from everywhere among these. Raises: UsageError."""
+    """([numbers of the rows to score], [numbers of the rows to calibrate on]). The rows to score are spread evenly over the others.
+    Raises: UsageError."""
     if not wanted.calibration:
         return list(range(total)), []
     if total <= wanted.calibration_rows or total < wanted.rows + wanted.calibration_rows:
@@ -113,7 +114,7 @@ def _write(path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[Inpu
 
 
 def _storable(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-    """What a file can hold without pickled objects: strings of a fixed width, bfloat16 as float32."""
+    """An array that a file can hold without pickled objects: strings of a fixed width, bfloat16 as float32."""
     if array.dtype == ml_dtypes.bfloat16:
         return array.astype(np.float32)
     if array.dtype != object:

@@ -1,4 +1,4 @@
-"""Which kind of data --data or --calibration_data names, and its files. No TensorFlow here."""
+"""Finds which kind of data --data or --calibration_data names, and its files. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tftrt_tools.inputs import foreign
 
 _KINDS = {"arrays": (".npz", ".npy"), "tfrecords": (".tfrecord", ".tfrecords"), "images": (".jpg", ".jpeg", ".png", ".bmp", ".gif"),
           "tables": (".csv", ".tsv"), "texts": (".txt",)}
-# Beside other data these are lists of labels and notes on it.
+# Beside other data these files are lists of labels and notes, and not data.
 _BESIDE = ("tables", "texts")
 _SHARD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-# How messages name the data of a calibration, and data that is an argument.
+# The names, in messages, of a calibration's data and of data that is an argument.
 FLAG, POSITIONAL = "--calibration_data", ""
 KNOWN = ".npz or .npy, .tfrecord, pictures (" + ", ".join(_KINDS["images"]) + "), .csv, .txt"
 
@@ -41,7 +41,7 @@ def find(source: str, said: str = FLAG) -> Found:
     """What `source` names: a file, a folder (with its sub-folders; hidden files are left out), a glob, or module:function.
 
     Args: said: the flag that named it, for messages; "" for an argument.
-    Returns: Found. Raises: UsageError where nothing of a known kind, or more than one kind, is there.
+    Returns: Found. Raises: UsageError if it finds no known kind, or more than one.
     """
     if not os.path.lexists(source) and _FUNCTION.match(source):
         return Found("function", ())
@@ -65,7 +65,7 @@ def find(source: str, said: str = FLAG) -> Found:
 
 
 def _whole(files: list[str], source: str, said: str) -> tuple[str, ...]:
-    """Files of no known kind; a model that takes strings may know what to do with them. Raises: UsageError where there are none."""
+    """Files of no known kind; a model that takes strings may decode them. Raises: UsageError where there are none."""
     if not files:
         what = "matches no file" if not os.path.exists(source) else "holds no file of a known kind"
         raise errors.UsageError(f"{said} {what}", f"known: {KNOWN}, or module:function")
@@ -113,5 +113,5 @@ def is_picture(name: str) -> bool:
 
 
 def spread(total: int, count: int) -> list[int]:
-    """`count` of the numbers 0 .. total - 1 at even distances, in order; all where they are fewer."""
+    """`count` of the numbers 0 .. total - 1 at even distances, in order; all if there are fewer."""
     return sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}) if count < total else list(range(total))

@@ -1,4 +1,5 @@
-"""Files that hold no inputs, or inputs in a form that is read nowhere here: what each is, and the way from there. No TensorFlow here."""
+"""Files that hold no inputs, or inputs in a form that nothing here reads: what each is, and how to get inputs from it. No TensorFlow
+here."""
 
 import os
 import pathlib
@@ -9,7 +10,7 @@ from tftrt_tools import errors
 _AS_ROWS = "write its rows with np.savez(path, input_name=array), or yield them from module:function"
 _UNPACK = "unpack it and name the folder"
 _MODEL = "data are inputs: name pictures, arrays, TFRecords, a table or module:function"
-# ending: (what it is, the way from there)
+# ending: (what it is, how to get inputs from it)
 _ENDINGS = {
     ".pb": ("a graph or model of TensorFlow (.pb), and no data", _MODEL),
     ".pbtxt": ("a graph or model of TensorFlow (.pbtxt), and no data", _MODEL),
@@ -34,7 +35,7 @@ _ENDINGS = {
     ".json": ("JSON", _AS_ROWS), ".jsonl": ("JSON", _AS_ROWS), ".mp4": ("a video", f"save its pictures as .jpg or .png, or {_AS_ROWS}"),
     ".avi": ("a video", f"save its pictures as .jpg or .png, or {_AS_ROWS}"),
 }
-# What a model that takes strings may decode itself.
+# Files that a model that takes strings may decode itself.
 _ENCODED = {ending: (f"{what}, which is decoded nowhere here", f"{way}; inputs that take strings get the files' bytes")
             for what, way, endings in (
                 ("a picture of another kind", "convert it to .jpg or .png", (".webp", ".tif", ".tiff", ".heic", ".avif", ".dcm", ".exr")),
@@ -42,7 +43,7 @@ _ENCODED = {ending: (f"{what}, which is decoded nowhere here", f"{way}; inputs t
 
 
 def kind(path: str | os.PathLike[str]) -> tuple[str, str] | None:
-    """(what the path is, the way from there) of a model, an archive or other data that is never rows; None where it may be rows."""
+    """(what the path is, how to get inputs from it) of a model, an archive or other data that is never rows; None if it may be rows."""
     path = pathlib.Path(path)
     if path.is_dir():
         return _folder(path)
@@ -54,7 +55,7 @@ def kind(path: str | os.PathLike[str]) -> tuple[str, str] | None:
 
 
 def encoded(path: str | os.PathLike[str]) -> tuple[str, str] | None:
-    """The same of a file that only a model with string inputs can take."""
+    """The same for a file that only a model with string inputs can take."""
     return _ENCODED.get(pathlib.Path(path).suffix.lower())
 
 
@@ -68,14 +69,14 @@ def _folder(path: pathlib.Path) -> tuple[str, str] | None:
 
 
 def check(path: str | os.PathLike[str], said: str) -> None:
-    """Args: said: the path as messages name it. Raises: UsageError for what can never be rows."""
+    """Args: said: the path as messages name it. Raises: UsageError for a file that can never be rows."""
     found = kind(path)
     if found:
         raise errors.UsageError(f"{said} is {found[0]}", found[1])
 
 
 def is_arrays(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of any name is what NumPy writes."""
+    """Whether a file of any name has NumPy's format."""
     try:
         with open(path, "rb") as file:
             if file.read(6) == b"\x93NUMPY":

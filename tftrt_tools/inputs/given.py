@@ -1,4 +1,4 @@
-"""The data that a flag names, found and read: a source into rows, or into whole calls. No TensorFlow in this process."""
+"""Finds and reads the data that a flag names: as rows, or as whole calls. No TensorFlow in this process."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAMED = 5
 class Given:
     """The user's data before it is cut into calls."""
 
-    # {input, or signature/input: array with the rows in front}; {} of a function.
+    # {input, or signature/input: array with the rows in front}; {} for a function.
     arrays: dict[str, npt.NDArray[Any]]
-    # {signature: its calls} of a function, which gives whole calls; else {}.
+    # {signature: its calls} for a function, which gives whole calls; else {}.
     calls: dict[str, list[run.Call]]
     # Rows of files that were read for this; None for one file of arrays and for a function.
     rows: read.Rows | None
@@ -55,12 +55,12 @@ def given(source: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | p
     Args:
       source: .npz or .npy, TFRecords, pictures, .csv, .txt, encoded files, a folder or glob of one of these, or module:function.
       specs: {signature: InputSpecs}.
-      folder: for what is read; has to live as long as the arrays.
+      folder: for the read rows; has to live as long as the arrays.
       reading: how pictures and TFRecords are read; None for the defaults.
-      rows: read so many at most, of pictures spread over all files, else the first; 0 for all.
+      rows: the most rows to read, for pictures spread over all files, else the first ones; 0 for all.
       said: the flag, for messages.
-      files_rows: where files have to be read one after the other, read so many at most, in place of `rows`.
-      walked: the signatures of `specs`, with names of the same functions that the data may use as well.
+      files_rows: replaces `rows` for files that have to be read one after the other.
+      walked: the signatures of `specs`, with further names of their functions, which the data may also use.
       optional: {signature: inputs that the data may leave out}.
 
     Returns: Given. Raises: UsageError.

@@ -28,7 +28,7 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[npt.ND
     titled = titled or header[number].lower() in _WORDS
     place = _file_column(table, files, number)
     names = _Names(files) if place is not None else None
-    # Of a table without names of files no cell is asked for.
+    # A table without names of files is not searched for them.
     at = place or 0
     others = next((cell for row in table.rows for cell in row if find.is_picture(cell)), "")
     if files and names is None and others:
@@ -37,7 +37,7 @@ def read(table: Table, files: tuple[str, ...], column: str = "") -> tuple[npt.ND
     body = table.rows[1:] if titled or names and not names.knows(header[at]) else table.rows
     cells = [row[number].strip() for row in body]
     if names is None and not titled and len(cells) > 1 and typed(cells).dtype == object and typed(cells[1:]).dtype != object:
-        body, cells = body[1:], cells[1:]  # the first alone is no number
+        body, cells = body[1:], cells[1:]  # only the first one is not a number
     if not all(cells):
         line = cells.index("") + 1 + len(table.rows) - len(body)
         raise errors.UsageError(f"{table.path}: row {line} has no label in column {number + 1}", "give each row its label")
@@ -77,7 +77,7 @@ def _column(table: Table, header: list[str], wanted: str) -> tuple[int, bool]:
 
 
 def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | None:
-    """The number of the column with the files' names; None where none has one of them."""
+    """The number of the column with the files' names; None if no column has one."""
     if not files:
         return None
     names = _Names(files)
@@ -85,7 +85,7 @@ def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | Non
 
 
 class _Names:
-    """The files of the data, by the names that a table may have for them: as much of the path as it likes, with the ending or without."""
+    """The files of the data, by their possible names in a table: any last part of the path, with or without the ending."""
 
     def __init__(self, files: tuple[str, ...]) -> None:
         self._files = files
@@ -98,7 +98,7 @@ class _Names:
 
     def matched(self, table: str, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
         """The label of each file. Args: table: its path, for messages. cells: names in its rows; labels: of these.
-        Raises: UsageError, where a file has none too."""
+        Raises: UsageError, also for a file without a label."""
         found: dict[tuple[str, ...], str] = {}
         elsewhere: dict[tuple[str, ...], list[tuple[str, ...]]] = collections.defaultdict(list)
         for cell, label in zip(cells, labels, strict=True):
@@ -114,11 +114,11 @@ class _Names:
 
     def _key(self, path: str, found: Collection[tuple[str, ...]], elsewhere: Mapping[tuple[str, ...], list[tuple[str, ...]]],
              table: str) -> tuple[str, ...] | None:
-        """The parts of the name that the table has for a file, or None."""
+        """The parts of a file's name in the table, or None."""
         names = list(_names_of(path))
         key = next((one for one in names if one in found), None)
         if key is None:
-            # The files may lie elsewhere now.
+            # The files may have moved.
             moved = [one for name in names if len(name) == 1 for one in elsewhere.get(name, ())]
             key = moved[0] if len(moved) == 1 else None
         if key and len(key) == 1 and self._bare[pathlib.Path(path).name] > 1:

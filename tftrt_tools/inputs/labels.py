@@ -1,4 +1,4 @@
-"""The classes of rows: of pictures their folders, of TFRecords a feature; or labels from a file of their own. No TensorFlow here."""
+"""The classes of rows: for pictures their folders, for TFRecords a feature; or labels from a separate file. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tftrt_tools.inputs import foreign, label_table, text_lines
 from tftrt_tools.inputs import table as tables
 from tftrt_tools.inputs.read import Rows
 
-# Under this name a source gives the class of a row, where it is asked for.
+# The name under which a source gives the class of a row, if requested.
 LABEL = "label of the row"
 
 
 @dataclasses.dataclass(frozen=True)
 class Class:
-    """A class: its index, its folder ("" for that of a record), how many rows are of it."""
+    """A class: its index, its folder ("" for a record's class), and how many rows it has."""
 
     index: int
     name: str
@@ -30,10 +30,11 @@ class Class:
 
 
 def of_folders(files: Sequence[str], source: str, names: Sequence[str]) -> tuple[dict[str, int], dict[int, str]]:
-    """The classes of pictures. Each has a folder directly below `source`, or, where that is no folder (a glob), around its pictures.
+    """The classes of pictures. A class is a folder directly below `source`; if `source` is not a folder (a glob), it is the folder
+    around its pictures.
 
     Args: names: of the folders in the order of their classes; () for the folders that are there, sorted.
-    Returns: ({path: class}, {class: folder}). Raises: UsageError where there is one folder only, or one without a class.
+    Returns: ({path: class}, {class: folder}). Raises: UsageError if there is only one folder, or a folder without a class.
     """
     below = pathlib.Path(source).is_dir()
     folders = {path: _first_folder(path, source) if below else pathlib.Path(path).parent.name for path in files}
@@ -71,12 +72,12 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
       path: .npy or .npz (one array, as it is); .txt (one a line); .csv or .tsv (a column; `FILE,LABEL` rows are matched with the data's
         files by name); "folders" for the folder of each of the data's files.
       rows: the data's rows, where they were read from files; None for arrays and functions.
-      column: of a table, its name in the first line or its number counted from 1; "" for the one that is called label, class, target or the
+      column: of a table, its name in the first line or its number counted from 1; "" for a column called label, class, target or the
         like, else the last.
       said: the flag, for messages.
 
-    Returns: [rows, …]: what an .npy holds as it is; else int64 [rows] where all labels are integers, float64 [rows] where all are numbers,
-      else object [rows] of str: names of classes (for `numbered`) or texts. Raises: UsageError.
+    Returns: [rows, …]: the array of an .npy as it is; else int64 [rows] where all labels are integers, float64 [rows] where all are
+      numbers, else object [rows] of str: names of classes (for `numbered`) or texts. Raises: UsageError.
     """
     if path == FOLDERS and not pathlib.Path(path).exists():
         return _of_rows_folders(rows)
@@ -149,7 +150,7 @@ def _of_rows_folders(rows: Rows | None) -> npt.NDArray[Any]:
 
 
 def _placed(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
-    """The labels of the rows that were read, where the file has one for every row of the source."""
+    """The labels of the rows that were read, from a file with a label for every row of the source."""
     if rows is None or len(values) == len(rows.numbers) or not values.ndim:
         return values
     whole = rows.total or max(rows.numbers) + 1

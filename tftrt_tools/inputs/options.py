@@ -10,7 +10,7 @@ from tftrt_tools import errors
 
 IMAGE_RESIZE = ("stretch", "crop", "pad")
 IMAGE_CHANNELS = ("RGB", "BGR")
-# The modes of tf.keras.applications.imagenet_utils.preprocess_input (Keras 2.14): what each does to pixels from 0 to 255.
+# The modes of tf.keras.applications.imagenet_utils.preprocess_input (Keras 2.14): how each changes pixels from 0 to 255.
 IMAGE_PRESETS = {"tf": {"image_scale": 1 / 127.5, "image_mean": (1.0,)},
                  "caffe": {"image_mean": (103.939, 116.779, 123.68), "image_channels": "BGR"},
                  "torch": {"image_scale": 1 / 255, "image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}}
@@ -51,7 +51,7 @@ class DataOptions:
 
 
 def checked(options: DataOptions) -> DataOptions:
-    """The options, where they can work. Raises: UsageError."""
+    """The options, if they can work. Raises: UsageError."""
     if options.source and options.random:
         raise errors.UsageError("--calibration_data and --calibrate_on_random_data exclude each other", "give one of them")
     if not options.source and not options.random:
@@ -66,7 +66,7 @@ def checked(options: DataOptions) -> DataOptions:
 
 
 def checked_images(options: DataOptions) -> DataOptions:
-    """The options, where those of pictures can work. Raises: UsageError."""
+    """The options, if those for pictures can work. Raises: UsageError."""
     if options.image_error_limit < 0:
         raise errors.UsageError(f"--image_error_limit is {options.image_error_limit}", "give 0 or more")
     for flag, value, known in (("image_resize", options.image_resize, IMAGE_RESIZE), ("image_channels", options.image_channels,
@@ -99,13 +99,13 @@ def image_flags(options: DataOptions) -> list[str]:
 
 
 def without_images(options: DataOptions) -> DataOptions:
-    """The options with the defaults of all that speaks of pictures."""
+    """The options, with the defaults for pictures."""
     plain: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(DataOptions) if field.name.startswith("image_")}
     return dataclasses.replace(options, **plain)
 
 
 def check_image_flags(options: DataOptions, kind: str) -> None:
-    """Raise UsageError where flags of pictures are given for data of another kind (of find.Found)."""
+    """Raise UsageError if flags for pictures are given with data of another kind (of find.Found)."""
     flags = image_flags(options)
     if flags and kind != "images":
         raise errors.UsageError(f"{flags[0]} speaks of picture files, and the data is {kind}", "leave it out, or prepare the data so")

@@ -1,4 +1,4 @@
-"""Rows of any source as arrays, for the commands that ask a model: `--data`. No TensorFlow in this process."""
+"""Reads rows of any source as arrays, for commands with `--data`. No TensorFlow in this process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
     """Rows that were read. arrays: {SIGNATURE/INPUT: array, rows in front}, of the signatures that the source fills. kind: of find.Found.
-    names: where each row is from: of pictures and other whole files the path, () for the rest. numbers: of each row among all rows of
-    the source, counted from 0. total: rows that the source has, 0 where nobody counted. failed: names of pictures that did not decode."""
+    names: where each row comes from: the path for pictures and other whole files, () for other sources. numbers: of each row among all
+    rows of the source, counted from 0. total: rows of the source, 0 if not counted. failed: names of pictures that did not decode."""
 
     arrays: dict[str, npt.NDArray[Any]]
     kind: str
@@ -40,13 +40,13 @@ def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOp
     """Read rows of files, in a child.
 
     Args:
-      found: what find.find returned, no function.
-      specs: {signature: [InputSpec]}; a signature that the source does not fit is left out, where another fits.
+      found: of find.find, not a function. specs: {signature: [InputSpec]}; a signature that the source does not fit is left out, if
+      another one fits.
       options: the source, and how pictures are read.
       folder: where the rows are kept; the arrays are maps of files there.
-      rows: at most so many, of pictures spread over all files, else the first; 0 for all.
+      rows: the most rows, for pictures spread over all files, else the first ones; 0 for all.
       said: the flag that named the source, for messages.
-      walked: the signatures of `specs`, with names of the same functions that the source may use as well.
+      walked: the signatures of `specs`, with further names of their functions, which the source may also use.
 
     Returns: Rows. Raises: UsageError.
     """
@@ -64,5 +64,5 @@ def _array(place: dict[str, Any]) -> npt.NDArray[Any]:
     if not place["dtype"]:
         return npz.load(place["path"])["values"]
     dtype, shape = np.dtype(place["dtype"]), tuple(place["shape"])
-    # Nothing, and what has no rows, cannot be mapped.
+    # Empty arrays, and arrays without rows, cannot be mapped.
     return np.memmap(place["path"], dtype, "r", shape=shape) if shape and all(shape) else np.fromfile(place["path"], dtype).reshape(shape)

@@ -20,7 +20,7 @@ from tftrt_tools.inputs.sources_job.request import Request
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 _SAID_EVERY = 50
-# These name their parts INPUT or SIGNATURE/INPUT; whether a file fits a signature is seen only while it is read.
+# These kinds name their parts INPUT or SIGNATURE/INPUT; only reading shows whether a file fits a signature.
 _NAMED_PARTS = ("arrays", "tables", "tfrecords")
 
 
@@ -41,7 +41,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     reads: dict[str, _Reading] = {}
     unfit: list[errors.UsageError] = []
     for one in request["signatures"]:
-        # Signatures of the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
+        # Signatures with the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
         signature = one["name"]
         key = repr((one["specs"], signature if request["kind"] in _NAMED_PARTS else ""))
         if key not in reads:
@@ -107,7 +107,7 @@ class _Reading:
             yield where, arrays
 
     def _checked(self, rows: Iterator[dict[str, npt.NDArray[Any]]]) -> Iterator[dict[str, npt.NDArray[Any]]]:
-        """The rows; a refusal before the first one says that the source does not fit the signature."""
+        """The rows; an error before the first row means that the source does not fit the signature."""
         try:
             first = next(rows, None)
         except errors.UsageError as error:

@@ -36,7 +36,7 @@ def row_hashes(arrays: Mapping[str, npt.ArrayLike]) -> list[str]:
 def overlap(known: Collection[str], arrays: Mapping[str, npt.ArrayLike]) -> int:
     """How many rows of `arrays` are among those of a data set.
 
-    Args: known: set of the data set's row hashes (DataRecord.rows); where that keeps fewer than it has samples, the count is a lower
+    Args: known: set of the data set's row hashes (DataRecord.rows); if it keeps fewer hashes than it has samples, the count is a lower
       bound. arrays: as in `row_hashes`, in the dtypes of the signature's inputs.
     """
     return sum(one in known for one in row_hashes(arrays))

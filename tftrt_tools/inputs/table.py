@@ -24,8 +24,8 @@ class Table:
 
 
 def read(path: str) -> Table:
-    """Read a table. Its delimiter is a tab in a .tsv, else the one of comma, semicolon and tab that the first line has most of; empty
-    lines are left out. Raises: UsageError, also for rows of different lengths."""
+    """Read a table. Its delimiter is a tab in a .tsv, else the one of comma, semicolon and tab that is most frequent in the first line;
+    empty lines are left out. Raises: UsageError, also for rows of different lengths."""
     csv.field_size_limit(sys.maxsize)
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8-sig")

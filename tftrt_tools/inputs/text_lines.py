@@ -15,6 +15,6 @@ def read(path: str) -> list[bytes]:
         raise errors.UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise errors.UsageError(f"{path} is UTF-16", "save it as UTF-8")
-    # Not splitlines: a form feed inside a line ends none.
+    # Not splitlines: a form feed does not end a line.
     found = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
     return found[:-1] if not found[-1] else found

@@ -14,14 +14,14 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 def calls(reference: str, specs: Mapping[str, Sequence[InputSpec]], folder: str | pathlib.Path, said: str = "--data",
           walked: signatures.Once | None = None, optional: Mapping[str, frozenset[str]] | None = None) -> dict[str, list[run.Call]]:
-    """Run the function in a child, and keep in `folder` what it yields.
+    """Run the function in a child, and keep the yielded arrays in `folder`.
 
     Args:
       reference: module:function. It yields {input: array}, or (signature, {input: array}); without a signature the arrays are for
         serving_default, or else for the first of `specs`.
       specs: {signature: InputSpecs}.
       said: the flag that named the function, for messages.
-      walked: what is yielded for a twin is for the signature that stands for it.
+      walked: a call of a twin counts for the signature that stands for it.
       optional: {signature: inputs that may be left out}.
 
     Returns: {signature: its calls}. Raises: UsageError.

@@ -1,1 +1,1 @@
-"""Two models against each other: interleaved rounds, a verdict that says when it cannot tell, goals, baselines and history."""
+"""Compares two models: interleaved rounds, a verdict that says when it cannot tell, goals, baselines and history."""

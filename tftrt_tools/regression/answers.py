@@ -1,4 +1,4 @@
-"""Do both models answer alike on the requests that are timed? With the metrics and bounds of `tftrt verify`, or by goals of the user's."""
+"""Do both models answer alike on the timed requests? Judged with the metrics and bounds of `tftrt verify`, or by the user's goals."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ from tftrt_tools.regression import rounds
 from tftrt_tools.serving.smoke import answer_check as comparing
 from tftrt_tools.serving.smoke import gate
 
-# Nobody answered; whatever else a server says is the model's answer to the request.
+# Codes without an answer; with any other code the model refused the request.
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
@@ -32,21 +32,21 @@ Answer = Mapping[str, npt.NDArray[Any]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The candidate's answers held against the native model's."""
+    """The candidate's answers compared with the native model's."""
 
     # One for each output.
     comparisons: tuple[Comparison, ...]
-    # Whose bounds of thresholds.DEFAULTS, and why.
+    # The key of the bounds in thresholds.DEFAULTS, and why.
     arithmetic: tuple[str, str]
-    # {output: {metric: bound}}; empty where goals stand in their place.
+    # {output: {metric: bound}}; empty if goals replace them.
     bounds: Mapping[str, Mapping[str, float]]
     # {"goal", "native", "candidate", "bound", "kept"} of each goal on accuracy.
     goals: tuple[Mapping[str, Any], ...]
-    # What does not hold, a line each.
+    # The failures, a line each.
     problems: tuple[str, ...]
     # How many requests were compared.
     requests: int
-    # Those of the problems that say that the answers show nothing.
+    # The problems that are about answers that show nothing.
     nothing_shown: tuple[str, ...] = ()
     # Lines.
     warnings: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class Judged:
 
     @property
     def text(self) -> str:
-        """How near the answers are: of each measure the output where it is worst."""
-        # What is judged together with others says nothing by itself; ids have no SNR.
+        """How near the answers are: for each measure the worst output."""
+        # An output that is judged together with others has no figure of its own; ids have no SNR.
         alone = [one for one in self.comparisons if not one.part_of]
         worst = ((_snr, min, [one.snr_db for one in alone if one.kind != kinds.IDS]),
                  ("top-1 equal in {:.2%}".format, min, [one.top1 for one in alone if one.classes]),
@@ -66,7 +66,7 @@ class Judged:
         return ", ".join([f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)])
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the number of requests comes first, and `missed` is in `problems` already."""
+        """Written by hand: the number of requests comes first, and `missed` is in `problems` already."""
         return {"requests": self.requests, "arithmetic": list(self.arithmetic), "bounds": self.bounds,
                 "goals": records.plain(self.goals), "problems": list(self.problems),
                 "nothing_shown": list(self.nothing_shown), "warnings": list(self.warnings),
@@ -93,14 +93,14 @@ def judge(calls: Sequence[Call], native: Sequence[Answer], candidate: Sequence[A
     Args:
       calls: [run.Call]. native, candidate: [{output: ndarray}] for each. kind: (key of thresholds.DEFAULTS, why). own_data: whether
         the inputs are the user's. rules: judgement.Rules. goals: accuracy.goal.Goals, which replace the bounds of
-        `tftrt verify`. labels: labels.Labels, or None. output: SIGNATURE/OUTPUT that the goals speak of, or "".
+        `tftrt verify`. labels: labels.Labels, or None. output: SIGNATURE/OUTPUT of the goals, or "".
 
     Returns: Judged. Raises: UsageError for goals and bounds that fit no output; TftrtError where the forms of the answers differ.
     """
     own = {call.signature for call in calls} if own_data else set()
     compared = comparing.compare(list(zip(calls, native, candidate, strict=True)), kind[0], own, rules)
     if labels is not None:
-        # What fills no batch is left out.
+        # Rows that do not fill a batch are left out.
         label_reader.check_count(labels, sum(call.rows for call in calls), max(call.rows for call in calls) - 1)
     rows = tuple(_scored(one, calls, native, candidate, labels, output, rules.kinds) for one in goals)
     missed = [f"{one['goal']}: the candidate has {one['candidate']:.6g}" for one in rows if not one["kept"]]

@@ -1,5 +1,5 @@
-"""Results that are kept, and a run held against one of them. What is compared is the candidate's lead over the native model of the same
-run; see verdict.judge_change. Runs on unlike machines, or of unlike models and requests, are not compared at all."""
+"""Keeps results, and compares a run with one of them. It compares the candidate's lead over the native model of the same run; see
+verdict.judge_change. Runs on unlike machines, or of unlike models and requests, are not compared at all."""
 
 import dataclasses
 import hashlib
@@ -25,7 +25,7 @@ LATEST, AUTO = "latest", "auto"
 _FILE = re.compile(r"(\d{4,})\.json$")
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _METRICS = ("p50", verdicts.THROUGHPUT)
-# What of a workload makes a series: figures that differ in it are of different things.
+# The parts of a workload that define a series: figures with other values of these cannot be compared.
 _KIND = ("through", "backend", "gate_closed", "signature", "shapes", "concurrency")
 
 
@@ -37,7 +37,7 @@ class Baseline:
     document: Mapping[str, Any]
 
     def found(self, machine: Fingerprint, models: Mapping[Side, Model], workload: Mapping[str, Any]) -> "Baseline":
-        """Itself, where a run differs from it in nothing but the candidate.
+        """The Baseline itself, if the run differs from it only in the candidate.
 
         Args: machine: Fingerprint. models: {"native": models.Model, …}. workload: as in comparison.Regression.
         Raises: UsageError with everything that differs.
@@ -115,7 +115,7 @@ def series_name(candidate: str) -> str:
 
 
 def _clean(name: str) -> str:
-    """A name that is one folder's."""
+    """The name, in a form that a folder can have."""
     return _NAME.sub("-", name).strip("-.") or "model"
 
 
@@ -137,7 +137,7 @@ def save(document: Mapping[str, Any], folder: pathlib.Path) -> pathlib.Path:
         while True:
             path = folder / f"{number:04d}.json"
             try:
-                # A link takes no name that is taken, so that two runs that end together keep both.
+                # A link never replaces a file, so two runs that end together keep both results.
                 os.link(whole, path)
                 return path
             except FileExistsError:
@@ -145,7 +145,7 @@ def save(document: Mapping[str, Any], folder: pathlib.Path) -> pathlib.Path:
 
 
 def asked_text(document: Mapping[str, Any]) -> str:
-    """How a result's models were asked, for people."""
+    """How the models of a result were called, for people."""
     work = document["workload"]
     closed = ", gate closed" if work.get("gate_closed") else ""
     how = work["through"] if work["through"] == work.get("backend") else f"{work['through']} ({work.get('backend')})"
@@ -153,7 +153,7 @@ def asked_text(document: Mapping[str, Any]) -> str:
 
 
 def place(history_dir: pathlib.Path, machine: Fingerprint, name: str, workload: Mapping[str, Any]) -> pathlib.Path:
-    """The folder of one series: a candidate, asked in one way, on one kind of machine."""
+    """The folder of one series: a candidate, called in one way, on one kind of machine."""
     kind = hashlib.sha256(json.dumps([workload.get(key) for key in _KIND]).encode()).hexdigest()[:8]
     return history_dir / machine.digest / f"{_clean(name)}@{kind}"
 
@@ -166,7 +166,7 @@ class Latest:
     name: str
 
     def found(self, machine: Fingerprint, models: Mapping[Side, Model], workload: Mapping[str, Any]) -> Baseline:
-        """The Baseline, as Baseline.found checks it. Raises: UsageError where there is none, with what there is instead."""
+        """The Baseline, as Baseline.found checks it. Raises: UsageError if there is none, with what there is instead."""
         for _, path in reversed(listing(place(self.history_dir, machine, self.name, workload))):
             kept = _readable(path)
             if kept and kept.document["outcome"] == PASS:

@@ -1,4 +1,4 @@
-"""What a comparison found. Text, JSON, JUnit and pages are made from these."""
+"""The result of a comparison. Text, JSON, JUnit and pages are made from these classes."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ PASS: choices.RunVerdict = "pass"
 FAIL: choices.RunVerdict = "fail"
 UNSURE: choices.RunVerdict = "cannot tell"
 ENDED: choices.RunVerdict = "ended early"
-# How a direction is worded, with the verb of a sentence: "is 1.58 times as …" from these ratios on, else "takes 3.6% …".
+# From these ratios on, a sentence says "is 1.58 times as …", else "takes 3.6% …".
 _WORDS = {"faster": (("is", "fast"), ("takes", "less time")), "slower": (("takes", "long"), ("takes", "more time")),
           "higher": (("is", "high"), ("is", "higher")), "lower": (("is", "low"), ("is", "lower"))}
 _TIMES_FROM, _TIMES_FROM_RATE = 1.2, 2.0
@@ -25,15 +25,15 @@ _TIMES_FROM, _TIMES_FROM_RATE = 1.2, 2.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Check(records.Record):
-    """One thing that has to hold."""
+    """One check."""
 
     # Short and stable, such as "speed/p50" or "goal/p99_ms_at_most".
     name: str
-    # What has to hold, and what was found, in words.
+    # The requirement and the finding, in words.
     what: str
     found: str
     verdict: choices.RunVerdict
-    # In words, "" where it passed.
+    # The failure in words, "" if it passed.
     reason: str = ""
 
 
@@ -47,14 +47,14 @@ class PerRound(records.Record):
     candidate_rate: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: each of many numbers is rounded."""
+        """Written by hand: each of many numbers is rounded."""
         return {name: [round(value, 9) for value in values] for name, values in dataclasses.asdict(self).items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Compared(records.Record):
-    """This run held against a baseline. source: where the baseline is; created: when it was measured; candidate_digest: of what was
-    measured then; judgements: of what is compared."""
+    """This run compared with a baseline. source: where the baseline is; created: when it was measured; candidate_digest: of the model
+    measured then; judgements: of each compared metric."""
 
     source: str
     created: str
@@ -64,7 +64,7 @@ class Compared(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Regression:
-    """A finished comparison, or what there is of one."""
+    """A finished comparison, or the finished part of one."""
 
     # Tool, version and time, as passport.stamp gives them.
     stamp: Mapping[str, str]
@@ -72,31 +72,31 @@ class Regression:
     candidate: Model
     # "address", "backend", "reason".
     server: Mapping[str, Any]
-    # What was sent: two runs are comparable only where it is the same.
+    # The requests: two runs are comparable only if these are the same.
     workload: Mapping[str, Any]
     # How it was measured.
     settings: Mapping[str, Any]
-    # Of this machine.
+    # The Fingerprint of this machine.
     fingerprint: Fingerprint
-    # None where no round was whole.
+    # None if no round was complete.
     verdict: verdicts.Verdict | None
     rounds: PerRound
     # Requests to each model in a round.
     requests: int
-    # {model: requests that were not answered}, {model: texts of the first of them}.
+    # {model: requests without an answer}, {model: texts of the first errors}.
     failed: Mapping[Side, int]
     errors: Mapping[Side, Sequence[str]]
-    # None where the answers were not compared.
+    # None if the answers were not compared.
     answers: Judged | None = None
-    # Whether the candidate's engines ran; None where nobody looked.
+    # Whether the candidate's engines ran; None if not checked.
     engines: engine_evidence.Verdict | None = None
     # The goals that were set, judged.
     kept: tuple[goal_rules.Kept, ...] = ()
-    # Metrics whose "cannot tell" is the run's.
+    # Metrics whose "cannot tell" makes the run's outcome "cannot tell".
     must_decide: tuple[str, ...] = ("p50",)
     # None without a baseline.
     compared: Compared | None = None
-    # A slower candidate is no failure.
+    # Whether a slower candidate is accepted.
     allow_worse: bool = False
     # "" for a whole run, else why it ended early.
     ended: str = ""
@@ -116,7 +116,7 @@ class Regression:
 
     @property
     def outcome(self) -> choices.RunVerdict:
-        """PASS, FAIL, UNSURE, or ENDED for a run that did not come to its end."""
+        """PASS, FAIL, UNSURE, or ENDED for a run that ended early."""
         if self.ended:
             return ENDED
         found = {one.verdict for one in self.checks}
@@ -124,7 +124,7 @@ class Regression:
 
     @property
     def rounds_help(self) -> bool:
-        """Whether the outcome is open, and more rounds could settle it."""
+        """Whether the outcome is open and more rounds could decide it."""
         opened = [one.name for one in self.checks if one.verdict == UNSURE]
         return self.outcome == UNSURE and any(name.startswith(("speed/", "baseline/")) or name in goal_rules.MEASURED for name in opened)
 
@@ -147,7 +147,7 @@ class Regression:
         return f"{PASS}: the candidate {' '.join(_worded(one))}" if one else PASS
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the document begins with the outcome, and names some parts otherwise."""
+        """Written by hand: the document begins with the outcome, and has other names for some parts."""
         return {"kind": "regression", "schema_version": 1, **self.stamp, "complete": self.complete, "ended": self.ended,
                 "outcome": self.outcome, "headline": self.headline, "exit_code": self.exit_code,
                 "native": self.native.to_dict(), "candidate": self.candidate.to_dict(), "server": self.server, "workload": self.workload,
@@ -173,7 +173,7 @@ def _checks(done: Regression) -> Iterator[Check]:
         wanted = "the answers keep the goals on accuracy" if done.answers.goals else "the answers are like the native model's"
         yield Check(name="answers", what=wanted, found=found or done.answers.text + kept, verdict=FAIL if found else PASS, reason=found)
     for one in done.kept:
-        if one.name != "accuracy":  # in the check of the answers
+        if one.name != "accuracy":  # stands in the check of the answers
             words = {goal_rules.KEPT: PASS, goal_rules.MISSED: FAIL, goal_rules.UNDECIDED: UNSURE}
             yield Check(name=f"goal/{one.name}", what=one.goal, found=one.value, verdict=words[one.verdict], reason=one.reason)
     for change in done.compared.judgements if done.compared else ():

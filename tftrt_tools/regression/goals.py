@@ -1,12 +1,12 @@
-"""What the candidate is held to, as flags or in a TOML file, and whether it keeps it: yes, no, or nobody can tell.
+"""The goals of the candidate, from flags or a TOML file, and whether it keeps them: yes, no, or cannot tell.
 
     speed_up_at_least = 1.5
     p99_ms_at_most = 20
     accuracy = "top1:max-degradation=0.01"
     no_engine_fallback = true
 
-A goal on a measured value is kept where the whole interval is on its right side, missed where the whole interval is on the wrong one, and
-undecided between: a value that lies near its bound is not decided by chance.
+A goal on a measured value is kept if the whole interval is on its right side, missed if the whole interval is on the wrong side, and
+undecided otherwise: chance does not decide about a value near its bound.
 """
 
 import dataclasses
@@ -40,21 +40,21 @@ class Goals:
     throughput_at_least: float | None = None
     # Goals as accuracy.goal reads them, divided by ";".
     accuracy: str = ""
-    # As the candidate's passport says: seconds that its engines took to build, MiB of their files, MiB of GPU memory meanwhile.
+    # From the candidate's passport: seconds to build its engines, MiB of their files, MiB of GPU memory during the build.
     build_seconds_at_most: float | None = None
     engine_mib_at_most: float | None = None
     gpu_mib_at_most: float | None = None
-    # The engines ran, as `tftrt smoke` finds out.
+    # The engines ran, by the evidence of `tftrt smoke`.
     no_engine_fallback: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: only the goals that are set."""
+        """Written by hand: only the goals that are set."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "", False)}
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Goals))
 NUMBERS = tuple(field.name for field in dataclasses.fields(Goals) if field.default is None)
-# Checks that rounds decide; the others are of the passport, the answers and the engines.
+# Checks that rounds decide; the others depend on the passport, the answers and the engines.
 MEASURED = tuple(f"goal/{name}" for name in ("speed_up_at_least", "p50_ms_at_most", "p99_ms_at_most", "throughput_at_least"))
 _EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accuracy = "top1:max-degradation=0.01"'
 
@@ -69,14 +69,14 @@ class Kept(records.Record):
     goal: str
     value: str
     verdict: choices.GoalVerdict
-    # Why nobody can tell, or what is wrong.
+    # Why the goal is missed or cannot be decided.
     reason: str = ""
 
 
 def read(path: str, flags: Mapping[str, Any]) -> Goals:
-    """Goals of a TOML file and of flags, which go before it.
+    """Goals from a TOML file and from flags; flags override the file.
 
-    Args: path: of the file, or "" for none. flags: {name: value}, of those that were given.
+    Args: path: of the file, or "" for none. flags: {name: value}, only given ones.
     Returns: Goals. Raises: UsageError with what is wrong in the file.
     """
     found = _from_file(path) if path else {}
@@ -122,7 +122,7 @@ def _checked(name: str, value: object, path: str) -> str | bool | float:
         if not isinstance(value, bool):
             raise errors.UsageError(f"{where} is neither true nor false", f"write {name} = true")
         return value
-    # TOML's booleans are Python's, and those are whole numbers.
+    # TOML's booleans become Python's, which are also integers.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise errors.UsageError(f"{where} is no number", f"write {name} = 1.5, without quotes or units")
     if not math.isfinite(value) or value <= 0:

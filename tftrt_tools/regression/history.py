@@ -1,4 +1,4 @@
-"""The results that were kept: listed, and searched for steps."""
+"""Lists the kept results, and searches them for steps."""
 
 import dataclasses
 import math
@@ -29,9 +29,9 @@ class Entry(records.Record):
     # sha256 of the models' files.
     candidate_digest: str
     native_digest: str
-    # Of the run, as comparison.Regression.outcome.
+    # The run's comparison.Regression.outcome.
     outcome: str
-    # {name of VALUES: in its unit}, those that were measured.
+    # {name of VALUES: value in its unit}, only measured ones.
     values: Mapping[str, float]
 
 
@@ -39,13 +39,13 @@ class Entry(records.Record):
 class Step(records.Record):
     """A change of level."""
 
-    # Of the first Entry on the new level.
+    # The number of the first Entry on the new level.
     number: int
     created: str
     # The old and the new level, in the unit of the value shown.
     before: float
     after: float
-    # New over old level, less 1.
+    # The new level divided by the old one, minus 1.
     change: float
     # Whether the change is bad.
     worse: bool
@@ -53,20 +53,20 @@ class Step(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Series:
-    """One candidate, asked in one way, on one kind of machine."""
+    """One candidate, called in one way, on one kind of machine."""
 
     # Of the candidate.
     name: str
-    # How it was asked, in words.
+    # How it was called, in words.
     asked: str
     machine: Fingerprint
     # Name of VALUES.
     shown: str
     # The oldest first.
     entries: tuple[Entry, ...]
-    # Of the value shown: (place of the first entry, of the last, value).
+    # Levels of the shown value: (place of the first entry, of the last, value).
     levels: tuple[tuple[int, int, float], ...]
-    # Files that are no results.
+    # Files that are not results.
     skipped: tuple[str, ...] = ()
 
     @property
@@ -87,7 +87,7 @@ class Series:
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the steps are written, and not the levels that they are made of."""
+        """Written by hand: it has the steps, and not the levels."""
         return {"name": self.name, "asked": self.asked, "machine": self.machine.to_dict(), "shown": self.shown,
                 "entries": [one.to_dict() for one in self.entries], "steps": [one.to_dict() for one in self.steps],
                 "skipped": list(self.skipped)}
@@ -108,8 +108,7 @@ def read(directory: pathlib.Path, name: str = "", shown: str = "speed_up", min_e
     """Read a history.
 
     Args: directory: Path. name: of a series, "" for all. shown: of VALUES. min_effect: the smallest step, as a share. digest: of a
-      machine, or its beginning, "" for all.
-    Returns: History. Raises: UsageError where there is nothing.
+      machine, or its beginning, "" for all. Returns: History. Raises: UsageError if there is nothing.
     """
     folders = [folder for folder in sorted(directory.glob("*/*")) if folder.is_dir() and baseline.listing(folder)]
     chosen = [folder for folder in folders if (not name or folder.name.partition("@")[0] == name) and folder.parent.name.startswith(digest)]

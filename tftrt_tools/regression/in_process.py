@@ -1,7 +1,7 @@
-"""Both models without a server, in one process of the runtime that TensorFlow Serving uses: what serving adds is not in it.
+"""Both models without a server, in one process of the runtime that TensorFlow Serving uses, so without the cost of serving.
 
-One process and not two, for the reasons that `pair` gives for one server. The answers, and what the engines did, come from a process of
-their own before it, since watching the engines costs time.
+It is one process for the reasons that `pair` gives for one server. The answers, and what the engines did, come from an earlier process,
+because watching the engines costs time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOAD_SECONDS = 1800.0
 
 class InProcess:
     """Args: options: regress.Options. opened: models.model.Model of its native and of its candidate. matched: names.Matched of the two.
-    folder: for what the processes exchange. gpus: whether this machine has any."""
+    folder: for files that the processes exchange. gpus: whether this machine has any."""
 
     through = THROUGH
 
@@ -71,8 +71,8 @@ class InProcess:
         return [[one.answer(number) for number in range(len(calls))] for one in ran]
 
     def engines(self, signature: str, calls: Sequence[run.Call]) -> engine_evidence.Verdict:
-        """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict. Args: calls: the first of those
-        that were answered, or all."""
+        """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict. Args: calls: all answered
+        calls, or the first ones."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
         if ran.mode != "gpu":
             one = Evidence("model", "it has no engine op", NO, CERTAIN) if ran.mode == "cpu" else \
@@ -89,14 +89,14 @@ class InProcess:
         saved = run.save_calls(calls, self._folder / "timed")
         request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved, self._names[name]), "answers": ""}
                               for name, model in self._opened.items()]}
-        # Where an engine is known to fall back, its requests would fail, and nothing would be timed.
+        # If an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
         work = function_load.assignment_of(_MAKE, request, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
                                  self._options.concurrency)
 
     def problem(self) -> None:
-        """None: there is no server that could have ended."""
+        """None, because there is no server that could have ended."""
         return None
 
     def _run(self, name: rounds.Side, calls: Sequence[run.Call]) -> Any:

@@ -1,5 +1,5 @@
-"""A result as JUnit XML, the form that CI systems read: a test case for each check. What failed is a <failure>; what nobody can tell, and a
-run that ended early, is an <error>, so that neither counts as passed."""
+"""A result as JUnit XML, the form that CI systems read: a test case for each check. A failed check is a <failure>; an undecided check,
+and a run that ended early, is an <error>, so that neither counts as passed."""
 
 import re
 from xml.etree import ElementTree

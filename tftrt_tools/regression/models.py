@@ -1,4 +1,4 @@
-"""What is known of a model beside its answers: digest, engines, what its conversion took. Read from its passport, without TensorFlow."""
+"""Facts about a model besides its answers: digest, engines, cost of its conversion. Read from its passport, without TensorFlow."""
 
 import dataclasses
 import os
@@ -14,17 +14,17 @@ from tftrt_tools.savedmodel.engine_op import lowest_precision
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model(records.Record):
-    """One of the two models. Figures of its engines are None where the passport does not say."""
+    """One of the two models. Figures of its engines are None if the passport lacks them."""
 
-    # Its directory, "" where only a name is known.
+    # Its directory, "" if only a name is known.
     path: str
-    # As served.
+    # Its name on the server.
     name: str
     # The version that answered.
     version: int | None = None
     # sha256 of its files, or "".
     digest: str = ""
-    # The lowest of its engines, "" without engines.
+    # The lowest precision of its engines, "" without engines.
     precision: str = ""
     # How many engine ops it has.
     engine_ops: int | None = None
@@ -32,7 +32,7 @@ class Model(records.Record):
     build_seconds: float | None = None
     # Bytes of its engines' files.
     engine_bytes: int | None = None
-    # Bytes of GPU memory while they were built, at most.
+    # The most bytes of GPU memory during their build.
     gpu_memory_bytes: int | None = None
 
     @property
@@ -42,7 +42,7 @@ class Model(records.Record):
 
 
 def read(path: str | os.PathLike[str], name: str, version: int | None = None) -> Model:
-    """The Model in a directory, or of a name alone where `path` is "". Raises: TftrtError for a damaged passport."""
+    """The Model in a directory, or only a name if `path` is "". Raises: TftrtError for a damaged passport."""
     if not path:
         return Model(path="", name=name, version=version)
     named = os.fspath(path)
@@ -67,8 +67,8 @@ def _read(path: str, digest: str, manifest: Mapping[str, Any], name: str, versio
 
 
 def arithmetic(native: Model, candidate: Model, gpus: bool | None) -> tuple[str, str]:
-    """Whose bounds of `tftrt verify` the candidate's answers are held against, and why. Args: native, candidate: Models; gpus: whether the
-    server has one, None where that is not known. Returns: (key of thresholds.DEFAULTS, reason)."""
+    """Which bounds of `tftrt verify` hold for the candidate's answers, and why. Args: native, candidate: Models; gpus: whether the
+    server has one, None if that is not known. Returns: (key of thresholds.DEFAULTS, reason)."""
     for model in (candidate, native) if not candidate.precision or gpus is False else ():
         known = table.kind(model.path).arithmetic if model.path else None
         if known:

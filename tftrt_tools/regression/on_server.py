@@ -1,4 +1,4 @@
-"""Both models on a server: what they are, what they answer, whether the candidate's engines ran, and the load on them."""
+"""Both models on a server: their signatures, their answers, whether the candidate's engines ran, and the load on them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class OnServer:
 
     def __init__(self, options: Options, server: pair.Server, client: clients.Client, gpus: bool) -> None:
         self._options, self._server, self._client = options, server, client
-        # Of a server that ran before nobody says what it computes with.
+        # For a server that ran before, it is not known what it computes with.
         self.gpus = None if options.server else gpus
-        # Of a server that ran before nobody says whether it is.
+        # For a server that ran before, it is not known whether it is.
         self.gate_closed = options.goals.no_engine_fallback if not options.server else None
         self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
         self.models: dict[rounds.Side, models.Model] = {}
@@ -73,7 +73,7 @@ class OnServer:
 
         options, candidate, native = self._options, self.models[rounds.CANDIDATE], self.models[rounds.NATIVE]
         timed = [dict(one) for one in dict.fromkeys(tuple(sorted(call.shapes.items())) for call in calls)]
-        # Rows of the user's where they can be cut to the size that is timed; else values that are drawn for the same shapes.
+        # The user's rows if they can be cut to the timed size; else values drawn for the same shapes.
         own = options.data if options.data and ":" not in options.data else ""
         sent = {"data": own, "batch_size": options.batch_size or 1} if own else {"shapes": shapes.flag_text(signature, timed)}
         asked = smoke.Options(
@@ -96,7 +96,7 @@ class OnServer:
 
 
 class _Asked:
-    """What subject.of_server wants to know."""
+    """The facts that subject.of_server needs."""
 
     def __init__(self, model_name: str, version: int | None, label: str) -> None:
         self.model_name, self.model_version, self.version_label = model_name, version, label

@@ -1,10 +1,11 @@
-"""Both models served by one server process, which is the fair way, or found on one that runs.
+"""Serves both models in one server process, which is the fair way, or finds them on a running server.
 
-One server and not two, because everything beside the models is then the same: one build and one set of flags, one process with one
+It is one server and not two, because everything besides the models is then the same: one build and one set of flags, one process with one
 allocator, one pool of threads and one GPU context, one port, warmed up together. Two servers differ in where their memory and threads
 happen to lie by more than a small regression ("Producing wrong data without doing anything obviously wrong", Mytkowicz and others, ASPLOS
 2009), and on a GPU the contexts of two processes take turns. The price is that both models are in memory at once, and that one must not
-make the other wait: only one is asked at a time. Both names have equally many letters, so that the requests have equally many bytes.
+make the other wait: only one gets requests at a time. Both names have equally many letters, so that the requests have equally many
+bytes.
 """
 
 import contextlib
@@ -27,17 +28,17 @@ _MODEL = '  config {{ name: "{name}" base_path: "{path}" model_platform: "tensor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server that has both."""
+    """A server that has both models."""
 
     # HOST:PORT.
     address: str
     # Names of the models there.
     native: str
     candidate: str
-    # What serves, and why that; "" for a server that ran before.
+    # The backend, and why it was chosen; "" for a server that ran before.
     backend: str = ""
     reason: str = ""
-    # Of the process started here, or 0.
+    # Id of the process started here, or 0.
     pid: int = 0
     # Says why the server ended, or None while it runs.
     problem: Callable[[], errors.TftrtError | None] = lambda: None
@@ -61,7 +62,7 @@ def served(native: str | os.PathLike[str], candidate: str | os.PathLike[str], ba
         values |= {"model_config_file": _config(base, {NATIVE: native, CANDIDATE: candidate}), "max_num_load_retries": 0,
                    "port": 0 if chosen.name == "local" else _free_port()}
         plan = serve.prepare(chosen, values)
-        # Variables of this process, which is where every backend looks for what it hands on.
+        # Set them in this process, because every backend takes the server's variables from here.
         with environment.variables(env or {}):
             command = chosen.command(plan)
             watch = readiness.Watch(command.ready_probe)

@@ -1,4 +1,4 @@
-"""The whole of `tftrt regress`: serve both models, compare their answers, measure in rounds until it is decided, judge."""
+"""The whole of `tftrt regress`: serve both models, compare their answers, measure in rounds until the verdict is clear, judge."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ from tftrt_tools.sources.opened import check as check_model
 from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint
 
-# With the user's data all of it is compared, and the first requests of it are timed.
+# All of the user's data is compared, and its first requests are timed.
 _ALL = 1 << 30
 INTERRUPTED = "interrupted"
 _BOTH = rounds.NATIVE, rounds.CANDIDATE
@@ -35,40 +35,40 @@ _BOTH = rounds.NATIVE, rounds.CANDIDATE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is compared, what is sent, how long, and what has to hold."""
+    """The models, the requests, the length of the run, and the goals."""
 
     # Paths or source.Sources, or names of models on `server`.
     native: Any
     candidate: Any
     # HOST:PORT of a server that runs, "" to start one.
     server: str = ""
-    # Which of their versions on `server`; None and "" for the one that answers.
+    # Their versions and labels on `server`; None and "" for the version that answers.
     native_version: int | None = None
     native_label: str = ""
     candidate_version: int | None = None
     candidate_label: str = ""
     # client.Tls of `server`, or None.
     tls: Any = None
-    # Without a server.
+    # Compare without a server.
     in_process: bool = False
-    # Of the server that is started: its kind, Docker's image, the file of its log.
+    # The server to start: its kind, Docker's image, the file of its log.
     backend: str = "local"
     image: str = ""
     log_file: str | None = None
-    # Files of the models on `server`, "" where they are not known.
+    # Files of the models on `server`, "" if not known.
     native_dir: str = ""
     candidate_dir: str = ""
-    # What is sent, as in `tftrt bench`: the signature, texts of the flags, the seed of what is drawn.
+    # The requests, as in `tftrt bench`: the signature, texts of the flags, the seed of drawn values.
     signature_name: str = ""
     shapes: str = ""
     data: str = ""
     ranges: str = ""
     seed: int = 0
-    # Rows of a request; None for what the shapes say.
+    # Rows of a request; None to take them from the shapes.
     batch_size: int | None = None
     # How many different requests are timed.
     distinct: int = 16
-    # How the answers are judged: texts of the flags.
+    # The judgement of answers: texts of the flags.
     thresholds: str = ""
     allow_constant_outputs: bool = False
     output_kind: tuple[str, ...] = ()
@@ -88,26 +88,26 @@ class Options:
     requests: int = 0
     # Requests under way at a time.
     concurrency: int = 1
-    # Of verdict.METRICS; and those whose "cannot tell" is the run's.
+    # Names of verdict.METRICS; and those whose "cannot tell" makes the run's outcome "cannot tell".
     metrics: tuple[str, ...] = verdicts.DEFAULT_METRICS
     must_decide: tuple[str, ...] = ("p50",)
-    # Share by which a ratio must be off to count.
+    # The smallest change of a ratio that counts, as a share.
     min_effect: float = verdicts.MIN_EFFECT
     goals: goal_rules.Goals = goal_rules.Goals()
     # A slower candidate is no failure.
     allow_worse: bool = False
-    # What this run is held against.
+    # The baseline that this run is compared with.
     baseline: Baseline | Latest | None = None
     # Seconds for one request.
     timeout: float = 60.0
-    # Seconds after which no round is begun.
+    # Seconds after which no new round begins.
     max_seconds: float = 600.0
-    # NATIVE=CANDIDATE each, of inputs and outputs that have another name there, in process.
+    # NATIVE=CANDIDATE for each input and output with another name in the candidate, in process.
     rename: tuple[str, ...] = ()
 
     @property
     def looks(self) -> int:
-        """How often the data is judged, at most; the last stretch of rounds may be a short one."""
+        """The most times that the data is judged; the last stretch of rounds may be shorter."""
         return -(-self.max_rounds // self.rounds)
 
 
@@ -115,8 +115,8 @@ def regress(options: Options) -> comparison.Regression:
     """Compare two models.
 
     Args: options: Options.
-    Returns: comparison.Regression; also where it was interrupted after the first round, with `ended`.
-    Raises: UsageError; TftrtError where nothing could be measured.
+    Returns: comparison.Regression, also after an interrupt after the first round, with `ended`. Raises: UsageError; TftrtError if
+    nothing could be measured.
     """
     check(options)
     for model in () if options.server else (options.native, options.candidate):
@@ -149,7 +149,7 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
 
 
 def _check_where(options: Options) -> None:
-    """Of what is asked, and through what."""
+    """Refuse combinations of the models and the way they are called that cannot work."""
     if options.in_process and (options.server or options.backend != "local"):
         flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
@@ -174,7 +174,7 @@ def _check_where(options: Options) -> None:
 
 
 def check(options: Options) -> None:
-    """Refuse what can never work. Raises: UsageError."""
+    """Refuse options that can never work. Raises: UsageError."""
     unknown = [one for one in (*options.metrics, *options.must_decide) if one not in verdicts.METRICS]
     if unknown or not options.metrics:
         raise errors.UsageError(f"--metrics: there is no {unknown[0] if unknown else 'metric'}", f"metrics: {', '.join(verdicts.METRICS)}")
@@ -228,7 +228,7 @@ class _Run:
                 self._engines = self._both.engines(self._signature, timed)
             self._measure(timed)
         except answers.Refused as refused:
-            # Nothing can be timed, and that is a result.
+            # Nothing can be timed; this is a result, and not an error.
             failed, said = {rounds.NATIVE: 0, rounds.CANDIDATE: 1}, {rounds.CANDIDATE: [f"{refused.cause}; {refused.mend}"]}
             self._notes.append("nothing was timed: the candidate does not answer all requests that are sent")
             return dataclasses.replace(self._result(), failed=failed, errors=said)
@@ -262,14 +262,14 @@ class _Run:
         return signature, load.calls, bool(options.data)
 
     def _takes(self, signature: str, native: Any) -> Any:
-        """What the signature takes. Files are read for the names of its twins only where --data or --shapes could use them."""
+        """The inputs of the signature. Files are read for the names of its twins only if --data or --shapes could use them."""
         options = self._options
         paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
         same = subject.same(paths) if all(paths) and (options.data or options.shapes) else []
         return subject.takes(signature, native, same, self._models[rounds.CANDIDATE].path)
 
     def _described(self, calls: Sequence[Call], timed: Sequence[Call]) -> dict[str, Any]:
-        """What was sent, so that another run can be held against it."""
+        """A description of the requests, to compare other runs with this one."""
         options, digest = self._options, hashlib.sha256()
         for call in timed:
             for name, array in sorted(call.inputs.items()):
@@ -294,7 +294,7 @@ class _Run:
             latency = max(asker.warm_up().values())
             self._per_block = rounds.requests_of_block(latency, options.concurrency)
             if options.requests:
-                # Fewer than are under way at a time would be another load than the one that is asked for.
+                # With fewer than are under way at a time, the load would not be the requested one.
                 self._per_block = max(-(-options.requests // rounds.BLOCKS), options.concurrency)
             self._check_requests()
             for look in range(options.looks):
@@ -311,7 +311,7 @@ class _Run:
                     return
 
     def _check_requests(self) -> None:
-        """Refuse a run that will not have the requests for a metric that decides it; note it for another. Raises: UsageError."""
+        """Refuse a run that will have too few requests for a metric that decides it; note it for other metrics. Raises: UsageError."""
         options, each = self._options, self._per_block * rounds.BLOCKS
         for metric in options.metrics:
             wanted, most = verdicts.requests_needed(metric), each * options.max_rounds
@@ -350,7 +350,7 @@ class _Run:
 
 
 def _about_engines(candidate: models.Model, gpus: bool | None, watched: bool) -> list[str]:
-    """What has to be said of what was measured, a line each."""
+    """Remarks on what was really measured, a line each."""
     if candidate.engine_ops is None and gpus is None:
         return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
     if not candidate.engine_ops:

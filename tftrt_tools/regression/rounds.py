@@ -1,10 +1,10 @@
-"""Interleaved rounds: both models are asked in turn, in short blocks, so that whatever the machine does meanwhile meets both.
+"""Interleaved rounds: both models get requests in turn, in short blocks, so that any change of the machine affects both.
 
 A round is eight blocks in the order A B B A B A A B, and the next round has A and B exchanged. Inside a round a drift that is linear or
-quadratic in the number of the block then adds the same to both (the order is that of Thue and Morse), and what the first or last place of a
-round does is shared over two rounds. Both models get the same requests in the same order: a block says where in them it begins. The first
-requests of a block are not counted, because what lay idle meanwhile wakes up with them. Connections and load processes are made once, and
-only one model is asked at a time.
+quadratic in the number of the block then adds the same to both (the order is that of Thue and Morse), and over two rounds both models
+have the first and the last place equally often. Both models get the same requests in the same order: a block has the place where it
+begins. The first requests of a block are not counted, because they warm up caches and other parts that were idle. Connections and load
+processes are made once, and only one model gets requests at a time.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _ORDER = (0, 1, 1, 0, 1, 0, 0, 1)
 BLOCKS = len(_ORDER) // 2
 _BLOCK_SECONDS = 0.1
 _LEAST, _MOST = 4, 256
-# Requests at the beginning of a block that are not counted, for each that is under way at a time.
+# How many requests at the beginning of a block are not counted, for each one under way at a time.
 LEAD = 2
 _WARM_UP_SECONDS, _WARM_UP_LEAST = 1.0, 20
 
@@ -64,14 +64,14 @@ class Round:
 
     @property
     def rate(self) -> float:
-        """Requests answered a second while the model was asked."""
+        """Requests answered a second, in the time of the model's blocks."""
         return sum(len(one.seconds) for one in self.blocks) / sum(one.active for one in self.blocks)
 
 
 @dataclasses.dataclass
 class Measured:
-    """What was measured so far. native, candidate: [Round], as many of both. errors: {model: [texts of the first failures]}. limits: lines
-    that say where the load generator was the limit."""
+    """The measurements so far. native, candidate: [Round], as many of both. errors: {model: [texts of the first failures]}. limits:
+    lines that say if the load generator was the limit."""
 
     native: list[Round] = dataclasses.field(default_factory=list)
     candidate: list[Round] = dataclasses.field(default_factory=list)
@@ -88,7 +88,7 @@ class Measured:
 
     @property
     def usable(self) -> int:
-        """How many rounds, from the first, have an answer of both models."""
+        """How many rounds, counted from the first, have answers of both models."""
         whole = [len(one.seconds) > 0 and len(other.seconds) > 0 for one, other in zip(self.native, self.candidate, strict=True)]
         return whole.index(False) if False in whole else len(whole)
 
@@ -100,15 +100,15 @@ def order(number: int) -> list[Side]:
 
 
 def requests_of_block(latency_seconds: float, concurrency: int) -> int:
-    """How many requests a block has, so that it lasts about _BLOCK_SECONDS: short against the machine's drift, long against the pause
-    between two blocks."""
+    """How many requests a block has, so that it lasts about _BLOCK_SECONDS: short compared with the machine's drift, long compared with
+    the pause between two blocks."""
     wanted = math.ceil(_BLOCK_SECONDS / max(latency_seconds, 1e-6))
     return max(_LEAST, min(_MOST, wanted)) * concurrency
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What is told to the load process of one model. team: workers.Team. first, count: which of the requests there are its own."""
+    """One model's share of a load process. team: workers.Team. first, count: its requests there."""
 
     team: workers.Team
     first: int
@@ -116,10 +116,10 @@ class Share:
 
 
 class Asker:
-    """Load on both models; made by `asking` and `asking_one`.
+    """Puts load on both models; made by `asking` and `asking_one`.
 
-    Args: shares: {name: Share}. name: of what is asked, for messages. concurrency: requests under way. problem: function that says why the
-      server ended, as a TftrtError, or None while it runs. served: whether the load processes do nothing but send.
+    Args: shares: {name: Share}. name: of the server or process, for messages. concurrency: requests under way. problem: function that
+      says why the server ended, as a TftrtError, or None while it runs. served: whether the load processes only send.
     """
 
     def __init__(self, shares: Mapping[Side, Share], name: str, concurrency: int, problem: Problem = lambda: None,
@@ -130,8 +130,7 @@ class Asker:
         self._windows: dict[Side, list[tuple[int, int]]] = {name: [] for name in shares}
 
     def warm_up(self) -> dict[Side, float]:
-        """Ask both models until each was asked for a while. Returns: {model: median seconds}. Raises: TftrtError where one answers
-        nothing."""
+        """Send requests to both models for a while. Returns: {model: median seconds}. Raises: TftrtError if one answers nothing."""
         found: dict[Side, float] = {}
         for name in (NATIVE, CANDIDATE, NATIVE, CANDIDATE):
             progress.say(f"warming up {name}")
@@ -144,8 +143,8 @@ class Asker:
         return found
 
     def block(self, name: Side, count: int) -> Block:
-        """Ask one model, and count the last `count` requests. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted; TftrtError
-        where its process or the server ended, or nothing was answered."""
+        """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted;
+        TftrtError where its process or the server ended, or nothing was answered."""
         share, lead = self._shares[name], LEAD * self._concurrency
         team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
@@ -170,7 +169,7 @@ class Asker:
         return Block(counted[counted.ok].service_ns / 1e9, int((~counted.ok).sum()), (window[1] - window[0]) / 1e9)
 
     def _silent(self, arrived: Entries) -> bool:
-        """Whether requests were sent in vain so far: a dead server refuses each, and a hung one takes a deadline for each."""
+        """Whether no request was answered so far: a dead server refuses each, and a hung one lets each run into its deadline."""
         return len(arrived) >= _LEAST * self._concurrency and not arrived.ok.any()
 
     def _note_failures(self, name: Side, team: workers.Team, codes: npt.NDArray[np.int64]) -> None:
@@ -179,7 +178,7 @@ class Asker:
             self._failures[name] += [one for text in texts if (one := f"{known}: {text}") not in self._failures[name]]
 
     def limits(self, name: Side, latencies: Floats) -> tuple[limits.Sign, ...]:
-        """Whether the load generator itself was the limit while it asked a model, limits.Signs. Args: latencies: seconds, 1-D."""
+        """The limits.Signs that the load generator was the limit for a model. Args: latencies: seconds, 1-D."""
         team, windows = self._shares[name].team, self._windows[name]
         if not self._served or not windows:
             return ()
@@ -188,7 +187,7 @@ class Asker:
         inside = [beat for beat, place in zip(team.beats, places, strict=True) if place >= 0 and beat.now_ns <= ends[place]]
         lags = np.concatenate([beat.lags_ns for beat in inside]) if inside else np.zeros(0)
         seconds = float((ends - begins).sum()) / 1e9
-        # A process sleeps between its blocks: what it used in all, it used in them.
+        # A process sleeps between its blocks, so all of its processor time belongs to them.
         used = (team.beats[-1].cpu_ns - team.beats[0].cpu_ns) / 1e9 if team.beats else 0.0
         return limits.found(cpu_s=used, seconds=seconds, workers=team.size, cores=team.cores, late=0, sent=len(latencies), lags_ns=lags,
                             latency_ns=1e9 * np.asarray(latencies))
@@ -204,7 +203,7 @@ class Asker:
             measured.errors[name] = self.failures(name)
 
     def judge_itself(self, measured: Measured) -> None:
-        """Note in Measured where the load generator was the limit."""
+        """Record in Measured if the load generator was the limit."""
         said = {limits.RATE: "may have been the limit", limits.TIMES: "may have made the tail"}
         measured.limits = [f"with the {name} model the load generator {said[sign.of]}: {sign.text}" for name in self._shares
                            for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
@@ -237,8 +236,8 @@ def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, load_sec
                concurrency: int = 1) -> Iterator[Asker]:
     """Start one process that has both models.
 
-    Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. load_seconds: for
-      the models to be loaded. env: variables to set in it.
+    Args: job: assignment.Assignment. firsts: {NATIVE: index of its first request, CANDIDATE: …}. count: requests of each. load_seconds:
+      the time for loading the models. env: variables to set in it.
     Yields: Asker. Raises: TftrtError where a model cannot be loaded.
     """
     with workers.started([job], env) as team:

@@ -1,12 +1,13 @@
-"""Steps in a series of measurements: where it moved to another level and stayed there.
+"""Finds the steps in a series of measurements: where it moved to another level and stayed there.
 
 The series is fitted by a piecewise constant that minimises
 
     sum |y_i - level(i)| + penalty * (number of levels - 1),
 
-the Potts functional with the absolute value as its loss, which one outlier cannot buy a level with; exactly, by dynamic programming over
-the place of the last step (Friedrich, Kempe, Liebscher and Winkler, "Complexity penalized M-estimation: fast computation", Journal of
-Computational and Graphical Statistics 17, 2008; asv uses the same functional). The penalty is PENALTY * b * log n, with b the scale of the
+the Potts functional with the absolute value as its loss, so that one outlier does not make a level. The minimum is exact, by dynamic
+programming over the place of the last step (Friedrich, Kempe, Liebscher and Winkler, "Complexity penalized M-estimation: fast
+computation", Journal of Computational and Graphical Statistics 17, 2008; asv uses the same functional). The penalty is PENALTY * b * log
+n, with b the scale of the
 noise: for double-exponential noise of scale b the loss is b times the negative log-likelihood, and a step brings two numbers, its place and
 its level, so Schwarz's criterion asks for b log n; PENALTY is higher because a place is searched for, not given (Zhang and Siegmund,
 Biometrics 63, 2007, show that plain BIC finds too many).
@@ -21,9 +22,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 PENALTY = 3.0
-# A level is of so many measurements at least: fewer are outliers until more follow.
+# The fewest measurements of a level: fewer are outliers until more follow.
 LEAST = 3
-# Median of |x| to its mean, of differences of two normal variables, and the mean absolute deviation of one of them.
+# The factor from the median of |x|, for differences x of two normal variables, to the mean absolute deviation of one variable.
 _TO_SCALE = math.sqrt(2 / math.pi) / (math.sqrt(2) * 0.6744897501960817)
 
 
@@ -118,7 +119,7 @@ def _ends(cost: Floats, gamma: float, least: int) -> list[tuple[int, int]]:
 
 
 def _joined(found: Iterable[Level], values: Floats, smallest: float) -> list[Level]:
-    """The levels without steps that are too small to count, the smallest step taken away first."""
+    """The levels without steps that are too small to count; the smallest step is removed first."""
     left = list(found)
     while len(left) > 1:
         steps = [abs(after.value - one.value) for one, after in zip(left, left[1:], strict=False)]

@@ -1,6 +1,6 @@
 """Is the candidate better or worse than the native model, the same, or can nobody tell?
 
-The rule, for each metric, on the ratio candidate / native:
+The rule for each metric, on the ratio candidate / native:
   worse, better   three things hold together: the bootstrap interval of the ratio leaves out 1, Wilcoxon's signed-rank test of the rounds is
                   significant, and the ratio is off by the minimum effect or more
   same            a difference of the minimum effect is ruled out on both sides, which is more than "nothing was found": two one-sided tests
@@ -25,14 +25,14 @@ BETTER: choices.Verdict = "better"
 WORSE: choices.Verdict = "worse"
 SAME: choices.Verdict = "same"
 UNSURE: choices.Verdict = "cannot tell"
-# Half of the 1 % that is promised: recorded rounds scatter more wildly than any theory has them (benchmarks/verdict_power.py).
+# Half of the promised 1 %: recorded rounds scatter more than theory expects (benchmarks/verdict_power.py).
 ALPHA = 0.005
-# Share of runs of models that do differ by the minimum effect which may be called the same.
+# The most runs that may be called the same, as a share, of models that differ by the minimum effect.
 SAME_ALPHA = 0.05
 MIN_EFFECT = 0.03
-# Rounds below which no interval is believed: a bootstrap knows nothing outside of what it was given.
+# With fewer rounds no interval is reliable: a bootstrap knows nothing beyond its data.
 LEAST_ROUNDS = 8
-# Requests below which a tail percentile says nothing, at 99 % confidence (LoadGen's early-stopping table).
+# With fewer requests a tail percentile says nothing, at 99 % confidence (LoadGen's early-stopping table).
 TAIL_SAMPLES = {0.9: 64, 0.95: 130, 0.99: 662, 0.999: 6636}
 _NAMES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 THROUGHPUT = "throughput"
@@ -46,7 +46,7 @@ Rounds = Sequence[npt.ArrayLike]
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What one model's rounds gave."""
+    """The figures of one model's rounds."""
 
     # One 1-D array of seconds for each round.
     latencies: tuple[Floats, ...]
@@ -64,14 +64,14 @@ class Judgement(records.Record):
 
     # One of METRICS.
     metric: str
-    # Values over all rounds, seconds or requests a second; None where the requests are too few for one.
+    # Values over all rounds, seconds or requests a second; None if there are too few requests.
     native: float | None
     candidate: float | None
     # candidate / native, and its interval.
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    # The narrower interval of the ratio by which "same" is judged.
+    # The narrower interval of the ratio that decides "same".
     same_low: float | None = None
     same_high: float | None = None
     # The interval of each value by itself, in its unit.
@@ -79,19 +79,19 @@ class Judgement(records.Record):
     native_high: float | None = None
     candidate_low: float | None = None
     candidate_high: float | None = None
-    # Of the rank test that decides: Wilcoxon's smaller sum of signed ranks, or U where two runs are compared; and its two-sided p.
+    # The deciding rank test: Wilcoxon's smaller sum of signed ranks, or U if two runs are compared; and its two-sided p.
     statistic: float | None = None
     p: float | None = None
-    # Mann-Whitney's p of the rounds as they are, which takes drift for noise. Nothing is decided by it.
+    # Mann-Whitney's p of the rounds as they are, which takes drift for noise. It decides nothing.
     raw_p: float | None = None
-    # Rounds of each model, and how many independent ones they are worth.
+    # Rounds of each model, and the equivalent number of independent ones.
     rounds: int
     effective_rounds: float
-    # Level of this metric's test: share of runs of a model against itself.
+    # Level of this metric's test: the share of false alarms for a model against itself.
     alpha: float
     direction: choices.Direction = ""
     verdict: choices.Verdict = UNSURE
-    # Of the verdict, in words.
+    # The reason of the verdict, in words.
     reason: str = ""
 
     @property
@@ -100,7 +100,7 @@ class Judgement(records.Record):
 
     @property
     def hang_together(self) -> bool:
-        """Whether the rounds are worth much less than as many independent ones. Of few rounds even independent ones count as half."""
+        """Whether the rounds are worth much less than as many independent ones. With few rounds even independent ones count as half."""
         return 3 * self.effective_rounds < self.rounds
 
     @property
@@ -115,7 +115,7 @@ class Judgement(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Verdict(records.Record):
-    """judgements: in the order asked for. min_effect, alpha: as given; looks: how often the data is looked at, at most."""
+    """judgements: in the order asked for. min_effect, alpha: as given; looks: the most times that the data is judged."""
 
     judgements: tuple[Judgement, ...]
     min_effect: float
@@ -134,8 +134,8 @@ def judge(native_rounds: Rounds, candidate_rounds: Rounds, metrics: Sequence[str
 
     Args:
       native_rounds, candidate_rounds: [1-D float array of seconds], as many of both; entry i of both was measured in the same round.
-      metrics: of METRICS. min_effect: share by which a ratio must be off to count. alpha: share of runs of a model against itself that
-        may be called better or worse. looks: how often the growing data is judged, at most. seed: of the bootstrap.
+      metrics: of METRICS. min_effect: the smallest change of a ratio that counts, as a share. alpha: the share of runs of a model
+        against itself that may be called better or worse. looks: the most times that the growing data is judged. seed: of the bootstrap.
       native_rates, candidate_rates: answered requests a second of each round; needed for THROUGHPUT.
 
     Returns: Verdict; with few rounds its judgements are UNSURE. Raises: ValueError for unequal or empty rounds, or unknown metrics.
@@ -154,7 +154,7 @@ def rounds_needed(metrics: Sequence[str], looks: int, alpha: float = ALPHA) -> i
 
 
 def requests_needed(metric: str) -> int:
-    """The fewest requests to each model, over all rounds, that a metric of METRICS is judged by."""
+    """The fewest requests to each model, over all rounds, that a metric of METRICS needs."""
     return TAIL_SAMPLES.get(_NAMES.get(metric, 0.0), 0)
 
 
@@ -162,9 +162,9 @@ def judge_change(metric: str, before: npt.ArrayLike, after: npt.ArrayLike, *, mi
                  looks: int = 1, seed: int = 0) -> Judgement:
     """Judge whether the candidate's lead over the native model has changed since another run.
 
-    Each run has its native model beside the candidate, so a machine that is slower today is slower for both, and what is compared is
-    candidate / native of each round, then and now. The rounds of the two runs are independent: here the plain Mann-Whitney U test holds.
-    What differs from one start of a server to the next is in neither run's rounds; `min_effect` has to cover it.
+    Each run has its native model beside the candidate, so a machine that is slower today is slower for both; the test compares candidate
+    / native of each round, then and now. The rounds of the two runs are independent, so the plain Mann-Whitney U test holds. The rounds
+    do not show differences between two starts of a server; `min_effect` has to cover them.
 
     Args: metric: name, such as "p50" or THROUGHPUT. before, after: log(candidate / native) of each round, float (n,) and (m,).
     Returns: Judgement, `native` and `candidate` of which are the ratios then and now.
@@ -245,7 +245,7 @@ def _of_each_round(series: Series, share: float | None) -> Floats:
 
 
 def _is_typical(share: float | None) -> bool:
-    """Whether a metric is of the typical round; a tail is of all requests, because a round alone has too few for one."""
+    """Whether a metric is the value of a typical round; a tail is taken over all requests, because a single round has too few."""
     return share is None or share == 0.5
 
 
@@ -306,6 +306,6 @@ def _why(one: Judgement, min_effect: float, level: float, found: bool) -> str:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
     worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.hang_together else ""
     _, low, high, *_ = _numbers(one)
-    # Half the interval's width, on the scale of ratios: what a difference needs at least to be outside of it.
+    # Half the interval's width, on the scale of ratios: a smaller difference cannot be outside of it.
     least = math.sqrt(high / low) - 1
     return f"too noisy: the interval is wider than the {min_effect:.0%} that count, and no difference below {least:.1%} would show{worth}"

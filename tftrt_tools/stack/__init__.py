@@ -1,4 +1,4 @@
-"""This machine: what is installed, what loads, what can be done here. TensorFlow is never imported in this process."""
+"""This machine: what is installed, what loads, what it can do. TensorFlow is never imported in this process."""
 
 
 import typing
@@ -12,7 +12,7 @@ if typing.TYPE_CHECKING:
 def diagnose(seconds: float = 30) -> "Diagnosis":
     """The Diagnosis of this machine; takes about as long as importing TensorFlow.
 
-    Args: seconds: what each of the two child processes may take.
+    Args: seconds: the most time for each of the two child processes.
     """
     from tftrt_tools.stack import diagnosis
 
@@ -20,9 +20,9 @@ def diagnose(seconds: float = 30) -> "Diagnosis":
 
 
 def check_can_convert() -> None:
-    """Refuse in milliseconds where a conversion cannot work: no TF-TRT in the installed TensorFlow, no TensorRT found.
+    """Refuse in milliseconds if a conversion cannot work: no TF-TRT in the installed TensorFlow, no TensorRT found.
 
-    It reads files only, so what it lets pass can still fail to load; `diagnose` finds that.
+    It reads only files, so libraries that it accepts can still fail to load; `diagnose` finds that.
 
     Raises: TftrtError.
     """

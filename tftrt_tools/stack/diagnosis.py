@@ -26,7 +26,7 @@ class Capability(records.Record):
 class Diagnosis(records.Record):
     """The state of this machine."""
 
-    # Version, and where its program lies.
+    # Version of Python, and where its program lies.
     python: str
     # Operating system and processor.
     platform: str
@@ -45,14 +45,14 @@ class Diagnosis(records.Record):
     libraries: tuple[libraries.Library, ...]
     # Version of the driver.
     driver: str | None
-    # The newest CUDA that it runs.
+    # The newest CUDA that the driver runs.
     driver_cuda: str | None
-    # Why it could not be asked, or "".
+    # Why the driver could not be asked, or "".
     driver_error: str
     gpus: tuple[gpus.Gpu, ...]
     # One for each Purpose.
     capabilities: tuple[Capability, ...]
-    # What is worth knowing but stops nothing.
+    # Remarks that stop nothing.
     notes: tuple[str, ...]
 
     def can(self, name: Purpose) -> Capability:

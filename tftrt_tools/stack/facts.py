@@ -1,4 +1,4 @@
-"""Collects what can be known about this machine, in child processes, and never fails."""
+"""Collects facts about this machine, in child processes, and never fails."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from tftrt_tools.stack import gpus, installed, libraries
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
-    """What TensorFlow says of TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
+    """What TensorFlow knows of TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
 
     built: bool
     loads: bool
@@ -27,9 +27,9 @@ class SeenGpu(typing.TypedDict):
 
 
 class Asked(typing.TypedDict, total=False):
-    """What the imported TensorFlow answered, as far as it came."""
+    """The answers of the imported TensorFlow, up to the step where it failed."""
 
-    # The step that it is at: "" at the end.
+    # The step that it had reached: "" at the end.
     step: str
     version: str
     # tf.sysconfig.get_build_info().
@@ -50,14 +50,14 @@ class Facts:
     tensorflow: installed.TensorFlow | None
     # What it answers when it is imported.
     asked: Asked
-    # How its process ended where it did not end well ("SIGABRT", …).
+    # How its process ended, if not normally ("SIGABRT", …).
     died: str | None
     # What TensorFlow printed.
     log: str
     libraries: tuple[libraries.Library, ...]
     # Versions of the driver, or why it cannot be asked.
     driver: gpus.Driver
-    # Those that the driver lists.
+    # The GPUs that the driver lists.
     gpus: tuple[gpus.Gpu, ...]
 
 
@@ -69,7 +69,7 @@ class Machine(typing.TypedDict):
 
 
 def collect(seconds: float) -> Facts:
-    """Probe this machine. Args: seconds: what each of the two child processes may take."""
+    """Probe this machine. Args: seconds: the most time for each of the two child processes."""
     found = installed.tensorflow()
     progress.say("asking TensorFlow")
     asked, died, log = _ask_tensorflow(seconds) if found and found.folder else (Asked(), None, "")
@@ -121,14 +121,14 @@ def _read(path: str) -> Asked:
 
 
 def _as_tensorflow_saw(loaded: Sequence[libraries.Library], log: str) -> list[libraries.Library]:
-    """Where TensorFlow's own loader failed, its word counts, not the probe's."""
+    """If TensorFlow's own loader failed, its error counts, not the probe's result."""
     failures = libraries.failures_in(log)
     return [dataclasses.replace(library, path=None, version=None, error=library.error or failures[library.name])
             if library.name in failures else library for library in loaded]
 
 
 def _with_wheel_versions(loaded: Sequence[libraries.Library], cuda_major: int | None) -> list[libraries.Library]:
-    """For a library that states no version: that of the wheel whose directory it lies in."""
+    """A library without a version gets that of the wheel in whose directory it lies."""
     site = sysconfig.get_paths()["purelib"] + os.sep
     wheels = {library.name: libraries.wheel(library.name, cuda_major) for library in loaded
               if library.version is None and (library.path or "").startswith(site)}

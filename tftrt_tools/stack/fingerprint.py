@@ -1,4 +1,4 @@
-"""Which machine measured something: figures of two machines must not be compared as if they were of one. No TensorFlow here."""
+"""Identifies the measuring machine: figures of two machines must not be compared as if they were of one. No TensorFlow here."""
 
 import dataclasses
 import hashlib
@@ -18,7 +18,7 @@ _TENSORRT = ("tensorrt", "nvidia-tensorrt")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fingerprint(records.Record):
-    """What a figure depends on and no flag says."""
+    """The facts that figures depend on besides the flags."""
 
     # Model name of the processor.
     cpu: str
@@ -26,7 +26,7 @@ class Fingerprint(records.Record):
     cores: int
     # The container's limit in CPUs; None without one.
     quota_cores: float | None
-    # Of the machine, or of the container where that has a limit. Rounded: what the system takes for itself differs from start to start.
+    # Memory of the machine, or of the container if it has a limit. Rounded, because the system's own share differs from start to start.
     memory_gib: int
     # Name and version of the operating system.
     system: str
@@ -34,7 +34,7 @@ class Fingerprint(records.Record):
     kernel: str
     # Version of Python.
     python: str
-    # Names.
+    # Names of the GPUs.
     gpus: tuple[str, ...]
     # Version of NVIDIA's driver, "" without one.
     driver: str
@@ -50,7 +50,7 @@ class Fingerprint(records.Record):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def differences(self, other: "Fingerprint") -> list[str]:
-        """What another Fingerprint has different, a line each, such as "driver: 535.1, now 550.2"."""
+        """The differences to another Fingerprint, a line each, such as "driver: 535.1, now 550.2"."""
         pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
         return [f"{name}: {_text(mine)}, now {_text(theirs)}" for name, mine, theirs in pairs if mine != theirs]
 
@@ -62,7 +62,7 @@ class Fingerprint(records.Record):
 
 
 def fingerprint() -> Fingerprint:
-    """The Fingerprint of this machine. Never raises: what cannot be read is "" or 0."""
+    """The Fingerprint of this machine. Never raises: a fact that cannot be read is "" or 0."""
     driver = _driver()
     tensorflow = installed.tensorflow()
     return Fingerprint(
@@ -73,7 +73,7 @@ def fingerprint() -> Fingerprint:
 
 
 def cpu_model() -> str:
-    """The processor's name, or its architecture where the system does not tell."""
+    """The processor's name, or its architecture if the system does not tell it."""
     for line in _lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model", "Processor") and value.strip():

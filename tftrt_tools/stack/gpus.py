@@ -17,7 +17,7 @@ class Gpu(records.Record):
 
 
 class Driver(typing.TypedDict, total=False):
-    """What the driver answers, as JSON: `error` alone where it does not."""
+    """The driver's answer, as JSON; only `error` if it does not answer."""
 
     # Version of the driver.
     driver: str

@@ -1,4 +1,4 @@
-"""What the server images carry: TensorFlow, TensorRT, and whether a TF-TRT model can run there at all.
+"""The contents of server images: TensorFlow, TensorRT, and whether a TF-TRT model can run there at all.
 
 Sources: the Dockerfile.gpu of tensorflow/serving at its release tags (docs/dev/stack.md says which was read for
 which release and what was not found). 2.18 and later install TensorRT without having an op that uses it (tensorflow/serving#4018).
@@ -26,7 +26,7 @@ class Image:
     tensorflow: str
     # It is built for CUDA.
     gpu: bool
-    # Version; None where it has none, or nothing says which.
+    # Version; None if it has none, or if the version is not known.
     tensorrt: str | None
     # It has TF-TRT's ops.
     tftrt: bool
@@ -47,7 +47,7 @@ def image(reference: str) -> Image:
 
     Raises: UsageError for an image that this project does not know, and for a tag that names no release.
     """
-    name = reference.split("@")[0]  # a digest says nothing that the tag before it does not
+    name = reference.split("@")[0]  # a digest adds nothing to the tag before it
     repository, _, tag = name.removeprefix("docker.io/").partition(":")
     if repository == OWN:
         return dataclasses.replace(OWN_IMAGE, name=reference)

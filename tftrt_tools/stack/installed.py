@@ -1,4 +1,4 @@
-"""What is installed, read from files in milliseconds: TensorFlow is never imported here."""
+"""Reads what is installed from files, in milliseconds. TensorFlow is never imported here."""
 
 import ast
 import dataclasses
@@ -10,7 +10,7 @@ import typing
 
 from tftrt_tools.stack import elf
 
-# In the order of preference: a plain `tensorflow` beside one of the others owns the files as often as not.
+# In the order of preference: if a plain `tensorflow` is installed beside another one, either may own the files.
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-gpu", "nvidia-tensorflow", "tf-nightly", "tensorflow-cpu", "intel-tensorflow",
                   "tensorflow-intel", "tf-nightly-cpu", "tensorflow-rocm", "tensorflow-macos")
 
@@ -40,7 +40,7 @@ class TensorFlow:
 
     @property
     def cuda_major(self) -> int | None:
-        """Of the CUDA it was built with; None where it was built without."""
+        """Major version of the CUDA that it was built with; None without CUDA."""
         version = self.build.get("cuda_version") or ""
         return int(version.split(".")[0]) if version[:1].isdigit() else None
 

@@ -12,13 +12,13 @@ from tftrt_tools import records
 from tftrt_tools.stack import releases
 from tftrt_tools.stack.installed import TensorFlow
 
-# What a machine may be able to do, in the order in which one needs the other.
+# What a machine may be able to do; each needs those before it.
 Purpose = typing.Literal["convert", "build", "run"]
 PURPOSES: tuple[Purpose, ...] = typing.get_args(Purpose)
 # A library's name, and what it is needed for.
 Wanted = tuple[str, Purpose]
 DRIVER = "libcuda.so.1"
-# TensorFlow asks for these too, and does without: profiling, several GPUs.
+# TensorFlow asks for these too, but does not need them: profiling, several GPUs.
 _OPTIONAL = ("cupti", "nccl", "nvToolsExt")
 # The wheel that carries each library; `{cu}` is cu11 or cu12.
 _WHEELS = {
@@ -35,11 +35,11 @@ class Library(records.Record):
 
     # The name given to the loader.
     name: str
-    # What does not work without it. A conversion is needed to build and to run too.
+    # What does not work without it. Building and running need a conversion too.
     needed_for: Purpose
     # The file; None where it is not found.
     path: str | None = None
-    # As the library states it; None where it does not.
+    # The version that the library states; None if it states none.
     version: str | None = None
     # Why it cannot be used; "" where it can.
     error: str = ""
@@ -61,7 +61,7 @@ def wheel(name: str, cuda_major: int | None) -> str | None:
 
 
 def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
-    """What converting and running need of an installed TensorFlow with CUDA; the driver alone for any other."""
+    """The libraries that converting and running need with an installed TensorFlow with CUDA; only the driver for any other."""
     release = releases.release(tensorflow.version) if tensorflow else None
     if tensorflow is None or release is None or tensorflow.build.get("is_cuda_build") is False:
         return [(DRIVER, "run")]
@@ -79,7 +79,7 @@ def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
 
 
 def as_asked_for(wanted: Iterable[Wanted], log: str) -> list[Wanted]:
-    """`wanted` with the names that TensorFlow's log shows it asked for: vendors' builds use others, and more of them.
+    """`wanted` with the names that TensorFlow asked for by its log: vendors' builds use other and more names.
 
     Args: log: TensorFlow's, with TF_CPP_VMODULE=dso_loader=1.
     """
@@ -114,7 +114,7 @@ def find(name: str, folders: Sequence[str]) -> str | None:
 
 
 def find_elsewhere(name: str) -> str | None:
-    """A file of that name where installers put it but the loader does not look, or None."""
+    """A file of that name in a place that installers use and the loader does not search, or None."""
     for folder in _usual_folders():
         path = os.path.join(folder, name)
         if os.path.exists(path):

@@ -13,21 +13,21 @@ def install() -> str:
 
 
 def replace(tensorflow: TensorFlow) -> str:
-    """Put the recommended stack in place of a TensorFlow that can never do it."""
+    """Replace a TensorFlow that can never do it by the recommended stack."""
     if tensorflow.distribution in (None, "tensorflow"):
         return install()
     return f"pip uninstall -y {tensorflow.distribution} && {install()}"
 
 
 def reinstall(tensorflow: TensorFlow) -> str:
-    """Write the same TensorFlow and what it depends on anew."""
+    """Reinstall the same TensorFlow and its dependencies."""
     extra = "[and-cuda]" if tensorflow.pins else ""
     version = f"=={tensorflow.version}" if tensorflow.version else ""
     return f'pip install --force-reinstall "{tensorflow.distribution or "tensorflow"}{extra}{version}"'
 
 
 def missing(name: str, tensorflow: TensorFlow) -> str:
-    """Make a library findable that the loader does not find."""
+    """Let the loader find a library."""
     if libraries.stem(name) == "nvrtc":
         return _link_nvrtc(tensorflow)
     elsewhere = libraries.find_elsewhere(name)
@@ -41,7 +41,7 @@ def missing(name: str, tensorflow: TensorFlow) -> str:
 
 
 def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
-    """Get rid of a library that the loader finds but that is broken or of the wrong version."""
+    """Remove a library that the loader finds but that is broken or of the wrong version."""
     shadowing = _shadowing(path)
     if shadowing:
         rest = [folder for folder in libraries.from_environment() if folder not in shadowing]

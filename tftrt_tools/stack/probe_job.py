@@ -1,4 +1,4 @@
-"""What only native code can tell. Everything here runs in a child process, because it may end the process it runs in."""
+"""Asks native code for facts. Everything here runs in a child process, because it may end its process."""
 
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ from tftrt_tools.stack.gpus import Driver
 _DLINFO_LINK_MAP = 2
 # Called with the name of a fact and its value.
 Note = Callable[[str, object], None]
-# Asks a library, whose name's stem comes first, for its version.
+# Takes the stem of a library's name and the library; asks it for its version.
 Ask = Callable[[str, ctypes.CDLL], str | None]
 
 
@@ -63,8 +63,8 @@ def _ask_tensorrt(note: Note) -> TensorRtAnswer:
         return {"built": False}
     linked = tensorrt.get_linked_tensorrt_version()
     note("linked", linked)
-    # It says False both for a build without TensorRT and for libraries that cannot be loaded; asking for the loaded
-    # version in the second case aborts the process.
+    # It is False both for a build without TensorRT and for libraries that cannot be loaded; in the second case, asking for the loaded
+    # version aborts the process.
     if not tensorrt.is_tensorrt_enabled():
         return {"built": any(linked), "loads": False}
     note("step", "asking TensorRT for its version")
@@ -81,7 +81,7 @@ def _details(tf: typing.Any, device: typing.Any) -> SeenGpu:
 def machine(request: Mapping[str, typing.Any]) -> Machine:
     """Load libraries and ask the driver for its GPUs, each in a process of its own.
 
-    Args: request: "libraries", names for the loader; "seconds", what all of it may take.
+    Args: request: "libraries", names for the loader; "seconds", the most time for everything.
     """
     _no_core_dump()
     deadline = time.monotonic() + request["seconds"]
@@ -146,8 +146,8 @@ def _load(name: str, names: Sequence[str]) -> dict[str, typing.Any]:
 def _load_cudnn(stem: str, name: str, names: Sequence[str]) -> None:
     """Load cuDNN as TensorFlow does: after cuBLAS, and its parts through libcudnn's own check.
 
-    cuDNN 8 ends the process where it cannot open a part, and takes a failed search inside that part (for libnvrtc.so)
-    for such a failure. A plain dlopen of the part would not show it.
+    cuDNN 8 ends the process if it cannot open a part, and treats a failed search inside that part (for libnvrtc.so) as such a failure. A
+    plain dlopen of the part would not show it.
     """
     for library in (other for other in names if libraries.stem(other) in ("cublas", "cublasLt")):
         with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ def _path(library: ctypes.CDLL) -> str | None:
 def _version(stem: str, library: ctypes.CDLL) -> str | None:
     try:
         return _VERSIONS.get(stem, _by_property)(stem, library)
-    # ctypes has no such symbol: a library without a version, or one that only bears the name.
+    # ctypes finds no such symbol: a library without a version, or another library with this name.
     except AttributeError:
         return None
 

@@ -23,7 +23,7 @@ class Problem:
 
 
 def in_installation(tensorflow: TensorFlow | None) -> Problem | None:
-    """What installed files alone tell; takes milliseconds."""
+    """Problems that installed files show; takes milliseconds."""
     if tensorflow is None:
         return Problem("TensorFlow is not installed for this Python", mends.install())
     if tensorflow.folder is None:
@@ -60,7 +60,7 @@ def in_conversion(facts: Facts) -> Problem | None:
 
 
 def _tensorflow(facts: Facts) -> TensorFlow:
-    """What in_installation let pass."""
+    """Problems of TensorFlow that in_installation cannot find."""
     assert facts.tensorflow is not None
     return facts.tensorflow
 
@@ -71,7 +71,7 @@ def in_gpu(facts: Facts) -> Problem | None:
 
 
 def in_builder(facts: Facts) -> Problem | None:
-    """Why no engine can be built, where engines can run."""
+    """Why no engine can be built, on a machine where engines can run."""
     return next((_in_library(facts, library) for library in facts.libraries if library.needed_for == "build" and library.error),
                 None)
 
@@ -95,7 +95,7 @@ def _in_convert_libraries(facts: Facts) -> Problem | None:
         return None
     broken = {libraries.stem(library.name): library for library in facts.libraries if library.error}
     if "nvinfer_plugin" in broken:
-        # Where a library that it depends on ends the process, so does it: name the culprit.
+        # If a dependency ends the process, this library does so too: name the dependency.
         culprits = [broken[stem] for stem in (*_OF_PLUGIN, "nvinfer") if stem in broken and broken[stem].died]
         if culprits and broken["nvinfer_plugin"].died:
             return _in_library(facts, culprits[0])

@@ -1,8 +1,8 @@
 """The version numbers of this project: which TensorFlow goes with which TensorRT, CUDA and cuDNN. No other file states one.
 
 Sources: CUDA and cuDNN from the "tested build configurations" of tensorflow.org and the pins of the wheels' `and-cuda`
-extra; TensorRT from the library names that each wheel asks the loader for. Where the installed wheel itself says
-something else (its `cuda_config.h`, its linked version), the wheel is believed.
+extra; TensorRT from the library names that each wheel asks the loader for. If the installed wheel itself states something else (its
+`cuda_config.h`, its linked version), the wheel counts.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ class Release:
     """What one TensorFlow minor release was built with.
 
     tensorrt: major version, which the loaded TensorRT must share.
-    nvinfer: what follows "libnvinfer.so." in the name that TensorFlow loads.
+    nvinfer: the part after "libnvinfer.so." in the name that TensorFlow loads.
     cuda: version it was built with; any of the same major version will do.
     cudnn: the oldest (major, minor) it accepts.
     """

@@ -8,7 +8,7 @@ _LISTENS = "0A"  # TCP_LISTEN
 
 
 def on_tcp(port: int) -> set[str]:
-    """Sockets ("socket:[INODE]") that listen on a TCP port, as this network namespace has them."""
+    """Sockets ("socket:[INODE]") that listen on a TCP port, in this network namespace."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in _lines(table)[1:]:

@@ -1,1 +1,1 @@
-"""One file a source of calibration data. Each has `source(request)`, which checks and returns a function that starts reading."""
+"""A file for each kind of source. Each has `source(request)`, which checks the request and returns a function that starts reading."""

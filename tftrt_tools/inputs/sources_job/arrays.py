@@ -21,7 +21,7 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
 
 def _chunks(request: Request) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
     for path in request.files:
-        # One file at a time in memory: nothing here holds what was yielded.
+        # Only one file is in memory: nothing here keeps a yielded array.
         yield path, _inputs(path, request)
 
 

@@ -1,7 +1,7 @@
-"""Chunks of rows, as a source yields them, into batches that are all alike. No TensorFlow here.
+"""Turns chunks of rows, as a source yields them, into batches of one size. No TensorFlow here.
 
-TensorRT's calibrator takes its sizes from the first batch and skips a batch of another size without a word; what would be skipped
-is an error here, and only a last batch that is shorter is dropped, and counted.
+TensorRT's calibrator takes its sizes from the first batch and silently skips a batch of another size. Such a batch is an error here;
+only a shorter last batch is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
             yield _joined([*pieces, _part(arrays, start, end)])
             pieces, waiting, start = [], 0, end
         if start < rows:
-            # A copy, so that a large file is not kept for its last rows.
+            # A copy, so that the last rows of a large file do not keep all of it in memory.
             pieces.append({name: np.array(array) for name, array in _part(arrays, start, rows).items()})
             waiting += rows - start
         del arrays
@@ -110,7 +110,7 @@ def _refuse(where: str, shape: Sequence[int], spec: InputSpec, signature: str) -
 
 
 def _same_rows(where: str, arrays: Arrays, first: dict[str, Any] | None, signature: str, specs: Sequence[InputSpec]) -> dict[str, Any]:
-    """The row shapes (values, for scalars) of the first chunk. Raises: UsageError where those of `arrays` are others."""
+    """The row shapes (values, for scalars) of the first chunk. Raises: UsageError if those of `arrays` differ."""
     rows = {name: array.shape[1:] if array.ndim else array.item() for name, array in arrays.items()}
     if first is not None and rows != first:
         name = next(name for name in rows if rows[name] != first[name])

@@ -17,7 +17,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
-    """Each file is a row, its bytes as they are. Where fewer than all are wanted, they come from everywhere in the sorted files."""
+    """Each file is a row, its bytes as they are. If only some files are wanted, they are spread over the sorted files."""
     first = pathlib.Path(request.files[0]).name
     known = foreign.encoded(request.files[0])
     if known and not requests.only_text(request):

@@ -1,4 +1,4 @@
-"""The user's module:function, as a calibration_input_fn. TensorFlow only where the function uses it."""
+"""The user's module:function, as a calibration_input_fn. TensorFlow is loaded only if the function uses it."""
 
 from __future__ import annotations
 

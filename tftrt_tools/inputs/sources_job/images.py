@@ -26,7 +26,7 @@ _NAMED = 5
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """What a picture becomes. channels: 1 or 3; first: the channels come before height and width (NCHW)."""
+    """The form of a decoded picture. channels: 1 or 3; first: the channels come before height and width (NCHW)."""
 
     name: str
     dtype: str
@@ -39,9 +39,9 @@ class _Target:
 def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Decodes one file after the other, each a row: resized, scaled, normalized, in the input's dtype and layout.
 
-    Where fewer than all are wanted, they come from everywhere in the sorted files: often each class has its folder, and the first
-    pictures would be of the first class. Of an animation the first picture is taken; the orientation in EXIF data is not applied; resizing
-    is bilinear without antialiasing (tf.image.resize's default). A model whose only input takes strings gets the files' bytes as they are.
+    If only some files are wanted, they are spread over the sorted files: often each class has its folder, and the first pictures would
+    all be of the first class. Of an animation the first picture is taken; the orientation in EXIF data is not applied; resizing is
+    bilinear without antialiasing (tf.image.resize's default). A model whose only input takes strings gets the files' bytes as they are.
     """
     options = request.options
     if requests.only_text(request):
@@ -63,7 +63,7 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
 
 
 def spread(files: Sequence[str], count: int) -> list[str]:
-    """`count` files at even distances, in their order; then the others, in place of those that do not decode."""
+    """`count` files at even distances, in their order; then the others, to replace files that do not decode."""
     chosen = find.spread(len(files), count)
     others = set(range(len(files))).difference(chosen)
     return [files[number] for number in (*chosen, *sorted(others))]
@@ -138,7 +138,7 @@ def _picture(path: str, target: _Target, options: DataOptions) -> npt.NDArray[An
 
 
 def _decoded(data: bytes, channels: int) -> Any:
-    """uint8[height, width, channels]. BMP and GIF know no grey, so that it is computed for them."""
+    """uint8[height, width, channels]. BMP and GIF have no grey, so it is computed for them."""
     import tensorflow as tf
 
     def decode(as_channels: int) -> Any:
@@ -167,7 +167,7 @@ def _resized(image: Any, target: _Target, how: str) -> Any:
         covering = tf.maximum(tf.cast(tf.round(shape * tf.reduce_max(factors)), tf.int32), size)
         offset = (covering - size) // 2
         return tf.image.crop_to_bounding_box(tf.image.resize(image, covering), offset[0], offset[1], *size)
-    # At least one pixel: a line of 1 x 1000 rounds to nothing.
+    # At least one pixel: a line of 1 x 1000 would round to zero.
     fitting = tf.clip_by_value(tf.cast(tf.round(shape * tf.reduce_min(factors)), tf.int32), 1, size)
     offset = (size - fitting) // 2
     return tf.image.pad_to_bounding_box(tf.image.resize(image, fitting), offset[0], offset[1], *size)

@@ -24,7 +24,7 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
         if name not in rows:
             raise errors.UsageError(f"--calibration_ranges: no input {name!r}", "inputs here: " + ", ".join(rows))
     shapes = {name: () if row is None else (request.options.batch_size, *row) for name, row in rows.items()}
-    # Scalars are the first batch's: every batch gets the same.
+    # Every batch gets the scalars of the first batch.
     scalars = {name: shape for name, shape in shapes.items() if not shape}
     return lambda tally: _chunks(request, shapes, scalars, ranges)
 

@@ -1,4 +1,4 @@
-"""What a source is asked for, and its answer where it has nothing for a signature."""
+"""The request to a source, and the error if it has nothing for a signature."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a source is asked for."""
+    """The request to a source."""
 
     # The source, and how it is read.
     options: DataOptions
@@ -31,17 +31,17 @@ class Request:
     twins: tuple[str, ...] = ()
 
     def paths(self, name: str) -> tuple[str, ...]:
-        """How data may name an input, the plainest last: SIGNATURE/INPUT, the same with other names of the signature, INPUT."""
+        """The possible names of an input in data, the shortest last: SIGNATURE/INPUT, the same with other names of the signature, INPUT."""
         return (*(f"{signature}/{name}" for signature in (self.signature, *self.twins)), name)
 
     @property
     def takes(self) -> str:
-        """What the signature takes, for messages."""
+        """The signature's inputs, for messages."""
         return f"{self.signature!r} takes " + ", ".join(f"{spec.name} {spec.text()}" for spec in self.specs)
 
 
 def only_text(request: Request) -> InputSpec | None:
-    """The only input, where it takes one string a row; None for other signatures."""
+    """The only input, if it takes one string a row; None for other signatures."""
     if len(request.specs) != 1 or request.specs[0].dtype != "string":
         return None
     return request.specs[0] if row_size(request.specs[0]) == 1 else None
@@ -61,7 +61,7 @@ def row_shape(spec: InputSpec) -> tuple[int, ...]:
 
 
 def needs_text(request: Request, what: str, mend: str = "") -> InputSpec:
-    """The only input. Args: what: the data is, for messages. Raises: UsageError where it does not take a string a row."""
+    """The only input. Args: what: the data, for messages. Raises: UsageError if it does not take a string a row."""
     spec = only_text(request)
     if spec is None:
         raise errors.UsageError(f"{what} needs a signature with one input of strings, one a row, and {request.takes}",

@@ -1,4 +1,4 @@
-"""The shapes of single rows, from the signature and, where it leaves them open, from --shapes. No TensorFlow here."""
+"""The shapes of single rows, from the signature and, if it leaves them open, from --shapes. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 def row_shapes(request: Request, mend: str) -> dict[str, tuple[int, ...] | None]:
     """{input: shape of a row, or None for an input of rank 0}.
 
-    Args: request: data.Request. mend: what else the user can do where a dimension is unknown.
+    Args: request: data.Request. mend: what else the user can do if a dimension is unknown.
     Raises: UsageError for unknown dimensions that --shapes does not give.
     """
     declared = _declared(request)
@@ -24,10 +24,10 @@ def row_shapes(request: Request, mend: str) -> dict[str, tuple[int, ...] | None]
 
 
 def _declared(request: Request) -> dict[str, tuple[int, ...]]:
-    """The first shape that --shapes declares for each input of the signature; it may speak of other signatures too."""
+    """The first shape that --shapes declares for each input of the signature; --shapes may also name other signatures."""
     if not request.options.shapes:
         return {}
-    # An input's name may hold a slash itself.
+    # An input's name may contain a slash itself.
     known = {path: spec.name for spec in request.specs for path in request.paths(spec.name)}
     given = {"/".join(filter(None, key)): shapes for key, shapes in shape_grammar.parse(request.options.shapes).items()}
     mine = {(request.signature, known[path]): shapes for path, shapes in given.items() if path in known}

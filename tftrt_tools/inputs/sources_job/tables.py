@@ -60,7 +60,7 @@ def _named(header: list[str], request: requests.Request, name: str) -> int | Non
 
 
 def _fits(cells: list[str], spec: InputSpec) -> bool:
-    """Whether the cells of the first line are values: a header of numbers' columns holds words."""
+    """Whether the cells of the first line are values: above columns of numbers, a header has words."""
     try:
         for cell in cells:
             _value(cell, spec.dtype)

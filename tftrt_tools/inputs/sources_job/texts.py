@@ -15,7 +15,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
-    """Of one file each line is a row, without its end; of several each file is one, its bytes as they are."""
+    """In a single file each line is a row, without its end; with several files each is a row, its bytes as they are."""
     types = {spec.dtype for spec in request.specs}
     if types == {"string"}:
         mend = "give a .csv with a column for each input, its name in the first line"
