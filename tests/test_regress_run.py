@@ -1,5 +1,6 @@
 """Real runs of `tftrt regress` against the development server: a model against itself, against a slower one, goals, an interruption."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from tftrt_tools.load import drive_job
 from tftrt_tools.load.request_entries import Entries
 from tftrt_tools.models.model import Contents
 from tftrt_tools.models.names import Matched
-from tftrt_tools.regression import in_process, pair, regress, rounds
+from tftrt_tools.regression import in_process, models, pair, regress, rounds
 from tftrt_tools.regression.goals import Goals
 
 # One metric and one look: the fewest rounds that can show something.
@@ -357,7 +358,19 @@ def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     found = both.engines("s", calls[:2])
     assert (found.answer, found.certainty, len(found.calls)) == ("yes", "certain", 2)
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace, CallTrace({}, {"TRTEngineOp_0": 1}, {}, {})))
-    assert both.engines("s", calls[:2]).answer == "partly"
+    assert both.engines("s", calls[:2]).answer == "partly" and both.gate_closed
+    # What the build left native counts only where no engine runs beside it.
+    left = models.Model(path="", name="b", left_native={"TRTEngineOp_0": "left native: not built in time"})
+    both.models[rounds.CANDIDATE] = left
+    mixed = CallTrace({"TRTEngineOp_1": 1}, {"TRTEngineOp_0": 1}, {}, {})
+    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(mixed,) * 2)
+    found = both.engines("s", calls[:2])
+    assert (found.answer, found.certainty) == ("yes", "certain") and not both.gate_closed
+    assert "1 runs of 1 engines" in found.reason and found.reason.endswith("and TRTEngineOp_0 left native: not built in time")
+    assert regress._about_engines(dataclasses.replace(left, engine_ops=2), True, True) == [
+        "TRTEngineOp_0 left native: not built in time: it ran in TensorFlow, which is no fallback"]
+    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(CallTrace({}, {"TRTEngineOp_0": 1}, {}, {}),) * 2)
+    assert both.engines("s", calls[:2]).answer == "no"
 
 
 def test_a_last_look_may_be_a_short_one():

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools import errors
 from tftrt_tools.client import request_bytes, response_arrays
+from tftrt_tools.execution import run
+from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving.smoke import (
     answer_check,
@@ -23,7 +25,9 @@ from tftrt_tools.serving.smoke import (
     latency,
     log_watch,
     measurement,
+    plan,
     server_process,
+    smoke,
     version_on_disk,
 )
 from tftrt_tools.serving.smoke.engine_evidence import (
@@ -101,6 +105,35 @@ def test_a_signature_without_engines_does_not_count_beside_one_that_has_some():
 
 
 # The gate
+
+
+LATE = {"signatures": [{"name": "s", "unbuilt": [{"name": "TRTEngineOp_late", "reason": "not ready when --max_build_minutes=2 were over"},
+                                               {"name": "TRTEngineOp_far", "reason": "no declared shape reaches it"}]}]}
+
+
+def test_what_the_build_left_native_is_no_fallback_and_is_named():
+    left = passport.left_native(LATE)
+    assert left == {"TRTEngineOp_late": "left native: not built in time", "TRTEngineOp_far": "left native: no declared shape reaches it"}
+    assert passport.left_native(None) == passport.left_native({"signatures": [{"name": "s"}]}) == {}
+    engines = [version_on_disk.Engine(name, "FP16", "", False, left.get(name, "")) for name in (NAME, "TRTEngineOp_late")]
+
+    def said(*engines):
+        model = version_on_disk.Model(path=pathlib.Path("/m/1"), same=True, engines={"s": engines}, signatures={}, warmup_records=0)
+        return smoke._of_model(model, plan.Group((run.Call("s", {"image": np.zeros((1, 8, 8, 1))}),)))
+
+    both = said(*engines)
+    assert (both.speaks, both.call) == (NOTHING, "s(image 1x8x8x1)") and "2 engine ops" in both.seen
+    assert "TRTEngineOp_late left native: not built in time, which is no fallback" in both.seen
+    alone = said(engines[1])
+    assert (alone.speaks, alone.weight) == (NO, CERTAIN) and "TRTEngineOp_late left native: not built in time" in alone.seen
+    # Its own lines say nothing; those of the engine that is there count as ever.
+    of_late = (WHY + NATIVE).replace(NAME, "TRTEngineOp_late")
+    assert [(one.speaks, one.weight) for one in log_watch.read(of_late + ENGINE, CALL, [NAME], 1, left)[0]] == [(YES, CERTAIN)]
+    assert [(one.speaks, one.weight) for one in log_watch.read(of_late + NATIVE, CALL, [NAME], 1, left)[0]] == [(NO, CERTAIN)]
+    refused = gate.of_refusal("ABORTED: User disallowed engine native segment execution. [[{{node TRTEngineOp_late}}]]", CALL, left)
+    assert refused.speaks == NOTHING and refused.seen.startswith("TRTEngineOp_late was left native: not built in time, and the server forbids")
+    other = gate.of_refusal("ABORTED: User disallowed engine native segment execution. [[{{node TRTEngineOp_0}}]]", CALL, left)
+    assert (other.speaks, other.weight) == (NO, CERTAIN)
 
 
 def served_model(same=True, **engine):

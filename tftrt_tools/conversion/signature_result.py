@@ -11,7 +11,7 @@ from tftrt_tools import records
 from tftrt_tools.conversion.pass_log import LeftOut
 from tftrt_tools.conversion.plan import Outcome
 from tftrt_tools.conversion.quantization import Quantization
-from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp, Shape
 from tftrt_tools.savedmodel.flops import Flops
 from tftrt_tools.savedmodel.inspection import Finding, SignatureGraph
@@ -20,9 +20,6 @@ from tftrt_tools.savedmodel.shapes import Call, InputSpec
 
 if TYPE_CHECKING:
     from tftrt_tools.conversion.job.graph_pass import PassResult
-
-_BOUND = "--max_build_minutes"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuiltEngine(records.Record):
@@ -52,12 +49,12 @@ class Unbuilt(records.Record):
     @classmethod
     def late(cls, name: str, minutes: float) -> Unbuilt:
         """One that was not ready in time."""
-        return cls(name, f"not ready when {_BOUND}={minutes:g} were over")
+        return cls(name, f"not ready when {passport.OUT_OF_TIME}={minutes:g} were over")
 
     @property
     def is_late(self) -> bool:
         """Whether more time would have built it."""
-        return _BOUND in self.reason
+        return passport.OUT_OF_TIME in self.reason
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

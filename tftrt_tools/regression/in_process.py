@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors
@@ -40,7 +40,7 @@ class InProcess:
         self._matched = matched
         self._names: dict[rounds.Side, Any] = {rounds.NATIVE: {}, rounds.CANDIDATE: matched.names}
         self.notes = matched.notes
-        self.gpus, self.gate_closed = gpus, options.goals.no_engine_fallback
+        self.gpus = gpus
         self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
         self.models: dict[rounds.Side, models.Model] = {}
         self._ran: Any = None
@@ -79,7 +79,7 @@ class InProcess:
                 Evidence("GPU", "there is none here: engine ops were replaced by their native segments", NO, CERTAIN)
             verdict: engine_evidence.Verdict = engine_evidence.judge([one], {signature: None})
             return verdict
-        found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace)]
+        found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace, self._left)]
         judged: engine_evidence.Verdict = engine_evidence.judge(found, {call.text(): None for call in calls})
         self._verdict = judged
         return judged
@@ -90,10 +90,20 @@ class InProcess:
         request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved, self._names[name]), "answers": ""}
                               for name, model in self._opened.items()]}
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
-        env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran else {}
+        env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran and not self._left else {}
         work = function_load.assignment_of(_MAKE, request, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
                                  self._options.concurrency)
+
+    @property
+    def gate_closed(self) -> bool:
+        """Whether a native segment fails its request; what the build left native would."""
+        return self._options.goals.no_engine_fallback and not self._left
+
+    @property
+    def _left(self) -> Mapping[str, str]:
+        """Of passport.left_native of the candidate."""
+        return self.models[rounds.CANDIDATE].left_native if rounds.CANDIDATE in self.models else {}
 
     def problem(self) -> None:
         """None, because there is no server that could have ended."""
@@ -114,11 +124,12 @@ class InProcess:
         return done
 
 
-def _of_trace(call: run.Call, trace: Any) -> list[Evidence]:
-    missed = coverage.misses(call, trace)
+def _of_trace(call: run.Call, trace: Any, left: Mapping[str, str]) -> list[Evidence]:
+    missed = coverage.misses(call, trace, left)
     if missed:
         return [Evidence("trace", one, NO, CERTAIN, call.text()) for one in missed]
     if not trace.engine:
         return [Evidence("trace", f"no engine ran in {call.text()}", NO, CERTAIN, call.text())]
-    return [Evidence("trace", f"{sum(trace.engine.values())} runs of {len(trace.engine)} engines in {call.text()}, and no native segment",
-                     YES, LIKELY if "?" in trace.engine else CERTAIN, call.text())]
+    native = "; ".join(f"{name} {left[name]}" for name in trace.fallback) or "no native segment"
+    seen = f"{sum(trace.engine.values())} runs of {len(trace.engine)} engines in {call.text()}, and {native}"
+    return [Evidence("trace", seen, YES, LIKELY if "?" in trace.engine else CERTAIN, call.text())]

@@ -34,6 +34,8 @@ class Model(records.Record):
     engine_bytes: int | None = None
     # The most bytes of GPU memory during their build.
     gpu_memory_bytes: int | None = None
+    # Of passport.left_native.
+    left_native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -63,7 +65,8 @@ def _read(path: str, digest: str, manifest: Mapping[str, Any], name: str, versio
     peaks = [one["peak_memory_bytes"] for one in built if one.get("peak_memory_bytes") is not None]
     return Model(path=str(pathlib.Path(path).absolute()), name=name, version=version, digest=digest, precision=precision,
                  engine_ops=len(engines) if manifest else None, build_seconds=sum(seconds) if seconds else None,
-                 engine_bytes=sum(one["bytes"] for one in built) if built else None, gpu_memory_bytes=max(peaks) if peaks else None)
+                 engine_bytes=sum(one["bytes"] for one in built) if built else None, gpu_memory_bytes=max(peaks) if peaks else None,
+                 left_native=passport.left_native(manifest))
 
 
 def arithmetic(native: Model, candidate: Model, gpus: bool | None) -> tuple[str, str]:

@@ -23,17 +23,17 @@ THROUGH = "server"
 
 
 class OnServer:
-    """Args: options: regress.Options. server: pair.Server. client: client.Client of it. gpus: whether this machine has any."""
+    """Args: options: regress.Options. server: pair.Server. client: client.Client of it. gpus: whether this machine has any. gate_closed:
+    whether a native segment fails its request there, None where that is not known."""
 
     through = THROUGH
     notes = ()
 
-    def __init__(self, options: Options, server: pair.Server, client: clients.Client, gpus: bool) -> None:
+    def __init__(self, options: Options, server: pair.Server, client: clients.Client, gpus: bool, gate_closed: bool | None) -> None:
         self._options, self._server, self._client = options, server, client
         # For a server that ran before, it is not known what it computes with.
         self.gpus = None if options.server else gpus
-        # For a server that ran before, it is not known whether it is.
-        self.gate_closed = options.goals.no_engine_fallback if not options.server else None
+        self.gate_closed = gate_closed
         self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
         self.models: dict[rounds.Side, models.Model] = {}
 

@@ -138,14 +138,17 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
             return
         if not options.server:
             native, candidate = (stack.enter_context(opened(model)) for model in (options.native, options.candidate))
+        closed: bool | None = None
         if options.server:
             server = pair.Server(address=options.server, native=options.native, candidate=options.candidate)
         else:
-            env = {gate.VARIABLE: "False"} if options.goals.no_engine_fallback else {}
+            # Requests of what the build left native would fail.
+            closed = options.goals.no_engine_fallback and not passport.left_native(passport.read(candidate, passport.MANIFEST))
+            env = {gate.VARIABLE: "False"} if closed else {}
             server = stack.enter_context(
                 pair.served(native, candidate, options.backend, options.image, options.log_file, env))
         client = stack.enter_context(clients.Client(server.address, timeout=options.timeout, tls=options.tls))
-        yield on_server.OnServer(options, server, client, gpus)
+        yield on_server.OnServer(options, server, client, gpus, closed)
 
 
 def _check_where(options: Options) -> None:
@@ -357,7 +360,8 @@ def _about_engines(candidate: models.Model, gpus: bool | None, watched: bool) ->
         return []
     if gpus is False:
         return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT"]
-    return [] if watched else ["nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
+    left = [f"{name} {why}: it ran in TensorFlow, which is no fallback" for name, why in candidate.left_native.items()]
+    return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]
 
 
 def _truth(options: Options, rows: Any) -> labels.Labels | None:

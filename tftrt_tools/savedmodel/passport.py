@@ -18,6 +18,8 @@ VERIFY = "verify.json"
 CALIBRATION = "calibration.json"
 PUBLISH = "publish.json"
 FLAGS = "convert.flags"
+# In the reason of an engine that was not built in time.
+OUT_OF_TIME = "--max_build_minutes"
 
 
 def _now() -> str:
@@ -74,6 +76,12 @@ def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """The manifest's entry for each signature, including twins of one function; {} for None."""
     listed = (manifest or {}).get("signatures", ())
     return {name: one for one in listed for name in (one["name"], *one.get("twins", ()))}
+
+
+def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:
+    """{engine op that the build left without an engine: why, in words}. That they run in TensorFlow is no fallback."""
+    return {one["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in one["reason"] else one["reason"])
+            for signature in (manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
 
 
 def write(model: str | os.PathLike[str], name: str, document: str | dict[str, Any]) -> None:

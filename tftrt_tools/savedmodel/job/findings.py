@@ -78,7 +78,7 @@ def _of_engines(seen: Inspection) -> Iterator[Finding]:
     for name in seen.ambiguous:
         yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
     # The build left these without an engine (out of time, say), and the manifest says so.
-    left = {one["name"] for signature in (seen.manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
+    left = passport.left_native(seen.manifest)
     for engine in seen.engines:
         built = bool(seen.assets(engine.name))
         if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:

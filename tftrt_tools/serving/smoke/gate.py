@@ -48,8 +48,12 @@ def of_answer(environ: Mapping[str, str], use: Use, model: Model | None, call: s
     return Evidence("gate", text, YES, CERTAIN, call)
 
 
-def of_refusal(text: str, call: str) -> Evidence | None:
-    """The Evidence of a request that the gate refused, or None. Args: text: the server's words."""
+def of_refusal(text: str, call: str, left: Mapping[str, str] | None = None) -> Evidence | None:
+    """The Evidence of a request that the gate refused, or None. Args: text: the server's words. left: of passport.left_native: what has no
+    engine cannot fall back, but the gate does not know that."""
     if REFUSAL not in text:
         return None
+    for name, why in (left or {}).items():
+        if name in text:
+            return Evidence("answer", f"{name} was {why}, and the server forbids native segments ({VARIABLE}): {text}", NOTHING, call=call)
     return Evidence("answer", f"the server refused: {text}", NO, CERTAIN, call)

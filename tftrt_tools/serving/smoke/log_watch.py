@@ -54,11 +54,11 @@ class LogWatch:
             return 0
 
 
-def read(text: str, call: str, engines: Collection[str] | None, sent: int) -> tuple[list[Evidence], int]:
+def read(text: str, call: str, engines: Collection[str] | None, sent: int, left: Collection[str] = ()) -> tuple[list[Evidence], int]:
     """The Evidence that a call left in the log.
 
     Args: text: written while the call ran. call: its text. engines: names of the signature's engine ops, None where not known. sent: how
-      many requests there were.
+      many requests there were. left: names of further engine ops, which the build left native: lines about them say nothing.
     Returns: [Evidence], and how many engines were built.
     """
     text = "\n".join(line for line in text.splitlines() if _concerns(line, engines))
@@ -66,7 +66,7 @@ def read(text: str, call: str, engines: Collection[str] | None, sent: int) -> tu
     warned = [name for name in _NATIVE.findall(text) for name in _ENGINE.findall(name)]
     native = dict.fromkeys([*seen.fallback, *warned])
     found = []
-    if native or seen.reasons:
+    if native or seen.reasons and not left:
         why = f": {seen.reasons[0]}" if seen.reasons else ""
         found.append(Evidence("log", f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}", NO, CERTAIN, call))
     if seen.calibration:

@@ -206,11 +206,13 @@ class _Asked:
     def group(self, group: Group) -> measurement.Measured:
         """Send a plan.Group. Returns: measurement.Measured."""
         one = measurement.group(self._converted, group, self._options.repeats)
+        engines = self._model.engines_of(group.signature) if self._model else ()
+        left = {engine.name: engine.left for engine in engines if engine.left}
         if self._log:
-            names = None if self._model is None else [engine.name for engine in self._model.engines_of(group.signature)]
-            self._found += log_watch.read(self._log.new(), group.text, names, one.sent)[0]
+            names = None if self._model is None else [engine.name for engine in engines if not engine.left]
+            self._found += log_watch.read(self._log.new(), group.text, names, one.sent, left)[0]
         if one.refused:
-            refusal = gate.of_refusal(one.refused, group.text)
+            refusal = gate.of_refusal(one.refused, group.text, left)
             self._found += [refusal] if refusal else []
         else:
             slow = measurement.first_request(one, group.text)
@@ -285,8 +287,12 @@ def _of_model(model: models.Model, group: Group) -> Evidence:
     if not engines:
         return Evidence("model", f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run", NO,
                         weight, group.text)
+    left = [f"{engine.name} {engine.left}" for engine in engines if engine.left]
+    if len(left) == len(engines):
+        return Evidence("model", f"signature {group.signature!r} has no engine: {'; '.join(left)}", NO, weight, group.text)
     silent = [engine.hole for engine in engines if engine.silent]
     if silent:
         return Evidence("model", silent[0], NO, weight, group.text)
-    return Evidence("model", f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}", NOTHING,
+    besides = f"; {'; '.join(left)}, which is no fallback" if left else ""
+    return Evidence("model", f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}{besides}", NOTHING,
                     call=group.text)

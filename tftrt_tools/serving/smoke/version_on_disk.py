@@ -24,6 +24,8 @@ class Engine:
     precision: Precision
     hole: str
     silent: bool
+    # Of passport.left_native, or "".
+    left: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

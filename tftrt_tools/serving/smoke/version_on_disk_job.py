@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from tftrt_tools.savedmodel import signatures
+from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.job import graph, inspector, protos, twins
 from tftrt_tools.serving.smoke.version_on_disk import Engine
@@ -18,7 +18,8 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     meta = protos.meta_graph(protos.read(path), ())
     known = signatures.definitions(meta)
     generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
-    ops = {one.name: dataclasses.asdict(Engine(one.name, one.precision, *_hole(one, one.name in generating)))
+    left = passport.left_native(passport.read(path, passport.MANIFEST))
+    ops = {one.name: dataclasses.asdict(Engine(one.name, one.precision, *_hole(one, one.name in generating), left.get(one.name, "")))
            for one in graph.engine_ops(meta.graph_def)}
     return {"engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
             "signatures": {name: {"inputs": [spec.to_dict() for spec in graph.specs(one.inputs)],
