@@ -88,7 +88,7 @@ DEFAULTS = types.MappingProxyType({flag.name: flag.default for flag in FLAGS})
 def to_arguments(values: Mapping[str, Any]) -> list[str]:
     """The server's command line.
 
-    Args: values: flag name -> value; names that are no flag of the server are left out, as are values that are its default.
+    Args: values: flag name -> value; names that are not flags of the server are left out, and so are default values.
 
     Returns: such as ["--port=9000", "--enable_batching=true"], in the table's order.
     """
@@ -103,7 +103,7 @@ def _text(value: Value) -> str:
 def parse(argv: Sequence[str], own: Sequence[Flag] = (), program: str = "tensorflow_model_server") -> types.SimpleNamespace:
     """Read a command line as the server does: only --name=value (a bool also as --name), the last of several counts.
 
-    What it does not know, a mistyped flag or a positional argument, it names on stdout with the usage, and goes on.
+    For unknown arguments (a mistyped flag or a positional argument) it prints their names and the usage on stdout, and goes on.
 
     Args:
       argv: arguments without the program's name.
@@ -112,7 +112,7 @@ def parse(argv: Sequence[str], own: Sequence[Flag] = (), program: str = "tensorf
 
     Returns: a SimpleNamespace with a value for every flag.
 
-    Raises: SystemExit(255) after the usage, for a value that is no value of its flag and for --help.
+    Raises: SystemExit(255) after the usage, for a value that does not fit its flag and for --help.
     """
     table = [*FLAGS, *own]
     named = {flag.name: flag for flag in table}

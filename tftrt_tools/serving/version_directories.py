@@ -1,7 +1,7 @@
 """Version directories below a model's base path, by TensorFlow Serving's rules. No TensorFlow here.
 
-Whatever child of the base path parses as an int64 is a version to the server: spaces around it, a minus sign and leading zeros are
-taken, a plus sign is not, and a file counts like a directory (TensorFlow Serving 2.14.1, file_system_storage_path_source.cc, and
+Every child of the base path whose name parses as an int64 is a version to the server: spaces around it, a minus sign and leading zeros
+are allowed, a plus sign is not, and a file counts like a directory (TensorFlow Serving 2.14.1, file_system_storage_path_source.cc, and
 safe_strto64 of TensorFlow's numbers.cc).
 """
 
@@ -28,7 +28,7 @@ class Version:
 
 
 def parse(name: str) -> int | None:
-    """The version number that a directory's name stands for, or None where the server passes it by."""
+    """The version number that a directory's name stands for, or None if the server ignores it."""
     match = _NUMBER.fullmatch(name)
     number = int(match[1]) if match else None
     return number if number is not None and _SMALLEST <= number <= LARGEST else None
@@ -37,7 +37,7 @@ def parse(name: str) -> int | None:
 def listing(base: Base) -> list[Version]:
     """The Versions below `base` (the directory of one model), the smallest first; [] where it does not exist.
 
-    Of two names for one number ("7" and "007") the one that sorts last by its bytes is listed: the server loads that one.
+    If two names mean the same number ("7" and "007"), the one that sorts last by its bytes is listed, because the server loads that one.
     Raises: OSError.
     """
     try:
@@ -59,7 +59,7 @@ def latest(base: Base) -> int | None:
 
 
 def following(base: Base) -> int:
-    """The number after the largest, at least 1. Raises: OSError; TftrtError where int64 has no number left."""
+    """The number after the largest, at least 1. Raises: OSError; TftrtError if int64 has no number left."""
     largest = latest(base)
     if largest == LARGEST:
         raise errors.TftrtError(f"{base} holds version {LARGEST}: there is no larger number",

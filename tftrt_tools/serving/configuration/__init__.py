@@ -1,1 +1,1 @@
-"""models.config, batching parameters and monitoring.config: made from the models, checked, and read line by line."""
+"""Makes models.config, batching parameters and monitoring.config from the models, checks them, and reads them line by line."""

@@ -1,7 +1,7 @@
 """batching_parameters.txt: how the server joins requests into batches, and which sizes of batch the engines will see.
 
-With allowed_batch_sizes the server pads a batch up to the next of them by repeating its last request's first row. Without, it pads
-nothing, and every size up to max_batch_size reaches the engines.
+With allowed_batch_sizes the server pads a batch to the next of these sizes by repeating the first row of its last request. Without them
+it pads nothing, and every size up to max_batch_size reaches the engines.
 
 Padding takes Tensor::Slice(0, 1) of that request (batching_session.cc, MergeInputTensors). On a tensor with 0 rows TensorFlow 2.14.1 ends
 the process there: "Check failed: limit <= dim0_size (1 vs. 0)", tensor.cc.
@@ -57,7 +57,7 @@ class Settings(records.Record):
 
 def chosen(given: Settings, covered: Sequence[int] | None, known: bool = True) -> Settings:
     """Fill in the sizes that were not given. Args: given: Settings. covered: sizes that the engines cover, None for every size; known:
-    False where nothing says. Returns: Settings. Raises: UsageError where sizes are not increasing or the last is not max_batch_size."""
+    whether `covered` is known. Returns: Settings. Raises: UsageError where sizes are not increasing or the last is not max_batch_size."""
     sizes, largest = given.allowed_batch_sizes, given.max_batch_size
     if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1):
         raise errors.UsageError(f"--allowed_batch_sizes={_listed(sizes)} do not increase from 1 or more",
@@ -136,6 +136,6 @@ def _of_sizes(sizes: Sequence[int], largest: int, is_given: bool, root: Field) -
         default = "" if is_given else " (the default)"
         yield Problem(lines[-1], ERROR, f"the last of allowed_batch_sizes is {sizes[-1]}, and max_batch_size is {largest}{default}: the "
                       "server refuses to load the models", f"write max_batch_size {{ value: {sizes[-1]} }}, or add {largest}")
-    # With 1, 2, … too: a batch of no rows is padded to 1.
+    # Also with 1, 2, …: a batch without rows is padded to 1.
     yield Problem(lines[0], WARNING, "batches are padded, so one request with 0 rows can end the server process",
                   "refuse such requests in the clients or in a proxy; where engines serve every size, leave allowed_batch_sizes out")

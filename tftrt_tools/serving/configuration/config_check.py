@@ -1,4 +1,4 @@
-"""What is wrong with configuration files, line by line, without a server."""
+"""Finds errors in configuration files, line by line, without a server."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,7 @@ from tftrt_tools.serving.configuration import batching_file, model_config_rules,
 from tftrt_tools.serving.configuration.config_problem import ERROR, Problem
 from tftrt_tools.wire import config_messages
 
-# What each kind of file must keep to: a function of the message and of the text's outermost Field.
+# The rules of each kind of file: a function of the message and of the text's outermost Field.
 _RULES: dict[config_messages.Kind, Callable[..., Iterator[Problem]]] = {
     config_messages.MODELS: model_config_rules.problems, config_messages.BATCHING: batching_file.problems,
     config_messages.MONITORING: monitoring_file.problems}
@@ -18,8 +18,8 @@ _RULES: dict[config_messages.Kind, Callable[..., Iterator[Problem]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """One file. kind: "models", "batching", "monitoring", or None where nothing in it says; problems: Problems by line; message: what was
-    read, None where it could not be."""
+    """One file. kind: "models", "batching", "monitoring", or None if its content does not tell; problems: Problems by line; message: the
+    parsed one, None if it could not be parsed."""
 
     file: str
     kind: config_messages.Kind | None

@@ -12,7 +12,7 @@ WARNING: Level = "warning"
 
 @dataclasses.dataclass(frozen=True)
 class Problem(records.Record):
-    """line: 1 for the first, 0 where not known; level: ERROR (the server refuses it, or does something else than it says) or WARNING."""
+    """line: 1 for the first, 0 where not known; level: ERROR (the server refuses it, or does something else) or WARNING."""
 
     line: int
     level: Level

@@ -9,8 +9,8 @@ from tftrt_tools import child, records
 
 @dataclasses.dataclass(frozen=True)
 class Covered(records.Record):
-    """path: version directory. sizes: batch sizes, None for every size; known: False where the files do not say, then sizes is ();
-    reason: where that is from, one line."""
+    """path: version directory. sizes: batch sizes, None for every size; known: False if the files do not tell, then sizes is (); reason:
+    the source of this, one line."""
 
     path: str
     sizes: tuple[int, ...] | None

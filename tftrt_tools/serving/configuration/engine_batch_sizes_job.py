@@ -51,7 +51,7 @@ def _fixed(inputs: Iterable[InputSpec]) -> tuple[set[int] | None, str]:
 
 def _of_engines(path: str, name: str, manifest: Mapping[str, Any], listed: Mapping[str, Any] | None, engines: Sequence[Any],
                 assets: Sequence[Any]) -> tuple[set[int] | Literal[False], str]:
-    """Returns: (set of sizes, or False where nothing says, why)."""
+    """Returns: (set of sizes, or False if not known, why)."""
     saved = bool({one.name for one in engines} & {asset.engine for asset in assets})
     implicit = all(engine.implicit_batch for engine in engines)
     calls = [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())] if saved else []
@@ -80,7 +80,7 @@ def _of_calls(calls: Iterable[Mapping[Any, tuple[int, ...]]], strategy: str) -> 
     by_row: dict[tuple[tuple[Any, tuple[int, ...]], ...], set[int]] = {}
     for call in calls:
         batches = {shape[0] for shape in call.values() if shape}
-        if len(batches) == 1:  # the server joins requests only where all inputs have equally many rows
+        if len(batches) == 1:  # the server joins requests only if all inputs have equally many rows
             by_row.setdefault(tuple((name, shape[1:]) for name, shape in sorted(call.items())), set()).update(batches)
     if not by_row:
         return set()

@@ -53,7 +53,7 @@ class Configuration:
     models: tuple[Model, ...]
     # None: no such file was written.
     batching: batching_file.Settings | None
-    # The versions from which the engines' sizes were read.
+    # The versions whose engines' sizes were read.
     covered: tuple[Covered, ...]
     # Lines.
     warnings: tuple[str, ...]
@@ -126,7 +126,7 @@ def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
 
 
 def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool) -> list[str]:
-    """Sizes that reach the engines and that they do not cover. Returns: warnings. Raises: UsageError where that is not allowed."""
+    """Sizes that reach the engines without being covered. Returns: warnings. Raises: UsageError if that is not allowed."""
     said = list(missing) + [f"{one.path}: {one.reason}" for one in found if not one.known]
     mend = "publish it with warm-up requests (`tftrt publish`), or add --allow_uncovered"
     for one in found:
@@ -144,7 +144,7 @@ def _uncovered(batching: batching_file.Settings, found: Sequence[Covered], missi
 
 
 def _checked(texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path]) -> list[str]:
-    """Look at the texts as `--check` does. Returns: warnings. Raises: UsageError."""
+    """Check the texts as `--check` does. Returns: warnings. Raises: UsageError."""
     warnings: list[str] = []
     for kind, text in texts.items():
         for problem in config_check.check_text(str(paths[kind]), text, kind).problems:

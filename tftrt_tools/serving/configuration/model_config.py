@@ -31,7 +31,7 @@ _POLICIES: dict[str, Policy] = {LATEST: LATEST, ALL: ALL, "versions": SPECIFIC}
 _OPTION = re.compile(r"(?P<all>all)|(?P<name>[A-Za-z_][\w.-]*)=(?P<value>[^:/]*)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _EXAMPLE = "write --model=NAME=BASE_PATH:versions=1,2:stable=1:canary=2"
-# Near misses of `versions` and `latest` that would pass for labels.
+# Misspellings of `versions` and `latest` that would count as labels.
 _NO_LABELS = {"version": "versions", "specific": "versions", "last": "latest", "all": "all"}
 _CLOSE = 0.85  # "latst" is, "test" is not
 
@@ -63,7 +63,7 @@ class Model:
         return texts[self.policy]
 
     def served(self, there: Iterable[int]) -> list[int]:
-        """Those of the version numbers `there` that this policy serves, the smallest first."""
+        """The version numbers among `there` that this policy serves, the smallest first."""
         known = sorted(there)
         if self.policy == SPECIFIC:
             return [version for version in known if version in self.versions]
@@ -88,7 +88,7 @@ def is_absolute(base_path: str) -> bool:
 
 
 def is_uri(base_path: str) -> bool:
-    """Whether the base path is no path of a file system."""
+    """Whether the base path is a URI and not a path of a file system."""
     return bool(_URI.match(base_path))
 
 

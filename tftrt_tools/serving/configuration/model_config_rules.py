@@ -1,4 +1,4 @@
-"""What TensorFlow Serving refuses in a ModelServerConfig, or what it takes and does not do as meant."""
+"""Finds parts of a ModelServerConfig that TensorFlow Serving refuses, or accepts but treats in another way than meant."""
 
 import pathlib
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def _of_labels(model: Model, field: Field, there: set[int] | None) -> Iterator[P
 
 
 def _there(base_path: str) -> set[int] | None:
-    """Version numbers in a base path of this machine, None where it is not here: the path may be the server's alone."""
+    """Version numbers in a base path of this machine, None if there is no such path here: it may exist only on the server."""
     if is_uri(base_path) or not pathlib.Path(base_path).is_absolute() or not pathlib.Path(base_path).is_dir():
         return None
     return {one.number for one in version_directories.listing(base_path)}

@@ -1,5 +1,5 @@
-"""Where things stand in a text-form protobuf: the line of each field, and the place of a message's body, so that one message can be
-replaced and everything around it stays as it was, comments included. Syntax errors are protobuf's to find; this reads sound text."""
+"""Finds places in a text-form protobuf: the line of each field, and the place of a message's body, so that one message can be replaced
+without a change around it, comments included. protobuf finds syntax errors; this module reads correct text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Field:
     line: int
     # Its text; None for a message.
     value: str | None = None
-    # Those of a message, in the text's order.
+    # Fields of a message, in the text's order.
     fields: tuple[Field, ...] = ()
     # (start, end) of the field with its name, in characters of the text.
     span: tuple[int, int] = (0, 0)
@@ -42,7 +42,7 @@ class Field:
         return found
 
     def line_of(self, *names: str) -> int:
-        """The line of the field behind a path of names; this field's own where there is none."""
+        """The line of the field behind a path of names; this field's own line if there is none."""
         found = self.first(*names)
         return found.line if found else self.line
 
@@ -82,7 +82,7 @@ class _Reader:
         return found
 
     def _end(self) -> int:
-        """Where the token before this ends."""
+        """Where the previous token ends."""
         _, token, start = self._tokens[min(self._at, len(self._tokens)) - 1]
         return start + len(token)
 
@@ -116,6 +116,6 @@ class _Reader:
             return Field(name=name, line=line, fields=fields, body=(start + 1, self._take()[2]))
         if kind == "string":
             token = token[1:-1]
-            while self._at < len(self._tokens) and self._tokens[self._at][0] == "string":  # neighbours are one string
+            while self._at < len(self._tokens) and self._tokens[self._at][0] == "string":  # neighbouring strings are one string
                 token += self._take()[1][1:-1]
         return Field(name=name, line=line, value=token)

@@ -1,4 +1,4 @@
-"""What a backend is: a way to start a server that takes tensorflow_model_server's flags."""
+"""The interface of a backend: a way to start a server that takes tensorflow_model_server's flags."""
 
 import dataclasses
 import signal
@@ -15,9 +15,8 @@ class Command:
     Attributes:
       argv: the command line.
       env: environment variables to set in it.
-      ready_probe: readiness.Probe that says when it can be asked.
-      death_signal: what the child gets from the system where this process is killed.
-      cleanup: command lines that take away what the child may leave behind, run after it ended.
+      ready_probe: readiness.Probe that says when it accepts requests. death_signal: the signal that the system sends to the child if
+      this process is killed. cleanup: command lines that remove what the child may leave behind, run after its end.
     """
 
     argv: tuple[str, ...]
@@ -37,7 +36,7 @@ class Backend:
         raise NotImplementedError
 
     def check(self, plan: Plan) -> None:
-        """Refuse what this backend cannot do. Raises: UsageError."""
+        """Refuse a plan that this backend cannot carry out. Raises: UsageError."""
 
     def command(self, plan: Plan) -> Command:
         """The Command that starts the server for `plan`."""

@@ -30,7 +30,7 @@ class Binary(backend.Backend):
 
 
 def refuse_port_zero(plan: Plan) -> None:
-    """Raise UsageError where `plan` leaves the choice of the gRPC port to the server: only the development server takes it so."""
+    """Raise UsageError if `plan` lets the server choose the gRPC port: only the development server can do that."""
     if plan.port == 0:
         raise errors.UsageError(f"--port=0: to {PROGRAM} that is no gRPC port at all",
                                 "name a port; --backend=local finds a free one for 0")

@@ -1,4 +1,4 @@
-"""Which backend serves: the one that was named, or the first that is there."""
+"""Chooses the backend: the named one, or the first that is available."""
 
 from tftrt_tools import errors
 from tftrt_tools.serving.launch.backend import Backend
@@ -14,7 +14,7 @@ def choose(name: str, image: str = "") -> tuple[Backend, str]:
 
     Returns: (Backend, reason in one line).
 
-    Raises: TftrtError where the one that was named is not there.
+    Raises: TftrtError if the named one is not available.
     """
     passed: list[str] = []
     for one in (Binary(), Docker(image), Local()):

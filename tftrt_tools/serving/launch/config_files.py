@@ -1,4 +1,4 @@
-"""Reads the server's configuration files (protobuf text format), so that a mistake is named by line before a server starts."""
+"""Reads the server's configuration files (protobuf text format), so that an error names the line before a server starts."""
 
 import pathlib
 from typing import Any
@@ -36,6 +36,6 @@ def _ssl(path: str, text: str) -> Any:
     try:
         return text_format.Parse(text, config_messages.new(config_messages.SSL))
     except text_format.ParseError as error:
-        # Its lines are keys and certificates: the message could quote one.
+        # Its lines are keys and certificates, and the message could quote one.
         raise errors.TftrtError(f"--ssl_config_file: {path}:{error.GetLine() or '?'}: no SSLConfig",
                                 "it has server_key, server_cert, custom_ca and client_verify") from None

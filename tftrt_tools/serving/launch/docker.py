@@ -16,7 +16,7 @@ from tftrt_tools.serving.launch import serve_plan as plans
 from tftrt_tools.serving.launch.serve_plan import Plan
 from tftrt_tools.stack import images
 
-# serving/Dockerfile makes the first; the second is the stock image, whose TensorRT is another.
+# serving/Dockerfile makes the first; the second is the stock image, which has another TensorRT.
 IMAGES = (f"{images.OWN}:2.14.1", f"{images.STOCK}:2.14.1-gpu")
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10
@@ -53,9 +53,9 @@ class Docker(backend.Backend):
         for variable in sorted(set(os.environ) & {"TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE",
                                                   "TF_FORCE_GPU_ALLOW_GROWTH"}):
             argv += ["--env", variable]
-        # The image's own entry point would set a model and a REST port that nobody asked for.
+        # The image's own entry point would set an unwanted model and REST port.
         argv += ["--entrypoint", binary.PROGRAM, self._state[0], *server_flags.to_arguments(plan.values)]
-        # The client passes SIGTERM on to the container; SIGKILL would end the client alone.
+        # The client passes SIGTERM on to the container; SIGKILL would end only the client.
         return backend.Command(tuple(argv), {}, plan.probe(host), signal.SIGTERM, (("docker", "rm", "--force", name),))
 
     @functools.cached_property
@@ -79,7 +79,7 @@ class Docker(backend.Backend):
             return False
 
     def _refuse_foreign_engines(self, plan: Plan) -> None:
-        """Engines of another TensorRT would end the stock image's server without a word."""
+        """Refuse engines of another TensorRT: they would end the stock image's server without a message."""
         try:
             image = images.image(self._state[0])
         except errors.UsageError:
@@ -97,7 +97,8 @@ class Docker(backend.Backend):
 
 
 def mounts(plan: Plan) -> list[pathlib.Path]:
-    """Paths that the container needs, the same inside as outside: base paths, configuration files, and what links in base paths lead to."""
+    """Paths that the container needs, with the same names inside as outside: base paths, configuration files, and targets of links in
+    base paths."""
     wanted = [pathlib.Path(plan.values[flag]) for flag in plans.FILE_FLAGS if plan.values[flag] and "://" not in plan.values[flag]]
     for base in filter(None, (model.local_path for model in plan.models)):
         wanted.append(base)
@@ -106,7 +107,7 @@ def mounts(plan: Plan) -> list[pathlib.Path]:
             wanted += [target for target in targets if not target.is_relative_to(base.resolve())]
     kept: list[pathlib.Path] = []
     for path in sorted(set(wanted)):
-        # What lies in a mounted directory comes with it.
+        # The content of a mounted directory comes with it.
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return kept

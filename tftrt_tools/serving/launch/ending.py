@@ -8,7 +8,7 @@ from tftrt_tools import errors
 
 _SHOWN_LINES = 15
 _DOCKER_REFUSED = 125
-# Each line of these says what is wrong better than the exit code does; the mend follows.
+# Log lines that say what is wrong better than the exit code does, each with its mend.
 _LINES = (
     (re.compile(r"Failed to start server\. Error: (.*)"), "mend what it names; a model that cannot load is tried again "
      "--max_num_load_retries times before"),
@@ -21,7 +21,7 @@ _LINES = (
 
 
 def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> errors.TftrtError:
-    """A TftrtError for a server that ended and was not told to.
+    """A TftrtError for a server that ended by itself.
 
     Args:
       code: its exit code as subprocess gives it; a container's 128 + N counts as signal N.

@@ -24,7 +24,7 @@ class Local(backend.Backend):
         return True, "the development server of this package: right answers, not the speed of the real one"
 
     def check(self, plan: Plan) -> None:
-        # Only looked for: this process loads no TensorFlow.
+        # TensorFlow is only searched, because this process does not load it.
         missing = [name for name in errors.EXTRA if importlib.util.find_spec(name) is None]
         if missing:
             raise errors.needs_extra(missing[0])
@@ -36,6 +36,6 @@ class Local(backend.Backend):
 
 
 def environment() -> dict[str, str]:
-    """Variables for a child Python that runs this package, wherever it lies."""
+    """Environment variables with which a child Python finds this package."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), _ROOT]))
     return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true")}

@@ -1,4 +1,4 @@
-"""When a started server can be asked: it opens its ports only after the models it starts with are loaded and warm."""
+"""Waits until a started server accepts requests: it opens its ports only after its first models are loaded and warm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """How to ask a server. host: where it is reached; port, rest_port: 0 and -1 where only the log says which; models: names; tls: the
+    """How to reach a server. host: its address; port, rest_port: 0 and -1 if only the log tells them; models: names; tls: the
     gRPC port speaks TLS; then the server is ready when its log says so.
     """
 
@@ -42,7 +42,7 @@ class Ready:
 
 
 def reached_at(host: str) -> str:
-    """Where a server that listens on `host` is reached from this machine."""
+    """The address at which this machine reaches a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -51,7 +51,7 @@ def _address(host: str, port: int) -> str:
 
 
 class Watch:
-    """Asks one server again and again."""
+    """Asks one server repeatedly."""
 
     def __init__(self, probe: Probe) -> None:
         """Args: probe: Probe."""
@@ -97,7 +97,7 @@ class Watch:
         from tftrt_tools.client.model_service import AVAILABLE
 
         if self._client is None:
-            # This machine itself is not behind a proxy.
+            # Requests to this machine need no proxy.
             self._client = client.Client(_address(self._probe.host, port), timeout=_SECONDS, retries=0, proxy=False)
         try:
             found = self._client.status(name)

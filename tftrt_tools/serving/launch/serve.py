@@ -1,4 +1,4 @@
-"""Starts a server, waits until it answers, and stays until it ends or is told to end."""
+"""Starts a server, waits until it answers, and stays until it ends or gets a signal to end."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Serving:
     pid: int
     ready: readiness.Ready
 
-    # Not a Record: what is said of the addresses stands beside it.
+    # Not a Record: the facts about the addresses stand beside it.
     def to_dict(self) -> dict[str, Any]:
         return {"backend": self.backend, "reason": self.reason, "pid": self.pid, **self.ready.to_dict()}
 
@@ -40,7 +40,7 @@ def prepare(backend: Backend, values: Mapping[str, Any], host: str = "") -> serv
     start_preflight.check_files(wanted)
     address = host or (_ANY if backend.name == "binary" else "127.0.0.1")
     for port, flag in ((wanted.port, "--port"), (wanted.rest_port, "--rest_api_port")):
-        # The development server finds a free one for 0, and for a REST port below 0.
+        # For 0, and for a REST port below 0, the development server finds a free port.
         if port > 0 or port and (backend.name != "local" or flag == "--port"):
             ports.check(address, port, flag)
     return wanted

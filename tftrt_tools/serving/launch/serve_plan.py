@@ -1,4 +1,4 @@
-"""What is to be served: the flags, read once into the models and addresses that the other steps need."""
+"""The plan of a start: the flags, read once into the models and addresses that the other steps need."""
 
 import dataclasses
 import pathlib
@@ -62,7 +62,7 @@ def read(values: Mapping[str, Any], host: str = "") -> Plan:
     values = dict(values)
     for flag in (*FILE_FLAGS, "model_base_path", "grpc_socket_path"):
         if values[flag] and "://" not in values[flag]:
-            # The server may run in another directory or a container, and refuses relative base paths.
+            # The server refuses relative base paths, and may run in another directory or a container.
             values[flag] = str(pathlib.Path(values[flag]).absolute())
     if not values["model_config_file"]:
         return Plan(values, host, (Model(values["model_name"], values["model_base_path"]),))

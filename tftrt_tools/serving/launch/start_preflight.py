@@ -1,4 +1,4 @@
-"""What would keep a server from starting, said before it starts: the real one waits for ever for a model that is not there."""
+"""Finds what would keep a server from starting, before it starts: the real one waits for ever for a missing model."""
 
 import pathlib
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "model.tflite")
 
 
 def check_files(wanted: Plan) -> None:
-    """Check paths and configuration files of `wanted`. Raises: TftrtError for the first thing that is wrong."""
+    """Check paths and configuration files of `wanted`. Raises: TftrtError for the first error."""
     values = wanted.values
     for flag in serve_plan.FILE_FLAGS:
         path = values[flag]
@@ -42,7 +42,7 @@ def _check_names(wanted: Plan) -> None:
 
 
 def to_load(model: Model) -> list[pathlib.Path]:
-    """The version directories that a server would load at its start; [] where they cannot be seen from here."""
+    """The version directories that a server would load at its start; [] if this machine cannot see them."""
     base = model.local_path
     if base is None or not base.is_dir():
         return []

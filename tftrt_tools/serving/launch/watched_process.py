@@ -1,4 +1,4 @@
-"""A server as a child process: its log is passed on line by line, and it ends with this process, however that ends."""
+"""A server as a child process: its log is passed on line by line, and it ends with this process, however this process ends."""
 
 import collections
 import contextlib
@@ -65,7 +65,7 @@ class Child:
         return self.code()
 
     def end(self, grace_seconds: float) -> None:
-        """SIGTERM to all its processes, SIGKILL after `grace_seconds` or at a second Ctrl-C; then what it may leave behind is removed."""
+        """Send SIGTERM to all its processes, SIGKILL after `grace_seconds` or at a second Ctrl-C; then remove what it may leave behind."""
         try:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -81,7 +81,7 @@ class Child:
                 self._log.close()
 
     def _signal(self, number: int) -> None:
-        # The group outlives its leader where the server started processes of its own.
+        # The group outlives its leader if the server started processes of its own.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -95,17 +95,17 @@ class Child:
 
 
 def to_stderr(line: str) -> None:
-    """Print a line of the server's log. Where nobody reads stderr any more, the server serves on."""
+    """Print a line of the server's log. If nobody reads stderr any more, the server goes on."""
     with contextlib.suppress(BrokenPipeError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def _die_with_parent(number: int, parent: int) -> Callable[[], None]:
-    """What the child does before it becomes the server: take signal `number` when this process dies, even by SIGKILL."""
+    """Runs in the child before it becomes the server: let the system send it signal `number` when this process dies, even by SIGKILL."""
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
-        # What this process ignores would stay ignored in the server.
+        # Signals that this process ignores would stay ignored in the server.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         prctl(_PR_SET_PDEATHSIG, int(number))
         if os.getppid() != parent:

@@ -59,10 +59,10 @@ def _serve(options: types.SimpleNamespace) -> int:
         if outcome:
             ended.set()
 
-    # In a thread of its own, so that a signal ends a start that waits for a model.
+    # In a thread of its own, so that a signal can end a start that waits for a model.
     starting = threading.Thread(target=start, name="start")
     starting.start()
-    # Python handles signals in this thread. A signal that another thread received does not wake it, so it looks again and again.
+    # Python handles signals in this thread. A signal that another thread received does not wake it, so it polls.
     while not ended.wait(_LOOK_SECONDS):
         pass
     stopping = threading.Thread(target=server.stop, name="stop", daemon=True)
@@ -72,7 +72,7 @@ def _serve(options: types.SimpleNamespace) -> int:
         logging.warning("requests or loads still run, they end with the process")
     else:
         starting.join()
-    # A start that a signal ended has failed because of it.
+    # The start failed because a signal ended it.
     if outcome and not outcome[0].startswith("CANCELLED"):
         print(f"Failed to start server. Error: {outcome[0]}", file=sys.stderr)
         return _FAILED
@@ -83,5 +83,5 @@ if __name__ == "__main__":
     code = main()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # A request without a deadline may run for ever, and the interpreter would wait for its thread; the real server waits for none.
+    # A request without a deadline may run for ever, and the interpreter would wait for its thread; the real server does not wait.
     os._exit(code)

@@ -33,7 +33,7 @@ class Source:
     def poll(self) -> dict[int, str]:
         """The wanted versions. Returns: {version: path}, empty with a warning where none is found. Raises: PollError."""
         if not os.path.exists(self.base_path):
-            # An empty base path is another case: storage that is away for a moment must not unload the model.
+            # An empty base path is another case: storage that is missing for a moment must not unload the model.
             raise PollError(f"Could not find base path {self.base_path} for servable {self.name} with error NOT_FOUND: "
                             f"{self.base_path} not found")
         try:
@@ -48,5 +48,5 @@ class Source:
 
 
 def poll(sources: Iterable[Source]) -> dict[str, dict[int, str]]:
-    """Look at all of them, in their order. Returns: {name: {version: path}}. Raises: PollError at the first that cannot be read."""
+    """Poll all of them, in their order. Returns: {name: {version: path}}. Raises: PollError at the first that cannot be read."""
     return {source.name: source.poll() for source in sources}

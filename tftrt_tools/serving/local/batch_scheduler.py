@@ -1,7 +1,7 @@
 """Queues of tasks and the threads that take batches from them, as TensorFlow's SharedBatchScheduler does it.
 
-When a batch closes, when it runs, when a queue is full, and the texts: all as in TensorFlow 2.14.1's
-core/kernels/batching_util/shared_batch_scheduler.h. That one looks every millisecond; here conditions wake the threads.
+When a batch closes and runs, when a queue is full, and the error texts are as in TensorFlow 2.14.1's
+core/kernels/batching_util/shared_batch_scheduler.h. TensorFlow polls every millisecond; here conditions wake the threads.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Scheduler:
             return queue
 
     def close(self, queues: Collection[Queue]) -> None:
-        """Take no more tasks into `queues`, run what waits in them, wait until that is done, forget them."""
+        """Take no more tasks into `queues`, run the waiting ones, wait for their end, and forget the queues."""
         with self._lock:
             for queue in queues:
                 queue._closed = True
@@ -70,7 +70,7 @@ class Scheduler:
                 queue, batch = due
                 queue._running += 1
                 if any(not waiting._idle() for waiting in self._queues):
-                    self._work.notify()  # this thread was perhaps the only one that knew when the next batch is due
+                    self._work.notify()  # perhaps only this thread knew when the next batch is due
             try:
                 queue._process([task for task, _ in batch.tasks])
             finally:
@@ -79,7 +79,7 @@ class Scheduler:
                     self._emptied.notify_all()
 
     def _next(self) -> tuple[Queue, _Batch] | None:
-        """A queue and its batch to run; None where no batch is due. The queue goes to the end of the line."""
+        """A queue and its batch to run; None if no batch is due. The queue goes to the end of the line."""
         now = time.monotonic()
         for _ in range(len(self._queues)):
             queue = self._queues[0]
@@ -135,11 +135,11 @@ class Queue:
                 if not self._batches[-1].tasks:
                     self._batches[-1].due = time.monotonic() + self._parameters.batch_timeout_micros / 1e6
                 self._batches[-1].add(part, size)
-            # A thread that waits for a later time must look again as well.
+            # A thread that waits for a later time must check again as well.
             self._scheduler._work.notify(len(parts))
 
     def _check_room(self, rows: int) -> None:
-        # As in the real check, a task that fits into the open batch is taken however many batches wait.
+        # As in the real check, a task that fits into the open batch is taken, however many batches wait.
         allowed = max(self._parameters.max_enqueued_batches, 1)
         if self._batches[-1].rows + rows > self._parameters.max_batch_size and len(self._batches) >= allowed:
             raise failure.Failure(grpc.StatusCode.UNAVAILABLE,

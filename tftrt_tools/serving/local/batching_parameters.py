@@ -56,7 +56,7 @@ class BatchingParameters:
         return next((size for size in self.allowed_batch_sizes if size >= rows), rows)
 
     def check(self) -> None:
-        """Refuse parameters that no batch can be made with. The ascending order, which the real server trusts, is checked too.
+        """Refuse parameters that allow no batch. The ascending order is checked too; the real server does not check it.
 
         Raises: Failure INVALID_ARGUMENT; it makes the load of a model fail.
         """
@@ -72,7 +72,7 @@ class BatchingParameters:
             raise failure.invalid(f"input_batch_size_limit must be positive; was {self.max_batch_size}")
         if self.batch_timeout_micros < 0:
             raise failure.invalid(f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}")
-        # Zero is read as one where nothing is split: the real scheduler keeps old configurations alive so.
+        # Zero counts as one if nothing is split: so the real scheduler accepts old configurations.
         if self.max_enqueued_batches < (1 if self.enable_large_batch_splitting else 0):
             raise failure.invalid(f"max_enqueued_batches must be positive; was {self.max_enqueued_batches}")
         if not 1 <= self.execution_rows <= self.max_batch_size:

@@ -1,7 +1,7 @@
 """A servable whose runs are gathered into batches, as TensorFlow Serving's BatchingSession does it.
 
 Rules and texts are those of TensorFlow Serving 2.14.1 (batching/batching_session.cc), with two differences:
-- A request of no rows is refused where allowed_batch_sizes is set: the real server may then be without a row to pad with, and aborts.
+- A request without rows is refused if allowed_batch_sizes is set: the real server may then have no row to pad with, and aborts.
 - A request without a deadline has none; the real one gives it 2147 s.
 """
 
@@ -24,7 +24,7 @@ from tftrt_tools.serving.local.servable import AnyServable, Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What to tell a metrics page. Each function is optional, has the name of the real metric, and is called from several threads.
+    """Functions that count for a metrics page. Each is optional, has the name of the real metric, and is called from several threads.
 
     Attributes:
       input_batch_size(rows): called for each input tensor of a request.
@@ -95,8 +95,8 @@ class BatchingServable:
         Args:
           feeds: {tensor name: np.ndarray}, the same number of rows in front of each.
           fetches: tensor names; each output has the rows of the inputs.
-          timeout_ms: milliseconds that this request may take, waiting included; 0 for no limit. A batch runs with the latest deadline
-            of its members, and fails unrun where all have passed.
+          timeout_ms: milliseconds that this request may take, waiting included; 0 for no limit. A batch runs with the latest deadline of
+            its members, and fails without a run if all have passed.
 
         Returns: [np.ndarray], this request's rows of each output.
 
@@ -126,7 +126,7 @@ class BatchingServable:
         return [np.concatenate([part.outputs[name] for part in parts]) if len(parts) > 1 else task.outputs[name] for name in fetches]
 
     def close(self) -> None:
-        """Run what waits, then close the wrapped servable. Requests after that raise Failure UNAVAILABLE."""
+        """Run the waiting requests, then close the wrapped servable. Later requests raise Failure UNAVAILABLE."""
         with self._lock:
             self._closed = True
             queues = list(self._queues.values())
@@ -146,7 +146,7 @@ class BatchingServable:
         """Run one batch and hand each task its outputs, or all the same error."""
         try:
             outputs = self._run(fetches, tasks)
-        except Exception as error:  # a bug as well: the requests that wait must learn of it
+        except Exception as error:  # also for a bug: the waiting requests must get the error
             for task in tasks:
                 task.fail(error)
         else:

@@ -1,6 +1,6 @@
-"""TensorFlow's C API (tensorflow/c/c_api.h), as far as a model has to be loaded and run: public, stable, and without the GIL.
+"""The part of TensorFlow's C API (tensorflow/c/c_api.h) that loads and runs a model: public, stable, and without the GIL.
 
-TensorFlow Serving loads and runs models by the same functions below it, so that the errors are the same. Python's own loader would hold
+TensorFlow Serving loads and runs models with the same functions below it, so the errors are the same. Python's own loader would hold
 the GIL for the seconds that a graph takes to import, and every request that is being answered would wait.
 """
 

@@ -1,4 +1,4 @@
-"""What a server refuses in a ModelServerConfig, in TensorFlow Serving's words."""
+"""Refuses parts of a ModelServerConfig as TensorFlow Serving does, with its texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def check(request: Any) -> None:
 
 
 def check_transition(old: Any, new: Any) -> None:
-    """Refuse to leave a list of models. Args: ModelServerConfigs. Raises: Failure FAILED_PRECONDITION."""
+    """Refuse a configuration without a list of models if the present one has a list. Args: ModelServerConfigs. Raises: Failure
+    FAILED_PRECONDITION."""
     before = old.WhichOneof("config")
     if before and (before, new.WhichOneof("config")) != (LIST, LIST):
         raise failure.precondition("Cannot transition to requested config. "

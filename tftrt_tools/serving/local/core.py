@@ -27,11 +27,11 @@ class Core:
     """Args: metrics: counts the requests. monitored: whether the metrics page is on. check_method_name: as for predict_api.predict."""
 
     def __init__(self, metrics: Metrics, monitored: bool = False, check_method_name: bool = False) -> None:
-        self.manager: Manager  # set once it exists: loading needs the services below
+        self.manager: Manager  # set later, because loading needs the services below
         self._metrics, self._monitored, self._check = metrics, monitored, check_method_name
 
     def services(self) -> warmup_replay.Services:
-        """What answers the warm-up requests inside a load."""
+        """The functions that answer warm-up requests during a load."""
         return warmup_replay.Services(*(lambda servable, request, call=call: call(servable, request, 0, self._check) for call in (
             predict_api.predict, classify_api.classify, regress_api.regress, multi_inference_api.multi_inference)))
 
@@ -57,7 +57,7 @@ class Core:
             return multi_inference_api.multi_inference(servable, request, timeout_ms, self._check)
 
     def serve_reload(self, request: Any) -> None:
-        """Take over another configuration. Raises: Failure."""
+        """Change to another configuration. Raises: Failure."""
         config_checks.check(request)
         self.manager.reload(request.config)
 

@@ -1,4 +1,4 @@
-"""A request that failed, as TensorFlow Serving says it: a status code and a message."""
+"""A failed request in TensorFlow Serving's form: a status code and a message."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class GrpcServer:
     grpc.ssl_server_credentials, or None."""
 
     def __init__(self, core: Core, threads: int, options: Sequence[tuple[str, Any]] = (), credentials: Any | None = None) -> None:
-        # SO_REUSEPORT would let two servers share a port without a word.
+        # SO_REUSEPORT would silently let two servers share a port.
         limits = [("grpc.max_receive_message_length", 2 ** 31 - 1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"), options=[*limits, *options])
         self._server.add_generic_rpc_handlers(_handlers(core))

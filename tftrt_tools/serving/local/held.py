@@ -1,4 +1,4 @@
-"""A loaded object and the requests that are in it."""
+"""A loaded object and the requests that use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Held:
-    """Counts who uses `loaded`. Once it is retired nobody new gets in, and the last one who leaves calls a function."""
+    """Counts the users of `loaded`. Once it is retired nobody new may enter, and the last one to leave calls a function."""
 
     __slots__ = ("loaded", "_lock", "_users", "_retired", "_on_idle")
 

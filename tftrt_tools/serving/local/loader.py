@@ -1,4 +1,4 @@
-"""A version directory to a servable: engines checked, session made, batching around it, warm-up run."""
+"""Turns a version directory into a servable: checks engines, makes the session, adds batching, runs the warm-up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("tftrt.serving")
 class LoadSettings:
     """How the versions of a server are loaded."""
 
-    # Of the meta graph.
+    # Tags of the meta graph.
     tags: tuple[str, ...] = ("serve",)
     # Serialized ConfigProto.
     config: bytes = b""
@@ -79,7 +79,7 @@ class Loader:
 
 
 def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
-    """The directory to load: `path`, or a copy whose engine ops call their native segments where no GPU is. Raises: TftrtError."""
+    """The directory to load: `path`, or without a GPU a copy whose engine ops call their native segments. Raises: TftrtError."""
     proto = pathlib.Path(path) / "saved_model.pb"
     if not proto.is_file() or b"TRTEngineOp" not in proto.read_bytes():
         return path

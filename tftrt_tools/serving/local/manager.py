@@ -1,4 +1,4 @@
-"""The models of a server: which there are, which version answers, and how that changes while requests run.
+"""The models of a server: which exist, which version answers, and how that changes while requests run.
 
 It behaves as tensorflow_model_server 2.14.1 does, with two differences. A swap waits for the requests of the version that leaves, and not
 for those of every model. stop() ends the wait between two tries of a load, and so does a version that is no longer wanted.
@@ -36,7 +36,7 @@ class ManagerSettings:
 
 
 class Manager:
-    """Thread-safe. `start` once, then anything at any time, `stop` at the end."""
+    """Thread-safe. Call `start` once, then any method at any time, and `stop` at the end."""
 
     def __init__(self, loader: Loads, settings: ManagerSettings = ManagerSettings()) -> None:
         """Args: loader: function (name, version, path) -> object with close(); raises Failure. It is called in the manager's threads."""
@@ -45,7 +45,7 @@ class Manager:
         self._changed = self._board.changed
         self._versions = Versions(loader, settings, self._board)
         self._configuring = threading.Lock()  # one configuration at a time
-        self._polling = threading.Lock()  # held while the base paths are looked at, and while they change
+        self._polling = threading.Lock()  # held while the base paths are polled or changed
         self._config: Any = None
         self._labels: version_labels.Labels = {}  # replaced whole
         self._sources: tuple[base_paths.Source, ...] | None = None
@@ -54,7 +54,7 @@ class Manager:
         self._stopping = False
 
     def start(self, config: Any) -> None:
-        """Load the models of a ModelServerConfig. Blocks until a version of each is available: for ever where one has no version.
+        """Load the models of a ModelServerConfig. Blocks until a version of each is available: for ever if one has no version.
 
         Raises: Failure as the real server's at start: those of `reload`, UNKNOWN where a model cannot be loaded, CANCELLED by `stop`.
         """
@@ -64,7 +64,7 @@ class Manager:
         """Change to another ModelServerConfig, as HandleReloadConfigRequest. Blocks until the models with new names are available.
 
         Models left out are unloaded. New base paths, policies and labels of known models hold from now on, without waiting.
-        Raises: Failure. Where it is about labels or platforms, the next configuration is compared with this one all the same.
+        Raises: Failure. If the error is about labels or platforms, the next configuration is still compared with this one.
         """
         self._apply(config)
 
@@ -80,7 +80,7 @@ class Manager:
         return self._board.of(name, version)
 
     def poll(self) -> None:
-        """Look at the base paths now. Where one of them cannot be read, nothing is loaded or unloaded for any model."""
+        """Poll the base paths now. If one of them cannot be read, nothing is loaded or unloaded for any model."""
         with self._polling:
             try:
                 found = base_paths.poll(self._sources or ())
@@ -109,7 +109,7 @@ class Manager:
             version = spec.version.value
         else:
             version = version_labels.resolve(self._labels, name, spec.version_label) if choice else None
-        # A version leaves `serving` before it retires: then the next look finds another, or none.
+        # A version leaves `serving` before it retires, so the next lookup finds another one or none.
         while (held := self._versions.serving.get((name, version))) is not None:
             if held.enter():
                 return held

@@ -1,4 +1,4 @@
-"""Which versions of a model are wanted, and what to do next so that the model stays available meanwhile."""
+"""Decides which versions of a model are wanted, and the next step towards them that keeps the model available."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Policy:
 
 
 class Phase(enum.Enum):
-    """Where a version is in the manager's hands. ENDED: unloaded, or its load has failed for good."""
+    """The phase of a version in the manager. ENDED: unloaded, or its load has failed for good."""
 
     NEW = "new"
     LOADING = "loading"
@@ -66,7 +66,7 @@ UNLOAD: Action = "unload"
 
 
 class _Managed(Protocol):
-    """A version in the manager's hands."""
+    """A version in the manager."""
 
     number: int
     phase: Phase

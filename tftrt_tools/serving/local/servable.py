@@ -12,7 +12,7 @@ Array: typing.TypeAlias = npt.NDArray[typing.Any]
 
 
 class AnyServable(typing.Protocol):
-    """What the services ask: a Servable, or one with batching around it."""
+    """The interface that the services use: a Servable, or one with batching around it."""
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class AnyServable(typing.Protocol):
 
 
 class Runs(typing.Protocol):
-    """What runs a model: session.Session."""
+    """The interface of session.Session, which runs a model."""
 
     signatures: Mapping[str, typing.Any]
 
@@ -67,7 +67,7 @@ class Servable:
         """Args: feeds: by tensor name. fetches: tensor names; one may be there twice. timeout_ms: 0 for none. Raises: Failure."""
         try:
             return self._session.run(feeds, fetches, timeout_ms)
-        except ValueError as error:  # a dtype that NumPy has not
+        except ValueError as error:  # a dtype that NumPy does not have
             raise failure.unimplemented(str(error)) from None
 
     def close(self) -> None:

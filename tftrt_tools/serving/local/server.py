@@ -38,7 +38,7 @@ class Server:
         self._manager: manager.Manager | None = None
 
     def start(self) -> None:
-        """Load the models, for as long as that takes, and then listen. Raises: Failure, TftrtError."""
+        """Load the models, however long that takes, and then listen. Raises: Failure, TftrtError."""
         options = self._options
         _refuse_absent(options)
         counted = metrics_page.Metrics()
@@ -61,7 +61,8 @@ class Server:
             self._watcher.start()
 
     def stop(self) -> None:
-        """End in order: no new requests, those that run, then the models. Ends a `start` that waits, from another thread."""
+        """End in order: refuse new requests, wait for running ones, then close the models. From another thread, it ends a waiting
+        `start`."""
         self._stopping.set()
         if self._rest:
             self._rest.stop()
@@ -166,7 +167,7 @@ def _credentials(options: types.SimpleNamespace) -> Any:
 
 
 def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | int]]:
-    """[(name, value)]: an int where it reads as one, else text."""
+    """[(name, value)]: an int if it can be read as one, else text."""
     found: list[tuple[str, str | int]] = []
     for pair in filter(None, options.grpc_channel_arguments.split(",")):
         name, _, value = pair.partition("=")

@@ -29,7 +29,7 @@ class State(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class VersionState:
-    """version: int. state: State. failure: why it ended, a Failure; None where it is well or was unloaded in order."""
+    """version: int. state: State. failure: the Failure that ended it; None if there was none."""
 
     version: int
     state: State
@@ -65,7 +65,7 @@ class Board:
             self.changed.notify_all()
 
     def events(self) -> int:
-        """How many events there were: a `since` for `reached`."""
+        """The number of events so far: a `since` for `reached`."""
         with self.changed:
             return self._events
 
@@ -103,7 +103,7 @@ class Board:
 
 
 def unavailable(reached: Sequence[tuple[str, VersionState]], what: str) -> Failure | None:
-    """The Failure UNKNOWN of models that did not come up, None where all did.
+    """The Failure UNKNOWN for models that did not become available, None if all did.
 
     Args: reached: as of Board.reached. what: "servable(s)" at start, "model(s)" at a reload.
     """

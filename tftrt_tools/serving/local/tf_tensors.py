@@ -1,4 +1,4 @@
-"""NumPy arrays to TF_Tensors and back."""
+"""Converts NumPy arrays to TF_Tensors and back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tftrt_tools.serving.local.servable import Array
 from tftrt_tools.wire import tensor as wire
 
 _STRING_TYPE = 7
-_alive: dict[int, Any] = {}  # address: the memory of a tensor of strings, until TensorFlow lets go of it
+_alive: dict[int, Any] = {}  # address: the memory of a tensor of strings, until TensorFlow releases it
 
 
 def new(array: Array) -> Any:
-    """A TF_Tensor with a copy of `array`; TF_DeleteTensor frees it. Raises: ValueError for a dtype that TensorFlow has not."""
+    """A TF_Tensor with a copy of `array`; TF_DeleteTensor frees it. Raises: ValueError for a dtype that TensorFlow does not have."""
     number = wire.NUMBERS.get(array.dtype)
     if number is None:
         raise ValueError(f"no tensor of dtype {array.dtype}")
@@ -53,7 +53,7 @@ def _release(start: int, length: int, _: object) -> None:
 
 
 def read(tensor: Any) -> Array:
-    """The array of a TF_Tensor, which is handed over: the array frees it. Raises: ValueError for a dtype that NumPy has not."""
+    """The array of a TF_Tensor, which is handed over: the array frees it. Raises: ValueError for a dtype that NumPy does not have."""
     library = c_api.library()
     number = library.TF_TensorType(tensor)
     shape = tuple(library.TF_Dim(tensor, axis) for axis in range(library.TF_NumDims(tensor)))
@@ -77,7 +77,7 @@ def read(tensor: Any) -> Array:
 
 
 class _Owner:
-    """Deletes a TF_Tensor when nothing speaks of it any more."""
+    """Deletes a TF_Tensor when nothing refers to it any more."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor, self._delete = tensor, c_api.library().TF_DeleteTensor

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Workers:
-    """Runs jobs in up to `threads` threads, started as they are needed; with 0 in the thread that brings the job. A job must not raise."""
+    """Runs jobs in up to `threads` threads, started as they are needed; with 0 in the caller's thread. A job must not raise."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._limit = threads

@@ -15,7 +15,8 @@ def assign(models: Sequence[Any], old: Labels, is_available: Callable[[str, int]
            allow_unavailable: bool) -> dict[str, dict[str, int]]:
     """The labels of a new configuration.
 
-    A label may only be given to a version that is loaded; with `allow_unavailable` a new one may, and one that stays where it is.
+    A label may only be given to a loaded version; with `allow_unavailable` this does not hold for a new label, or for one that keeps its
+    version.
     Args: models: ModelConfigs. old: {name: {label: version}}. is_available: function (name, version) -> bool.
     Returns: {name: {label: version}}. Raises: Failure FAILED_PRECONDITION.
     """

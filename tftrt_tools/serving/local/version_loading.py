@@ -1,10 +1,10 @@
-"""Loads the wanted versions and unloads the others, one step after another, without a gap in what is served.
+"""Loads the wanted versions and unloads the others, one step after another, without a gap in serving.
 
-`want` says what is wanted. A thread asks the policy for the next step and has it done. `serving` holds what can be served.
+`want` sets the wanted versions. A thread asks the policy for the next step and has it done. `serving` has the versions that can be served.
 
-TensorFlow Serving has two traps, and they are kept. A version that was no longer wanted and is wanted again must first be unloaded; until
-then nothing else changes for its model. And a version whose load has failed for good is not tried again as long as it is wanted, not even
-where its directory goes and comes back while the version before it serves. A version with a new number is loaded.
+Two traps of TensorFlow Serving are kept. A version that was no longer wanted and is wanted again must first be unloaded; until then
+nothing else changes for its model. And a version whose load has failed for good is not tried again while it is wanted, not even if its
+directory disappears and comes back while the version before it serves. A version with a new number is loaded.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Versions:
         self._board = board
         self._changed = board.changed
         self._managed: dict[str, dict[int, _Version]] = {}  # by name and number
-        self._pending: dict[str, Mapping[int, str]] = {}  # paths by name and number: what is wanted, and not yet looked at
+        self._pending: dict[str, Mapping[int, str]] = {}  # paths by name and number: wanted, but not yet seen by the thread
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._submitting = threading.Lock()
@@ -83,7 +83,7 @@ class Versions:
         first.close()
 
     def want(self, found: Mapping[str, Mapping[int, str]]) -> None:
-        """Args: found: {name: {version: path}}: all that is wanted of these models."""
+        """Args: found: {name: {version: path}}: all wanted versions of these models."""
         with self._changed:
             self._pending.update(found)
             self._changed.notify_all()
@@ -120,7 +120,7 @@ class Versions:
                     self._loads.submit(functools.partial(self._load, version))
 
     def _next(self) -> tuple[policies.Action, _Version] | None:
-        """The next step, its version marked as taken. Unloads go first, to make room."""
+        """The next step, with its version marked as taken. Unloads come first, to make room."""
         self._forget()
         while self._look():
             self._forget()
@@ -131,7 +131,8 @@ class Versions:
         return action
 
     def _forget(self) -> None:
-        """Drop what is not wanted and not loaded. A version that never was loaded keeps its START for ever, as in TensorFlow Serving."""
+        """Drop versions that are neither wanted nor loaded. A version that was never loaded stays at START for ever, as in TensorFlow
+        Serving."""
         for name, versions in list(self._managed.items()):
             for one in list(versions.values()):
                 if not one.wanted and one.phase in (Phase.NEW, Phase.ENDED):
@@ -140,7 +141,7 @@ class Versions:
                 del self._managed[name]
 
     def _look(self) -> bool:
-        """Take over what is wanted. Returns: whether anything was taken."""
+        """Take over the wanted versions. Returns: whether there were any."""
         taken = False
         for name, found in list(self._pending.items()):
             versions: dict[int, _Version] = self._managed.get(name, {})
@@ -174,7 +175,7 @@ class Versions:
         self._end(version, failure)
 
     def _try(self, version: _Version) -> tuple[Any, Failure | None]:
-        """Load it, again and again. Returns: (loaded object, None) or (None, Failure)."""
+        """Load it, with repeated tries. Returns: (loaded object, None) or (None, Failure)."""
         retries = max(self._settings.max_num_load_retries, 0)
         failure = None
         for attempt in range(retries + 1):
@@ -202,12 +203,12 @@ class Versions:
         return self._stopping or not version.wanted
 
     def _look_again(self, version: _Version) -> bool:
-        """Where the load runs in the manager's own thread, no other thread takes over what is wanted now."""
+        """If the load runs in the manager's own thread, take over the wanted versions here, because no other thread does."""
         self._look()
         return self._given_up(version)
 
     def _unload(self, version: _Version) -> None:
-        """Take it out of `serving`, wait for its last request and close it. Where the server stops meanwhile, that request closes it."""
+        """Remove it from `serving`, wait for its last request and close it. If the server stops meanwhile, that request closes it."""
         with self._changed:
             self._board.set(version.name, version.number, State.UNLOADING)
             self._show()

@@ -49,7 +49,7 @@ class Replayed(records.Record):
 
 def replay(servable: AnyServable, services: Services, iterations: int = 1,
            record_latency: Callable[[str, str, int], object] | None = None) -> Replayed:
-    """Run the warm-up requests of a servable, one after the other, without deadlines. The model that a record names is not looked at.
+    """Run the warm-up requests of a servable, one after the other, without deadlines. The model that a record names is ignored.
 
     Args:
       servable: Servable.
@@ -95,7 +95,7 @@ def replay(servable: AnyServable, services: Services, iterations: int = 1,
 
 
 class _Unreadable(Exception):
-    """The file could not be read on; `failure` says why."""
+    """The rest of the file could not be read; `failure` says why."""
 
     def __init__(self, cause: failure.Failure) -> None:
         super().__init__(cause.message)
@@ -126,7 +126,7 @@ def _parse(record: bytes, path: pathlib.Path) -> Any:
 def _run(servable: AnyServable, services: Services, log: Any) -> None:
     kind = log.WhichOneof("log_type")
     if kind is None:
-        return  # counted and passed over, as the real server does
+        return  # counted and skipped, as in the real server
     function = getattr(services, kind.removesuffix("_log"), None)
     if function is None:
         raise failure.unimplemented(f"Unsupported log_type for warmup: {log.DESCRIPTOR.fields_by_name[kind].number}")

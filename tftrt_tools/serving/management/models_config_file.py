@@ -1,4 +1,4 @@
-"""models.config while labels move: edited in place, with what it was before beside it.
+"""models.config while labels move: edited in place, with its earlier state beside it.
 
     models.config           what the server was given last
     models.config.previous  each model's entry before its last promotion; `tftrt rollback` goes back to it
@@ -85,7 +85,8 @@ class ConfigFile:
         whole_file.write_text(self.path, self.text)
 
     def write_previous(self, name: str) -> None:
-        """Keep this text as the one before model `name` changed; what the file `previous` says of other models stays. Raises: OSError."""
+        """Keep this text as the state before model `name` changed; the entries of other models in the file `previous` stay. Raises:
+        OSError."""
         kept = self
         if self.previous.is_file():
             with contextlib.suppress(errors.UsageError):  # a damaged one is replaced
@@ -96,7 +97,7 @@ class ConfigFile:
 
 
 def _only(proto: Any) -> Any:
-    """The edited fields alone."""
+    """Only the edited fields."""
     part = type(proto)()
     for name in _EDITED:
         for field, value in proto.ListFields():
@@ -109,7 +110,7 @@ def _only(proto: Any) -> Any:
 
 
 def _edited(text: str, field: Field, part: Any) -> str:
-    """`text` with the fields of message `part` in place of those of the config `field`."""
+    """`text`, with the fields of the config `field` replaced by those of message `part`."""
     start, end = field.body
     for one in sorted({one.span for name in _EDITED for one in field.all(name)}, reverse=True):
         cut = _whole_lines(text, *one)
@@ -138,7 +139,7 @@ def _whole_lines(text: str, start: int, end: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def locked(path: str | pathlib.Path) -> Iterator[None]:
-    """Keep other promotions off the file's folder. Raises: TftrtError where one is under way, UsageError without the folder."""
+    """Lock the file's folder against other promotions. Raises: TftrtError if one is under way, UsageError without the folder."""
     folder = pathlib.Path(path).absolute().parent
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

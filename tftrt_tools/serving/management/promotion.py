@@ -1,6 +1,6 @@
 """`tftrt promote` and `tftrt rollback`: labels move on a running server, with models.config as the truth.
 
-A TensorFlow Serving has no call that tells its configuration, and a reload unloads every model that it does not list. So each reload
+TensorFlow Serving has no call that returns its configuration, and a reload unloads every model that it does not list. So each reload
 sends the whole file, and file and server change together.
 """
 
@@ -21,7 +21,7 @@ from tftrt_tools.serving.management import managed_server, transition
 from tftrt_tools.serving.management.models_config_file import ConfigFile, locked
 
 PROMOTE, ROLLBACK = "promote", "rollback"
-# From the file and what the server says of the model: the model as it shall be, and the versions that must be loaded for it.
+# Takes the file and the server's state of the model; gives the new Model, and the versions that must be loaded for it.
 Wanted = Callable[[ConfigFile, list[VersionStatus]], tuple[Model, set[int]]]
 
 
@@ -29,9 +29,9 @@ Wanted = Callable[[ConfigFile, list[VersionStatus]], tuple[Model, set[int]]]
 class Options:
     """How a label moves."""
 
-    # For a version to load.
+    # Seconds for a version to load.
     wait_seconds: float = 600
-    # Of any other call.
+    # Seconds of any other call.
     deadline_seconds: float = 10
     # Unload a version when its last label leaves it.
     unload_previous: bool = False
@@ -57,7 +57,7 @@ class Change:
     after: Model
     # {label: version that answered}
     answers: dict[str, int | None]
-    # The server was told something.
+    # Whether the server got a new configuration.
     sent: bool
     # Lines.
     notes: tuple[str, ...]
@@ -111,7 +111,7 @@ def _change(action: str, address: str, path: str | pathlib.Path, name: str, want
     start = time.monotonic()
     waiting = transition.Waiting(options.wait_seconds, options.stale_seconds)
     with locked(path), managed_server.connected(address, options.deadline_seconds, options.tls) as client:
-        ConfigFile.read(path).model(name)  # before the server is asked anything
+        ConfigFile.read(path).model(name)  # before any request to the server
         states = _states(client, path, name)
         notes = [note for note in [transition.recover(client, path)] if note]
         file = ConfigFile.read(path)
@@ -140,9 +140,11 @@ def _states(client: Client, path: str | pathlib.Path, name: str) -> list[Version
 
 
 def _differences(client: Client, file: ConfigFile, load_new_models: bool) -> Iterator[str]:
-    """Lines about labels that the server has elsewhere, and models that it does not know: another's file, or edited by hand.
+    """Lines about labels that the server has on other versions, and models that it does not know: the file may be another server's, or
+    edited by hand.
 
-    Raises: TftrtError for such a model where it is not to be loaded: the server would lose all those that another's file does not list.
+    Raises: TftrtError for an unknown model, unless it is allowed: with another server's file, the server would lose all models that the
+      file does not list.
     """
     for name, model in file.models().items():
         try:
@@ -165,7 +167,7 @@ def _differences(client: Client, file: ConfigFile, load_new_models: bool) -> Ite
 
 
 def _check_folder(address: str, model: Model, version: int, states: list[VersionStatus]) -> None:
-    """A mistyped version shows at once where the server's folders are this machine's."""
+    """Refuse a mistyped version at once, if the server's folders are on this machine."""
     base = pathlib.Path(model.base_path)
     known = {one.version for one in states}
     if version in known or model_config.is_uri(model.base_path) or not is_here(target(address)):

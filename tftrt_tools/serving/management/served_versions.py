@@ -1,4 +1,4 @@
-"""`tftrt versions`: what a running server serves. Labels cannot be listed, so the likely ones are asked for."""
+"""`tftrt versions`: what a running server serves. A server cannot list its labels, so the likely ones are tried."""
 
 import dataclasses
 import pathlib
@@ -17,7 +17,7 @@ LIKELY = ("stable", "canary")
 @dataclasses.dataclass(frozen=True)
 class ModelVersions:
     """One model. versions: VersionStatuses, the newest first; labels: {label: version} that answered; default: the version that answers
-    where a request names none, or None; error: the server's words where it does not know the model."""
+    if a request names none, or None; error: the server's words if it does not know the model."""
 
     name: str
     versions: tuple[VersionStatus, ...]
@@ -37,7 +37,7 @@ class ModelVersions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Versions(records.Record):
-    """All models that were asked for. asked: labels that were; notes: where the server and its file differ."""
+    """All requested models. asked: the labels that were tried; notes: differences between the server and its file."""
 
     document: ClassVar = "versions"
 
@@ -51,7 +51,7 @@ def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path |
              deadline_seconds: float = 10, tls: Tls | None = None) -> Versions:
     """Ask a server.
 
-    Args: names: models, by default those of the file. path: its models.config, or None. labels: to ask for beside the file's and LIKELY.
+    Args: names: models, by default those of the file. path: its models.config, or None. labels: to try besides the file's and LIKELY.
       tls: client.Tls or None.
     Returns: Versions. Raises: UsageError, ServingError; TftrtError where it knows none of the models.
     """

@@ -1,10 +1,11 @@
-"""One model of a running server moves to other versions and labels, or stays as it was: on the server and in its file.
+"""Moves one model of a running server to other versions and labels, or leaves it as it was, both on the server and in its file.
 
     1. the version policy gets the new versions beside those that serve      reload; wait until the new ones are AVAILABLE
     2. the labels move, which the server does to loaded versions only        reload; ask by label which version answers
     3. versions that are not wanted any more leave the policy                reload
 
-Until the label has answered, whatever goes wrong is undone: file and server get what they had. Afterwards only step 3 is.
+If anything fails before the label has answered, everything is undone: file and server get their old state. Afterwards only step 3 is
+undone.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from tftrt_tools.serving.management.models_config_file import ConfigFile
 
 _POLL_SECONDS = 0.2
 _SLOW_POLL_SECONDS = 1.0
-# A version that failed before stays listed as END until the server looks at its folders again, every second by default.
+# A version that failed before stays listed as END until the server polls its folders again, every second by default.
 _STALE_SECONDS = 10
 _RESTORE_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """seconds: for the new versions to load; stale_seconds: that an error of an earlier load may stay listed."""
+    """seconds: for the new versions to load; stale_seconds: how long an error of an earlier load may stay listed."""
 
     seconds: float
     stale_seconds: float = _STALE_SECONDS
@@ -45,11 +46,11 @@ class Transition:
 
     def __init__(self, client: Client, file: ConfigFile, waiting: Waiting) -> None:
         self._client, self._file, self._waiting = client, file, waiting
-        self._now = file  # what file and server were given last
+        self._now = file  # the last state of file and server
 
     def run(self, new: Model, needed: Iterable[int], resend: bool = False) -> None:
-        """Args: new: Model as it shall be. needed: versions that must be AVAILABLE before a label moves. resend: the server may have
-        something else than the file: tell it even what does not change.
+        """Args: new: the new Model. needed: versions that must be AVAILABLE before a label moves. resend: the server may differ from the
+        file, so send the configuration even if nothing changes.
 
         Raises: TftrtError with the server's words, Interrupted; the old state holds then.
         """
@@ -87,7 +88,7 @@ class Transition:
         self._client.reload(file.config, self._waiting.seconds or None)
 
     def _wait(self, name: str, needed: set[int], stale: dict[int, VersionStatus], serving: set[int]) -> None:
-        """Until all of `needed` are AVAILABLE. Args: stale: {version: VersionStatus} of errors that were there before. serving: versions
+        """Wait until all of `needed` are AVAILABLE. Args: stale: {version: VersionStatus} of earlier errors. serving: versions
         that were AVAILABLE and stay in the policy."""
         start, pause = time.monotonic(), _POLL_SECONDS
         states: dict[int, VersionStatus] = {}
@@ -167,14 +168,14 @@ def restore(client: Client, file: ConfigFile) -> str:
     try:
         client.reload(file.config, _RESTORE_SECONDS)
     except ServingError as error:
-        # The file `pending` stays: the next command starts with what the server did not take.
+        # The file `pending` stays: the next command starts with the configuration that the server did not take.
         return f"{file.path} has its old content, but the server did not take it ({error.cause}): start it with that file"
     file.pending.unlink(missing_ok=True)
     return ""
 
 
 def recover(client: Client, path: str | pathlib.Path) -> str | None:
-    """Finish what a killed promotion left. Returns: a line that says so, or None. Raises: TftrtError where the server does not take it."""
+    """Undo what a killed promotion left. Returns: a line that says so, or None. Raises: TftrtError if the server does not take it."""
     file = ConfigFile.read(path)
     if not file.pending.is_file():
         return None
@@ -187,7 +188,7 @@ def recover(client: Client, path: str | pathlib.Path) -> str | None:
 
 
 def _together(old: Model, new: Model, available: set[int]) -> tuple[int, ...]:
-    """The versions that serve now and those that shall, the smallest first."""
+    """The present and the new versions together, the smallest first."""
     serving = old.versions if old.policy == model_config.SPECIFIC else available
     coming = new.versions if new.policy == model_config.SPECIFIC else new.labels.values()
     return tuple(sorted({*serving, *old.labels.values(), *coming}))
@@ -195,7 +196,7 @@ def _together(old: Model, new: Model, available: set[int]) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait meanwhile: what is undone is undone whole."""
+    """Ctrl-C and SIGTERM wait for the end of the block, so that everything is undone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What publishing has to know of a SavedModel, read from its files alone; nothing is loaded or run."""
+"""The facts about a SavedModel that publishing needs, read only from its files; nothing is loaded or run."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from tftrt_tools.savedmodel.inspection import Inspection
 class Facts(records.Record):
     """A SavedModel for publishing."""
 
-    # Its findings are those of `tftrt inspect --check`, without what is about this machine and about the verification.
+    # Its findings are those of `tftrt inspect --check`, without those about this machine and about the verification.
     seen: Inspection
     # TF-TRT converted it.
     converted: bool

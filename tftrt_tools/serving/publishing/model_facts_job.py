@@ -22,7 +22,7 @@ def read(model: str | pathlib.Path) -> Facts:
     """The Facts of SavedModel directory `model`. Raises: TftrtError, UsageError."""
     meta_graph = protos.meta_graph(protos.read(model))
     seen = inspector.inspect(model, meta_graph)
-    # verification_check judges a wrong or stale verification.
+    # verification_check judges a failed or outdated verification.
     found = findings.find(dataclasses.replace(seen, verification=None))
     methods = {name: one.method_name for name, one in signatures.definitions(meta_graph).items()}
     ops = _ops(meta_graph.graph_def)
@@ -37,7 +37,7 @@ def _ops(graph_def: Any) -> collections.Counter[str]:
 
 
 def _unknown(ops: Mapping[str, int], graph_def: Any) -> tuple[str, ...]:
-    """An op that is called by a function's name is a call, not an op of its own."""
+    """Ops that TensorFlow does not know. A node with a function's name is a call and not an op."""
     functions = {function.signature.name for function in graph_def.library.function}
     return tuple(sorted(name for name in ops if name not in functions and not _is_op(name)))
 
@@ -58,5 +58,5 @@ def _tables(graph_def: Any) -> dict[str, str]:
             try:
                 found[graph.engine_name(node.name)] = table.parse(text).tensorrt
             except errors.TftrtError:
-                continue  # TensorRT's to refuse; no form that says its version
+                continue  # its form does not tell the version; TensorRT will refuse it
     return found

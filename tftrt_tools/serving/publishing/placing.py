@@ -1,4 +1,4 @@
-"""Puts a version directory in place whole or not at all, beside other publishers and under a polling server.
+"""Puts a version directory in place whole or not at all, even with other publishers and a polling server.
 
 Below the model's directory, whose numbered children the server loads, a publisher has a stage of its own:
 
@@ -6,7 +6,7 @@ Below the model's directory, whose numbered children the server loads, a publish
     MODEL/.tftrt-publish-XXXXXXXX/model/   grows; renamed to MODEL/N when it is complete and on disk
     MODEL/.tftrt-publish.lock              held for moments: to make or sweep stages, and to choose N and rename
 
-A stage whose lock nobody holds is what a killed publisher left. No name here parses as a version.
+A stage without a held lock was left by a killed publisher. None of these names parses as a version.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
 _LOCK = ".tftrt-publish.lock"
-# A rename onto something that is there.
+# Errors of a rename onto an existing file or directory.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -36,8 +36,8 @@ class Stage:
     def place(self, wanted: int | None, allow_older: bool, complete: Callable[[int], None]) -> tuple[int, pathlib.Path]:
         """Give the version its number and its name.
 
-        Args: wanted: the number, None for the next. allow_older: accept one smaller than the largest. complete: called with the number,
-          writes what only now is known; all it writes is on disk when it returns.
+        Args: wanted: the number, None for the next. allow_older: accept one smaller than the largest. complete: called with the number;
+          it writes the files that depend on it, and they are on disk when it returns.
         Returns: (number, path). Raises: UsageError for a number that is taken or would not be served, TftrtError, OSError.
         """
         flush(self.folder)
@@ -51,7 +51,7 @@ class Stage:
                 try:
                     os.rename(self.folder, target)
                 except OSError as error:
-                    # Someone who keeps no locks was faster: the next number, or the clear refusal above.
+                    # A publisher without locks was faster: take the next number, or raise the clear error above.
                     if error.errno not in _TAKEN or not os.path.lexists(target):
                         raise
                     continue
@@ -63,7 +63,7 @@ class Stage:
 def staged(base: pathlib.Path) -> Iterator[Stage]:
     """Yield a Stage below `base`, the directory of one model, which is made where it is missing.
 
-    What killed publishers left is removed first. On leaving, so is this stage, placed or not; where nothing was placed, also the
+    Leftovers of killed publishers are removed first. At the end this stage is removed, placed or not; if nothing was placed, also the
     directories that were made for it. Raises: TftrtError, OSError.
     """
     base = pathlib.Path(base)
@@ -81,11 +81,11 @@ def staged(base: pathlib.Path) -> Iterator[Stage]:
             os.close(lock)
         for folder in made:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # refuses while anything is in it
+                folder.rmdir()  # fails while anything is in it
 
 
 def _missing(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The directories that are to be made for `folder`, deepest first."""
+    """The missing directories of the path `folder`, deepest first."""
     found = []
     while not folder.exists():
         found.append(folder)
@@ -136,12 +136,12 @@ def _locked(base: pathlib.Path) -> Iterator[bool]:
 
 
 def _sweep(base: pathlib.Path) -> None:
-    """Remove the stages of publishers that are no more."""
+    """Remove the stages of dead publishers."""
     for holder in base.glob(_PREFIX + "*"):
         try:
             lock = locks.acquire(holder / "lock", wait=False)
         except OSError:
-            continue  # another user's, or no stage
+            continue  # another user's, or not a stage
         if lock is not None:
             shutil.rmtree(holder, ignore_errors=True)
             os.close(lock)

@@ -1,4 +1,4 @@
-"""The whole of `tftrt publish`: read, judge the evidence, hold the model against the target, copy, warm up, put in place. No TensorFlow
+"""The whole of `tftrt publish`: read, judge the evidence, check the model against the target, copy, warm up, put in place. No TensorFlow
 here."""
 
 import dataclasses
@@ -43,7 +43,7 @@ class Options:
     replace_warmup: bool = False
     # What to warm up with.
     requests: warmup_requests.Options = warmup_requests.Options()
-    # What is known of the server beside its target.
+    # Facts about the server besides its target.
     server: target_preflight.Options = target_preflight.Options()
     # Text that repeats this run.
     command: str = ""
@@ -61,7 +61,7 @@ class WarmUp:
     bytes: int
     replay: replay_check.Replay
 
-    # Not a Record: what the replay says stands beside what is said of the file.
+    # Not a Record: the replay's facts stand beside those of the file.
     def to_dict(self) -> dict[str, Any]:
         return {"file": warmup_requests.FILE, "kept": self.kept, "sources": self.sources, "bytes": self.bytes,
                 "count": len(self.replay.records), **self.replay.to_dict()}
@@ -90,9 +90,9 @@ class Publication:
     engine_files: int
     evidence: verification_check.Evidence
     findings: tuple[Finding, ...]
-    # None: it was published without.
+    # None if it was published without one.
     warm_up: WarmUp | None
-    # What is worth knowing, a line each.
+    # Remarks, a line each.
     notes: tuple[str, ...]
     # Text that repeats this run.
     command: str
@@ -164,7 +164,7 @@ def _published(source: Source, model: str, base: pathlib.Path, model_name: str, 
 
 
 def _checked(model: str | pathlib.Path, model_name: str, base_path: str, options: Options) -> pathlib.Path:
-    """What can be refused at once. Returns: the directory of the model's versions."""
+    """Check everything that needs no work. Returns: the directory of the model's versions."""
     if not _NAME.fullmatch(model_name) or model_name in (".", ".."):
         raise errors.UsageError(f"--model_name={model_name!r}: a request cannot name that", "use letters, digits, - and _")
     if "://" in base_path:
@@ -209,12 +209,12 @@ def _flown(model: str | pathlib.Path, facts: Facts, target: server_target.Target
 
 
 def _kept(model: str | pathlib.Path, options: Options) -> bool:
-    """Whether the model's own warm-up file goes along."""
+    """Whether the model's own warm-up file is published with it."""
     return options.warm_up and not options.replace_warmup and warmup_requests.path(model).is_file()
 
 
 def _planned(model: str | pathlib.Path, facts: Facts, options: Options, folder: str) -> warmup_requests.Plan | None:
-    """The warmup.Plan, or None where there is nothing to make."""
+    """The warmup.Plan, or None if there is no file to make."""
     if not options.warm_up:
         return None
     if _kept(model, options):
@@ -224,7 +224,7 @@ def _planned(model: str | pathlib.Path, facts: Facts, options: Options, folder: 
 
 def _warm_up(stage: pathlib.Path, model_name: str, facts: Facts, planned: warmup_requests.Plan | None, worker: child.Worker, folder: str,
              options: Options, here: server_target.Machine) -> WarmUp | None:
-    """Write the file where it is to be made, read it back, run it. Returns: WarmUp, or None where no signature can be warmed."""
+    """Write the file if one has to be made, read it back, run it. Returns: WarmUp, or None if no signature can be warmed up."""
     from tftrt_tools.execution import run
 
     _check_can_try(facts, here)
@@ -243,7 +243,7 @@ def _warm_up(stage: pathlib.Path, model_name: str, facts: Facts, planned: warmup
 
 
 def _check_can_try(facts: Facts, here: server_target.Machine) -> None:
-    """Refuse a warm-up that nothing here can run, whatever it holds."""
+    """Refuse a warm-up that this machine cannot run, whatever its requests."""
     mend = "publish it where it can run, or without warm-up: --nowarmup"
     if facts.unknown_ops and not op_libraries.named():
         raise errors.TftrtError(f"the warm-up cannot be tried here: this TensorFlow has no op {facts.unknown_ops[0]}",

@@ -1,4 +1,4 @@
-"""What will serve a published model: this machine, or an image."""
+"""The server of a published model: this machine, or an image."""
 
 import dataclasses
 from typing import Any
@@ -17,14 +17,14 @@ class Target:
 
     # "local" or an image.
     name: str
-    # Versions; None where there is none, or nothing says which.
+    # Versions; None if it has none, or if the version is not known.
     tensorflow: str | None
     tensorrt: str | None
     # It can use a GPU.
     gpu: bool
     # It has TF-TRT's ops.
     tftrt: bool
-    # Of its GPUs, such as "9.0"; () where nothing says.
+    # Compute capabilities of its GPUs, such as "9.0"; () if not known.
     compute_capabilities: tuple[str, ...]
     # It is this machine.
     own: bool = False
@@ -66,7 +66,7 @@ def resolve(name: str, compute_capability: str, here: Machine) -> Target:
     """The Target that --target and --compute_capability name.
 
     Args: name: "local" or an image; compute_capability: such as "8.6", or "" for this machine's (local) or any (an image); here: Machine.
-    Raises: UsageError for an image that is not known, and for what is no compute capability.
+    Raises: UsageError for an unknown image, and for a text that is not a compute capability.
     """
     given = (_capability(compute_capability),) if compute_capability else ()
     if name == LOCAL:

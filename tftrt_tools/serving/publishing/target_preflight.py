@@ -1,4 +1,4 @@
-"""Can this server run this model? Answered from the model's files and what is known of the server, before anything is published.
+"""Can this server run this model? Answered before publishing, from the model's files and the known facts about the server.
 
 TF-TRT does not check whether TensorRT could read an engine: foreign engines end the server (tensorflow/serving#2205). No TensorFlow here.
 """
@@ -25,7 +25,7 @@ class Obstacle(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Preflight:
-    """obstacles: Obstacles, the gravest first; notes: what is worth knowing and stops nothing, a line each."""
+    """obstacles: Obstacles, the gravest first; notes: remarks that stop nothing, a line each."""
 
     obstacles: tuple[Obstacle, ...]
     notes: tuple[str, ...]
@@ -40,9 +40,9 @@ class Options:
 
 
 def check(facts: Facts, target: Target, model: str | pathlib.Path, options: Options | None = None) -> Preflight:
-    """Hold a model against a server.
+    """Check a model against a server.
 
-    Args: facts: model_facts.Facts. target: server_target.Target. model: how to call it in commands. options: Options.
+    Args: facts: model_facts.Facts. target: server_target.Target. model: its name in commands. options: Options.
     Returns: Preflight.
     """
     options = options or Options()
@@ -100,7 +100,7 @@ def engine_obstacles(facts: Facts, target: Target, model: str | pathlib.Path = "
 
 
 def _of_tables(facts: Facts, target: Target) -> Iterator[Obstacle]:
-    """An INT8 table without an engine is read by the server's TensorRT."""
+    """Obstacles of INT8 tables without an engine, which the server's TensorRT has to read."""
     if target.tensorrt is None:
         return
     for tensorrt in dict.fromkeys(facts.tables[one.name] for one in _unbuilt(facts) if one.name in facts.tables):
@@ -134,7 +134,7 @@ def _notes(facts: Facts, target: Target) -> Iterator[str]:
 
 
 def _notes_of_building(facts: Facts, target: Target) -> Iterator[str]:
-    """What the server's own building of engines means."""
+    """Remarks on engines that the server itself will build."""
     unbuilt = _unbuilt(facts) if target.tftrt else []
     for tensorrt in dict.fromkeys(facts.tables[one.name] for one in unbuilt if one.name in facts.tables):
         there = target.tensorrt

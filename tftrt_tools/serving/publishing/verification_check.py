@@ -1,4 +1,4 @@
-"""Is a model proven to answer like its original? The verification in its passport is compared with the files. No TensorFlow here."""
+"""Is a model proven to answer like its original? Compares the verification in its passport with the files. No TensorFlow here."""
 
 import dataclasses
 import pathlib
@@ -12,11 +12,11 @@ from tftrt_tools import records
 class Evidence(records.Record):
     """What a model's verify.json says of these files."""
 
-    # It passed, and it is about these files and all their signatures.
+    # Whether it passed, and is about these files and all their signatures.
     valid: bool
     # False for a model without TF-TRT.
     needed: bool
-    # Why it is not valid, and what to do; "" where it is.
+    # Why it is not valid, and what to do; "" if it is valid.
     problem: str = ""
     mend: str = ""
     # Facts of the verification ("created", "evidence", "arithmetic", digests); None without one.
@@ -31,8 +31,7 @@ def judge(model: str | pathlib.Path, converted: bool, verification: Mapping[str,
     """The Evidence for a model.
 
     Args:
-      model: how to call it in commands.
-      converted: whether TF-TRT was at it.
+      model: its name in commands. converted: whether TF-TRT converted it.
       verification: its verify.json, a dict, or None.
       digest: of its files, as `files.digest`.
       signatures: names of its signatures.
@@ -54,7 +53,7 @@ def _problem(model: str | pathlib.Path, verification: Mapping[str, Any] | None, 
         first = (verification.get("problems") or ["no reason given"])[0]
         return f"its verification failed: {first}", "convert it again with other settings, or verify it with other bounds"
     asked = verification.get("sources") or {}
-    # What holds for a signature holds for the other names of its function.
+    # The result of a signature also holds for the other names of its function.
     known = {*asked, *(twin for twins in (verification.get("twins") or {}).values() for twin in twins)}
     missing = [name for name in signatures if name not in known]
     if missing:

@@ -1,1 +1,1 @@
-"""Asks a running server for what it should answer, and finds out whether its TF-TRT engines ran."""
+"""Sends requests to a running server, checks the answers, and finds out whether its TF-TRT engines ran."""

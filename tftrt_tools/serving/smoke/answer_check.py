@@ -1,4 +1,4 @@
-"""Are the answers right: of the signature's form, finite, and like the original's, with the metrics and bounds of `tftrt verify`."""
+"""Are the answers right? They must fit the signature, be finite, and be like the original's by the metrics and bounds of `tftrt verify`."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ FORM_ONLY = "only their form was checked: without --original nobody can say whet
 
 
 def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: Iterable[InputSpec], finite: bool = True) -> list[str]:
-    """What is wrong with an answer by itself, a line each.
+    """Errors of an answer by itself, a line each.
 
     Args: call: its text. answer: {output: ndarray}. outputs: [InputSpec] of the signature. finite: look for NaN and Inf too.
     """
@@ -43,7 +43,7 @@ def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: It
 
 
 def arithmetic(model: Model | None, ran: bool | None, use: Use | None) -> tuple[str, str]:
-    """Whose bounds hold, a key of thresholds.DEFAULTS, and why.
+    """The key of the bounds in thresholds.DEFAULTS, and why.
 
     Args: ran: whether the engines ran; None where that is not known.
     """
@@ -64,7 +64,8 @@ def reference(original: Any, calls: Sequence[run.Call], folder: str, steps: Any)
 
 
 def check_original(original: Any, described: Description, calls: Iterable[run.Call]) -> None:
-    """Refuse an original that is none, or whose signatures are others. Args: described: its describe.Description. Raises: UsageError."""
+    """Refuse an original that cannot be the original, or whose signatures differ. Args: described: its describe.Description. Raises:
+    UsageError."""
     if described.engines:
         raise errors.UsageError(f"--original={original} is a converted model itself", "give the model that was converted")
     for call in calls:

@@ -1,9 +1,8 @@
-"""What was seen of the engines, and the rule that makes one answer of it.
+"""The evidence about the engines, and the rule that makes one answer of it.
 
 The rule, for each call (a signature at a shape):
-  1. What is certain wins. Certain for yes and certain for no is a contradiction, and said so.
-  2. Else what is likely, where all of it speaks for the same answer.
-  3. Else nobody can tell. What is weak never decides; it is shown.
+  1. Certain evidence wins. Certain for yes and certain for no is a contradiction, and is reported as one. 2. Else likely evidence
+  decides, if all of it is for the same answer. 3. Else nobody can tell. What is weak never decides; it is shown.
 All calls together: yes where every call says yes, as sure as the least sure of them; no where one says no and none yes; partly where some
 say yes and others no. Calls of signatures without engine ops are left out where other signatures have some.
 """
@@ -14,7 +13,7 @@ from typing import Literal
 
 from tftrt_tools import records
 
-# What one thing that was seen says of it.
+# What one piece of evidence says about the engines.
 Speaks = Literal["yes", "no", "nothing"]
 YES: Literal["yes"] = "yes"
 NO: Literal["no"] = "no"
@@ -33,13 +32,13 @@ UNKNOWN: Answer = "cannot tell"
 
 @dataclasses.dataclass(frozen=True)
 class Evidence(records.Record):
-    """One thing that was seen. Its fields are given in this order everywhere."""
+    """One piece of evidence. Its fields are given in this order everywhere."""
 
     # Where: "model", "server process", "GPU", "gate", "answer", "log", "native model" or "first request".
     source: str
     # In words.
     seen: str
-    # For "did the engines run".
+    # What it says to "did the engines run".
     speaks: Speaks
     weight: Weight = WEAK
     # Text of the call that it is about; "" for all.
@@ -76,7 +75,7 @@ class Verdict(records.Record):
     calls: dict[str, Judgement]
     # All of it.
     evidence: tuple[Evidence, ...]
-    # What would make it surer, a line each.
+    # What would make the answer more certain, a line each.
     settle: tuple[str, ...] = ()
 
     @property
@@ -101,8 +100,8 @@ def judge_call(evidence: Iterable[Evidence], call: str) -> Judgement:
 def judge(evidence: Collection[Evidence], calls: Mapping[str, bool | None], settle: Iterable[str] = ()) -> Verdict:
     """The Verdict.
 
-    Args: evidence: [Evidence]; calls: {text of the call: whether its signature has engine ops, None where not known}; settle: lines, used
-      where the answer is not certain.
+    Args: evidence: [Evidence]; calls: {text of the call: whether its signature has engine ops, None where not known}; settle: lines,
+      used if the answer is not certain.
     """
     judged = {call: judge_call(evidence, call) for call in calls}
     counted = [judged[call] for call, has in calls.items() if has is not False] or list(judged.values())
@@ -110,7 +109,7 @@ def judge(evidence: Collection[Evidence], calls: Mapping[str, bool | None], sett
     deciding = [one for one in counted if one.answer == answer] or counted
     certainty: Weight | Literal[""] = "" if answer == UNKNOWN else CERTAIN
     if LIKELY in {one.certainty for one in (counted if answer == PARTLY else deciding)}:
-        # For a no, one call that is certain is enough.
+        # For a no, one certain call is enough.
         certainty = CERTAIN if answer == NO and any(one.certainty == CERTAIN for one in deciding) else LIKELY
     first = next((one for one in deciding if one.certainty == certainty), deciding[0])
     reason = "they ran in some calls and not in others" if answer == PARTLY else first.reason

@@ -1,8 +1,8 @@
 """TF-TRT's gate: TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION, read from the environment at each fallback.
 
-Closed ("0" or "false", in any case; TensorFlow's ReadBoolFromEnvVar), a fallback fails the request with ABORTED, so that an answer proves
-the engines. Three fallbacks pass it all the same: that of an engine op which still calibrates, that of one which was left in profile
-generation mode, and that of inputs which do not fit the shapes the op was converted for; see version_on_disk.Engine.hole.
+If it is closed ("0" or "false", in any case; TensorFlow's ReadBoolFromEnvVar), a fallback makes the request fail with ABORTED, so an
+answer proves that the engines ran. Three fallbacks pass the closed gate: of an engine op that still calibrates, of one that was left in
+profile generation mode, and of inputs that do not fit the shapes the op was converted for; see version_on_disk.Engine.hole.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def closed(environ: Mapping[str, str]) -> bool:
 def of_answer(environ: Mapping[str, str], use: Use, model: Model | None, call: str, signature: str) -> Evidence:
     """The Evidence of a request that was answered.
 
-    Args: environ: the server's. use: of the server. model: None where its files were not seen. call: its text. signature: its name.
+    Args: environ: the server's. use: of the server. model: None if its files were not seen. call: its text. signature: its name.
     """
     if not closed(environ):
         text = f"{VARIABLE} is not set in the server"

@@ -14,7 +14,7 @@ from tftrt_tools.serving.smoke import server_process as processes
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, WEAK, Evidence, Weight
 from tftrt_tools.serving.smoke.server_process import Process
 
-# Whoever computes on an NVIDIA GPU holds one of these open: a card, WSL's, a Tegra's.
+# A process that computes on an NVIDIA GPU holds one of these devices open: a card, WSL's, a Tegra's.
 _DEVICE = re.compile(r"/dev/(nvidia\d+|dxg|nvhost-.*gpu|nvgpu.*)$")
 # The kernel's first PID namespace (PROC_PID_INIT_INO): NVML's process ids are of this one.
 _FIRST_NAMESPACE = "pid:[4026531836]"
@@ -25,24 +25,24 @@ _DECIDES = re.compile(r"(CUDA|NVIDIA|TF|XLA|LD)_\w+$")
 
 @dataclasses.dataclass(frozen=True)
 class Use(records.Record):
-    """Whether a server uses a GPU. What follows the first three is given by name."""
+    """Whether a server uses a GPU. The fields after the first three are given by name."""
 
-    # None where nothing says it.
+    # None if not known.
     uses: bool | None
     # In words.
     seen: str
     # How sure `uses` is.
     weight: Weight = CERTAIN
-    # Of the server on GPUs; None where NVML does not tell.
+    # GPU memory of the server; None if NVML does not tell.
     memory_bytes: int | None = dataclasses.field(default=None, kw_only=True)
     # Highest utilisation in percent while it was asked; None without NVML.
     busy: int | None = dataclasses.field(default=None, kw_only=True)
 
     def evidence(self) -> Evidence:
-        """A GPU that is used says nothing: TensorFlow's own ops use it too."""
+        """The Evidence, if there is any: a used GPU proves nothing, because TensorFlow's own ops use it too."""
         if self.uses is False:
             return Evidence("GPU", self.seen, NO, self.weight)
-        if self.busy == 0:  # whole percents: a small model can stay below one
+        if self.busy == 0:  # NVML gives whole percents, and a small model can stay below one
             return Evidence("GPU", f"{self.seen}; but no GPU was seen busy while the server was asked", NO, WEAK)
         return Evidence("GPU", self.seen, NOTHING)
 
@@ -68,7 +68,7 @@ def look(server: Process, busy: Sequence[int] | None = None) -> Use:
 
 
 def _of_development_server(server: Process) -> Use:
-    """It runs engine ops natively where TensorFlow sees no GPU; TensorFlow is asked in the same way in which the server was started."""
+    """The development server runs engine ops natively if TensorFlow sees no GPU; so TensorFlow is started as the server was, and asked."""
     if open_devices(server.pid) == [] and not any(_DEVICE.match(str(one)) for one in pathlib.Path("/dev").iterdir()):
         return Use(False, f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none")
     if server.environ is None:
@@ -87,7 +87,7 @@ def _of_development_server(server: Process) -> Use:
 
 
 def _interpreter(server: Process) -> str | None:
-    """The server's Python as it was named: following the link would leave its virtual environment."""
+    """The server's Python by its original path: the target of the link would be outside of its virtual environment."""
     named = server.argv[0]
     return str(server.path(named)) if "/" in named else None
 
@@ -117,7 +117,7 @@ def _nvml(request: Mapping[str, Any]) -> dict[str, int]:
 
 
 def burst(send: Callable[[], object], seconds: float) -> list[int]:
-    """Ask the server again and again while NVML watches. Args: send: a function that sends one request. Returns: [percent], or [] without
+    """Send requests to the server while NVML watches. Args: send: a function that sends one request. Returns: [percent], or [] without
     NVML or a GPU."""
     found, stop = [], threading.Event()
 
@@ -136,7 +136,7 @@ def burst(send: Callable[[], object], seconds: float) -> list[int]:
 
 
 def version(server: Process) -> str:
-    """What the server's program says to --version, its first line, or ""."""
+    """The first line that the server's program prints for --version, or ""."""
     argv = list(server.argv[:1])
     if server.program == processes.LOCAL:
         argv = list(server.argv[:server.argv.index("-m") + 2])

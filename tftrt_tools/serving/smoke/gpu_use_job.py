@@ -1,4 +1,4 @@
-"""What a child process is asked about GPUs: TensorFlow and NVML may end the process that they run in."""
+"""Questions about GPUs that run in a child process, because TensorFlow and NVML may end their process."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def nvml(request: Mapping[str, Any]) -> dict[str, int]:
             # None: the driver lists the process and does not say how much it holds.
             return {"memory": sum(one or 1 for one in held)}
         return {"busy": _highest(pynvml, devices, request["seconds"])}
-    except Exception:  # NVML is a witness, not a need
+    except Exception:  # the test works without NVML
         return {}
 
 

@@ -9,15 +9,15 @@ import numpy.typing as npt
 from tftrt_tools import records
 
 _RESAMPLES = 2000
-# A ratio of latencies counts as faster from here on; the frozen graph of a converted model gains a little without any engine.
+# From this ratio of latencies on the model counts as faster; the frozen graph of a converted model gains a little even without an engine.
 CLEARLY_FASTER = 1.2
-# And as not faster up to here.
+# Up to this ratio it counts as not faster.
 NOT_FASTER = 1.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ratio(records.Record):
-    """How many times faster the second is than the first."""
+    """How many times as fast the second model is as the first."""
 
     # Median of the first over the median of the second.
     value: float = records.field(digits=6)
@@ -35,8 +35,8 @@ def ratio(blocks: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Rat
     """Compare the latencies of two models that were called in turn.
 
     Args: blocks: float (N, 2), seconds of the first and the second in each block of calls. confidence: of the interval.
-    Returns: Ratio, the interval by the percentile bootstrap over whole blocks (Efron and Tibshirani 1993, chapter 13), so that what
-      disturbed both in a block stays together. Raises: ValueError for fewer than two blocks.
+    Returns: Ratio, the interval by the percentile bootstrap over whole blocks (Efron and Tibshirani 1993, chapter 13), so that a
+      disturbance of both in a block stays together. Raises: ValueError for fewer than two blocks.
     """
     times = np.asarray(blocks, float)
     if times.ndim != 2 or times.shape[1] != 2 or len(times) < 2:

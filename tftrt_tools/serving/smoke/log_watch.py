@@ -1,4 +1,4 @@
-"""What a server writes to its log while it is asked, and what TF-TRT's lines in it say."""
+"""Reads a server's log during requests, and interprets TF-TRT's lines in it."""
 
 import os
 import pathlib
@@ -10,14 +10,14 @@ from tftrt_tools import errors
 from tftrt_tools.execution import trace
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
 
-# A log that a parent process passes on comes a little late.
+# A log that a parent process passes on arrives a little late.
 _QUIET_SECONDS, _LONGEST_SECONDS = 0.25, 3
 _ENGINE = re.compile(r"TRTEngineOp_\w+")
 _NATIVE = re.compile(r"[Nn]ative segment for\s*(\S+)")
 
 
 class LogWatch:
-    """Reads what comes to a log file from now on. Raises: UsageError where it cannot be read."""
+    """Reads what is added to a log file from now on. Raises: UsageError where it cannot be read."""
 
     def __init__(self, path: str | pathlib.Path) -> None:
         self._path = path

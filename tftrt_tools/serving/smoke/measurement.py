@@ -14,16 +14,16 @@ from tftrt_tools.serving.smoke.plan import Group
 from tftrt_tools.serving.smoke.served_model import Asking, Served
 
 _WARM_UP = 5
-# A first request this many times slower than the later ones built an engine, or had other things made at first use.
+# A first request this many times slower than the later ones built an engine, or did other work of a first use.
 SLOW_FIRST = 20
-# Below this the wire and the launching of kernels are most of a request, and an engine has little to gain.
+# Below this the network and the launching of kernels are most of a request, and an engine gains little.
 _LAUNCH_BOUND_SECONDS = 5e-3
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A group's requests. seconds: first, of its first request; later: of the others, in order; refused: the server's words where it
-    refused the call, "" otherwise; answers: [{output: ndarray}], one for each call of the group, [] where refused."""
+    """A group's requests. first: seconds of its first request; later: seconds of the others, in order; refused: the server's words if it
+    refused the call, else ""; answers: [{output: ndarray}], one for each call of the group, [] where refused."""
 
     first: float | None
     later: tuple[float, ...]
@@ -39,8 +39,8 @@ class Measured:
 class Sender:
     """Sends calls to one version of a model.
 
-    Args: client: served_model.Asking. served: served_model.Served. Its version is asked for by number: where the server changes to another
-    version meanwhile, no answer of that one is mixed in.
+    Args: client: served_model.Asking. served: served_model.Served. Requests name the version by number, so answers do not mix if the
+    server changes to another version.
     """
 
     def __init__(self, client: Asking, served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Which calls are sent: from the user's data, at the shapes that were given, that the passport names, or that the signature allows."""
+"""Chooses the calls to send: from the user's data, at given shapes, at shapes in the passport, or at shapes that the signature allows."""
 
 import dataclasses
 import pathlib
@@ -35,23 +35,23 @@ class Group:
 class Plan:
     """What is sent."""
 
-    # Larger shapes of a signature after smaller ones, as given.
+    # Groups of a signature: larger shapes after smaller ones; given shapes keep their order.
     groups: tuple[Group, ...]
-    # {signature: where its shapes are from}
+    # {signature: where its shapes come from}
     sources: dict[str, str]
     # The signatures whose inputs are the user's.
     own_data: tuple[str, ...]
     # Rows of the data that no batch size fits.
     dropped: int
-    # {signature: other names of its function, which are not asked again}
+    # {signature: other names of its function, which are not called again}
     twins: dict[str, tuple[str, ...]]
 
 
 def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path) -> Plan:
     """Choose the calls.
 
-    Args: takes: calls.Takes of what is served. known_from: where its known shapes are from, in words. options: smoke.Options. folder: for
-      what is read.
+    Args: takes: calls.Takes of what is served. known_from: where its known shapes come from, in words. options: smoke.Options. folder:
+      for the read data.
     Returns: Plan. Raises: UsageError.
     """
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
@@ -60,7 +60,7 @@ def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str |
     sizes = (options.batch_size,) if options.batch_size else inputs.batch_sizes(
         call for calls in (declared or takes.known).values() for call in calls)
     if declared and not options.data:
-        takes = inputs.only(declared, takes)  # the others were not asked for
+        takes = inputs.only(declared, takes)  # the others were not requested
     chosen = inputs.choose(takes, asked, folder, sizes, _batch_one)
     said = {"data": "--data", "shapes": "--shapes", "known": known_from, "signature": "batch 1, as the signature allows"}
     groups: dict[Any, list[run.Call]] = {}

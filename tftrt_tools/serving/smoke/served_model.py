@@ -1,4 +1,4 @@
-"""What answers for a model on a running server, and single calls to it."""
+"""The version that answers for a model on a running server, and single calls to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from tftrt_tools import client
 
-# Seconds, at least, for what is no model's work.
+# The least seconds for calls that do not run a model.
 _SECONDS = 10
-# A request fails with these where the server itself is gone, or never was there.
+# A request fails with these codes if the server is gone or was never there.
 _GONE = ("UNAVAILABLE", "UNIMPLEMENTED", "CANCELLED")
 
 
@@ -32,7 +32,7 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """What answers for a model. version: of the answer; signatures: {name: Signature}."""
+    """The version that answers for a model. version: its number; signatures: {name: Signature}."""
 
     name: str
     version: int
@@ -40,16 +40,16 @@ class Served:
 
 
 class NotServed(errors.UsageError):
-    """The server has no such model, version or label. Its mend is "" where nothing is known of the model."""
+    """The server has no such model, version or label. Its mend is "" if nothing is known of the model."""
 
 
 class Asking:
-    """A server that is asked. A context manager. address: the gRPC target. The methods raise ServingError."""
+    """A client of a server. A context manager. address: the gRPC target. The methods raise ServingError."""
 
     def __init__(self, address: str, timeout: float, tls: client.Tls | None = None) -> None:
         """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request. Raises: UsageError."""
         self._timeout, self._metadata_timeout = timeout, max(timeout, _SECONDS)
-        # No call is sent again: a second attempt would be timed with the first.
+        # No call is sent again, because a second attempt would be timed with the first.
         self._client = Client(address, timeout=self._metadata_timeout, tls=tls, retries=0)
         self.address = self._client.address
 
@@ -60,7 +60,7 @@ class Asking:
         self._client.close()
 
     def served(self, name: str, version: int | None = None, label: str = "") -> Served:
-        """What answers for a model, by version, by label, or by default. Raises: NotServed."""
+        """The version that answers for a model, by version, by label, or by default. Raises: NotServed."""
         try:
             found = self._client.metadata(name, version, label)
         except ServingError as error:
@@ -83,7 +83,7 @@ class Asking:
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
                 raise _late(self.address, what, self._timeout) from None
-            # A full batching queue is UNAVAILABLE too, of a server that is well.
+            # A full batching queue of a healthy server is UNAVAILABLE too.
             if error.code in _GONE and not self._answers():
                 raise errors.CheckFailed(f"the server ended, or closed the connection, at {what}: {error.line}",
                                          "look at the end of its log; engines of another TensorRT end it like this") from None
@@ -97,7 +97,7 @@ class Asking:
         return True
 
     def _versions(self, name: str) -> str:
-        """A mend that lists what the server has of this model, "" where it has nothing of it."""
+        """A mend that lists the server's versions of this model, "" if it has none."""
         try:
             states = self._client.status(name)
         except ServingError:

@@ -1,4 +1,4 @@
-"""The server's process, where it runs on this machine and its user lets us look: found by the socket that it listens on."""
+"""Finds the server's process by the socket that it listens on, if it runs on this machine and permissions allow it."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ class Process:
 
     @property
     def known(self) -> bool:
-        """Whether this is a server that is known here; of a proxy nothing can be concluded."""
+        """Whether this is a known server program; a proxy proves nothing."""
         return self.program in (SERVING, LOCAL)
 
     def flag(self, name: str) -> str:
@@ -41,7 +41,7 @@ class Process:
         return found
 
     def path(self, text: str) -> pathlib.Path:
-        """A path of the server's as this process reaches it: its own root (a container's) and working directory count."""
+        """A path of the server as seen from this process: it takes the server's root (a container's) and working directory into account."""
         base = pathlib.Path(f"/proc/{self.pid}")
         absolute = pathlib.PurePosixPath(text) if text.startswith("/") else pathlib.PurePosixPath(os.readlink(base / "cwd")) / text
         root = os.readlink(base / "root")
@@ -74,7 +74,7 @@ def find(target: str) -> tuple[Process | None, str]:
 
 
 def of_id(pid: int) -> Process:
-    """The Process with this id, for a port that another process publishes. Raises: UsageError where it is no server known here."""
+    """The Process with this id, for a port that another process publishes. Raises: UsageError if it is not a known server program."""
     found = _read(pid)
     if found is None or not found.known:
         what = f"is {found.program}" if found else "does not run, or belongs to another user"

@@ -1,4 +1,4 @@
-"""The smoke test: signatures asked for, calls sent, answers compared, the engines' traces gathered and weighed."""
+"""The smoke test: asks for signatures, sends calls, compares answers, gathers evidence of the engines and weighs it."""
 
 import contextlib
 import dataclasses
@@ -41,10 +41,10 @@ _BURST_SECONDS = 1.5
 class Options:
     """What to test, and how."""
 
-    # Which version; None and "" for the server's default.
+    # Version and label; None and "" for the server's default.
     model_version: int | None = None
     version_label: str = ""
-    # Text of the flag; "" where the server's command line says it.
+    # Text of the flag; "" to take it from the server's command line.
     model_dir: str = ""
     # source.Source, or "".
     original: Any = ""
@@ -61,17 +61,17 @@ class Options:
     repeats: int = 20
     # The original on the same server, or "".
     native_model_name: str = ""
-    # Of the server, or "".
+    # The server's log, or "".
     log_file: str = ""
-    # Of the server's process; 0 to find it by its port.
+    # Id of the server's process; 0 to find it by its port.
     server_pid: int = 0
     # Seconds for one request.
     timeout: float = 60.0
-    # Any answer but "yes" to "did the engines run" is a problem.
+    # Whether any answer but "yes" to "did the engines run" is a problem.
     require_engines: bool = False
     # None: a connection in the clear.
     tls: Tls | None = None
-    # Of the native model; None for the server's default.
+    # Version of the native model; None for the server's default.
     native_model_version: int | None = None
     # Accept answers that show nothing.
     allow_constant_outputs: bool = False
@@ -86,7 +86,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     """Test a running server.
 
     Args: address: HOST[:PORT] or unix:PATH of its gRPC port. model_name: as requests call it. options: Options.
-    Returns: Smoke, also where something is wrong with the answers. Raises: UsageError; TftrtError where the server cannot be asked;
+    Returns: Smoke, also for wrong answers. Raises: UsageError; TftrtError where the server cannot be asked;
       CheckFailed where it ended.
     """
     rules = judgement.Rules.of(options)
@@ -154,8 +154,8 @@ def _read(path: pathlib.Path, same: bool, served: Served, worker: steps.Steps) -
 
 
 def _takes(served: Served, model: models.Model | None, options: Options) -> tuple[Takes, str]:
-    """(calls.Takes, where its known shapes are from, in words). What the files alone tell is the shapes, which signatures are one function
-    and which inputs the conversion froze."""
+    """(calls.Takes, where its known shapes come from, in words). Only the files tell the shapes, which signatures are one function, and
+    which inputs the conversion froze."""
     specs = {name: one.inputs for name, one in served.signatures.items()}
     if model is None:
         return inputs.Takes.of(specs, keys=options.signature_keys), ""
@@ -192,7 +192,7 @@ def _judged(planned: Plan, measured: Sequence[measurement.Measured], kind: str, 
 
 
 class _Asked:
-    """Sends the groups and gathers what speaks of the engines."""
+    """Sends the groups and gathers evidence of the engines."""
 
     def __init__(self, client: served_model.Asking, served: Served, native: Served | None, server: Process | None,
                  model: models.Model | None, options: Options) -> None:
@@ -220,7 +220,7 @@ class _Asked:
         return one
 
     def end_of_log(self) -> list[str]:
-        """The last lines that the server wrote, where its log is known."""
+        """The last lines that the server wrote, if its log is known."""
         return ["the end of its log:", *self._log.new().splitlines()[-12:]] if self._log else []
 
     def gpu(self, planned: Plan, measured: Sequence[measurement.Measured]) -> gpu_use.Use | None:
@@ -263,7 +263,7 @@ class _Asked:
         return engine_evidence.judge([*of_model, *self._found], has, self._settle())
 
     def _settle(self) -> list[str]:
-        """What would make the answer surer."""
+        """What would make the answer more certain."""
         found = []
         if self._model is None:
             found.append("--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all")
@@ -280,9 +280,9 @@ class _Asked:
 
 
 def _of_model(model: models.Model, group: Group) -> Evidence:
-    """What the files of the served version say of the engines of a signature."""
+    """Evidence from the files of the served version, about the engines of a signature."""
     engines = model.engines_of(group.signature)
-    # The files are the served ones by the server's own word, or only by that of --model_dir.
+    # Either the server's command line names the files, or only --model_dir does.
     weight = CERTAIN if model.same else LIKELY
     if not engines:
         return Evidence("model", f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run", NO,

@@ -44,7 +44,7 @@ class Smoke:
     server: Process | None
     # Why it is not seen, or "".
     unseen: str
-    # As its program says; "" where not known.
+    # By its program; "" if not known.
     server_version: str
     # The files of the served version; None where they are not seen.
     model: Model | None
@@ -55,17 +55,17 @@ class Smoke:
     calls: tuple[CallResult, ...]
     # None where there was no original.
     judged: judgement.Judgement | None
-    # Whose bounds hold, and why.
+    # The key of the bounds, and why.
     arithmetic: tuple[str, str]
-    # What is wrong with the answers by themselves, a line each.
+    # Errors of the answers by themselves, a line each.
     form: tuple[str, ...]
     # None where the server's process is not seen.
     gpu: Use | None
     # Did the engines run.
     engines: engine_evidence.Verdict
-    # Any answer but "yes" is a problem.
+    # Whether any answer but "yes" is a problem.
     require_engines: bool
-    # Of the inputs that were drawn.
+    # The seed of drawn inputs.
     seed: int
     # Rows of the data that no batch size fits.
     dropped: int
@@ -74,23 +74,23 @@ class Smoke:
 
     @property
     def answer_problems(self) -> tuple[str, ...]:
-        """What is wrong with the answers, a line each."""
+        """Errors of the answers, a line each."""
         refused = [f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused]
         return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All that makes the test fail, a line each."""
+        """The reasons why the test fails, a line each."""
         if self.require_engines and not self.engines.ran:
             return (*self.answer_problems, f"--require_engines: {self.engines.answer}: {self.engines.reason}")
         return self.answer_problems
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no problems."""
         return not self.problems
 
-    # Not a Record: it is written by topic, with what follows from the fields.
+    # Not a Record: it is written by topic, with derived values.
     def to_dict(self) -> dict[str, Any]:
         compared = self.judged
         return {"kind": "smoke", **passport.stamp(), "passed": self.passed, "problems": list(self.problems), "address": self.address,

@@ -1,4 +1,4 @@
-"""The steps of a smoke test that need TensorFlow; they run in one child, `smoke_job`, without a GPU: the server's is left alone."""
+"""The steps of a smoke test that need TensorFlow; they run in one child, `smoke_job`, without a GPU, to leave the server's GPU alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def worker() -> Iterator[Steps]:
 
 
 class Steps:
-    """What the child is asked. All methods raise TftrtError."""
+    """The calls to the child. All methods raise TftrtError."""
 
     def __init__(self, worker: child.Worker) -> None:
         self._worker = worker

@@ -1,4 +1,4 @@
-"""The version directory of what is served: its engine ops, its passport, its warm-up; and whether the server really serves these files."""
+"""The directory of the served version: its engine ops, its passport, its warm-up; and whether the server really serves these files."""
 
 import dataclasses
 import os
@@ -18,7 +18,8 @@ from tftrt_tools.serving.smoke.server_process import Process
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """An engine op. hole: how its fallback can pass the gate, in words, or ""; silent: it runs natively for certain, and logs nothing."""
+    """An engine op. hole: how its fallback can pass the closed gate, in words, or ""; silent: it certainly runs natively, and logs
+    nothing."""
 
     name: str
     precision: Precision
@@ -34,13 +35,13 @@ class Model:
 
     # The version directory.
     path: pathlib.Path
-    # The server's own command line names it.
+    # Whether the server's own command line names it.
     same: bool
     # {signature: its engine ops}
     engines: Mapping[str, tuple[Engine, ...]]
     # {name: {"inputs", "outputs": InputSpecs, "tensors": {"inputs/ALIAS" or "outputs/ALIAS": name of the graph's tensor}}}
     signatures: Mapping[str, Mapping[str, Any]]
-    # How many requests the version brings.
+    # How many warm-up requests the version has.
     warmup_records: int
     # Of twins.find: {signature: the one that stands for it}
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -62,10 +63,10 @@ class Model:
 
 
 def locate(model_dir: str, served: Served, server: Process | None) -> tuple[pathlib.Path | None, bool]:
-    """Where the files of the served version lie.
+    """The place of the served version's files.
 
-    Args: model_dir: text of --model_dir, "" to take the server's own word.
-    Returns: (pathlib.Path or None, whether the server's command line names it). Raises: UsageError where --model_dir is not it.
+    Args: model_dir: text of --model_dir, "" to use the server's command line.
+    Returns: (pathlib.Path or None, whether the server's command line names it). Raises: UsageError if --model_dir is another version's.
     """
     own = _of_server(server, served) if server and server.known else None
     if not model_dir:
@@ -74,7 +75,7 @@ def locate(model_dir: str, served: Served, server: Process | None) -> tuple[path
     if not files.is_saved_model(given):
         listed = {one.number: one.path for one in version_directories.listing(given)} if given.is_dir() else {}
         if served.version not in listed:
-            files.check(given)  # says what is there instead
+            files.check(given)  # it says what exists instead
             raise errors.UsageError(f"--model_dir={model_dir} has no version {served.version}, which the server serves",
                                     "versions there: " + ", ".join(map(str, listed)))
         given = listed[served.version]
@@ -155,7 +156,7 @@ def _specs(listed: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
 
 
 def check_same(model: Model, served: Served) -> None:
-    """Refuse files whose signatures are not those that the server answers with. Raises: UsageError."""
+    """Refuse files whose signatures differ from the server's. Raises: UsageError."""
     for name, one in served.signatures.items():
         mine = model.signatures.get(name)
         if mine is None or mine["tensors"] != one.tensors or {spec.name: spec.dtype for spec in mine["inputs"]} != {

@@ -8,8 +8,8 @@ from tftrt_tools import errors
 
 @dataclasses.dataclass(frozen=True)
 class BatchSizes:
-    """largest: rows of the largest request that the server takes; stated: the file says so, it is not the server's default; allowed: sizes
-    that batches are padded to, ascending, () for any."""
+    """largest: rows of the largest request that the server takes; stated: whether the file gives it, or it is the server's default;
+    allowed: sizes that batches are padded to, ascending, () for any."""
 
     largest: int
     stated: bool

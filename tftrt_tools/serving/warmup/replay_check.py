@@ -18,11 +18,11 @@ class Replayed(records.Record):
     signature: str
     # {input: shape}
     shapes: dict[str, tuple[int, ...]]
-    # Of the call, with what it built.
+    # Seconds of the call, including engines that it built.
     seconds: float = records.field(digits=4)
-    # Engines that were built inside it; None where no GPU watched.
+    # Engines that were built inside it; None without a GPU.
     built: int | None
-    # Engines that ran in TensorFlow instead; None where no GPU watched.
+    # Engines that ran in TensorFlow instead; None without a GPU.
     native: int | None
 
     def text(self) -> str:
@@ -70,7 +70,7 @@ def replay(model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu
         built, native = (sum(trace.build.values()), sum(trace.fallback.values())) if trace else (None, None)
         shapes = {name: tuple(value.shape) for name, value in inputs.items()}
         ran.append(Replayed(signature=signature, shapes=shapes, seconds=seconds, built=built, native=native))
-        # A warm-up is there to build engines: what it built is no miss.
+        # A warm-up is there to build engines, so an engine that it built is not a miss.
         misses += coverage.misses(run.Call(signature, inputs), dataclasses.replace(trace, build={})) if trace else []
     return Replay(tuple(ran), done.mode, done.gpu, tuple(misses))
 

@@ -1,4 +1,4 @@
-"""What the requests of a warm-up hold: the user's data, or values drawn for a shape. No TensorFlow here."""
+"""The values of warm-up requests: the user's data, or values drawn for a shape. No TensorFlow here."""
 
 import dataclasses
 import pathlib
@@ -15,7 +15,7 @@ from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
 
-# Rows that are read from files. More rows would not warm anything more.
+# Rows to read from files. More rows would not warm up more.
 _FILES = 64
 
 
@@ -29,7 +29,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """What --warmup_data gives. arrays: {signature: {input: array, rows in front}}; requests: {signature: [run.Call]} of a function."""
+    """The data of --warmup_data. arrays: {signature: {input: array, rows in front}}; requests: {signature: [run.Call]} of a function."""
 
     arrays: Mapping[str, Mapping[str, npt.NDArray[Any]]]
     requests: Mapping[str, list[run.Call]]
@@ -43,9 +43,8 @@ class Values:
 def read(takes: inputs.Takes, reference: str, reading: DataOptions, folder: str | pathlib.Path) -> Values:
     """Read --warmup_data.
 
-    Args: takes: calls.Takes of the model. reference: what --data of `tftrt verify` takes, or "". reading: DataOptions. folder: for what
-      is read.
-    Returns: Values; what fills a signature fills its twins. Raises: UsageError.
+    Args: takes: calls.Takes of the model. reference: what --data of `tftrt verify` takes, or "". reading: DataOptions. folder: for the
+      read data. Returns: Values; data that fills a signature fills its twins. Raises: UsageError.
     """
     maker = inputs.CallMaker(takes, inputs.Asked(data=reference, reading=reading, said="--warmup_data"))
     given = maker.given(folder, files_rows=_FILES)

@@ -38,7 +38,7 @@ def write(path: str | pathlib.Path, model_name: str, calls: Iterable[tuple[str, 
                     request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
                 log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
                 file.write(log.SerializeToString())
-    except tf.errors.OpError as error:  # TensorFlow's file system has no OSError: a full disk is one of its own
+    except tf.errors.OpError as error:  # TensorFlow's file system raises its own error, not OSError, for a full disk
         raise errors.TftrtError(f"{path} cannot be written: {error.message}", "free space on that disk; nothing was published") from None
     return path.stat().st_size
 
@@ -49,7 +49,7 @@ def read(path: str | pathlib.Path, model: str | pathlib.Path, folder: str | path
     Args: path: the file. model: SavedModel directory. folder: directory to make.
     Returns: [(signature, .npz)], one for each request; a record of a MultiInference has several. An input that a record leaves out has the
       signature's default.
-    Raises: CheckFailed where a server would fail the load with this file.
+    Raises: CheckFailed if this file would make a server's load fail.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def _tensors(inputs: Mapping[str, Any], number: int) -> dict[str, npt.NDArray[An
 
 
 def _examples(spec: Any, given: Any, number: int, signatures: Mapping[str, Sequence[InputSpec]]) -> _Request:
-    """A signature that takes serialized tf.Examples has one input, whatever its name."""
+    """The tf.Examples as the signature's only input, whatever its name."""
     examples = list(given.example_list.examples)
     if given.WhichOneof("kind") == "example_list_with_context":
         listed, examples = given.example_list_with_context, []

@@ -1,8 +1,8 @@
-"""Which requests a version warms up with: one for each signature and shape that it will serve. No TensorFlow here.
+"""Chooses the warm-up requests of a version: one for each signature and shape that it will serve. No TensorFlow here.
 
 The server sends the records to itself while it loads, one after the other, and answers nobody before they are done. Larger requests come
-first: the first one decides what the engine of an implicit batch model serves (its batch and all smaller ones), and makes the only
-profile of a model with dynamic shapes and without engines.
+first: the engine of an implicit batch model serves the first request's batch and all smaller ones; and in a model with dynamic shapes
+and without engines the first request makes the only profile.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 from tftrt_tools.serving.warmup.request_values import Request
 
 FILE = "assets.extra/tf_serving_warmup_requests"
-# TensorFlow Serving fails the load of a version with more (kNumMaxWarmupRecords, saved_model_warmup_util.h).
+# With more requests TensorFlow Serving's load of a version fails (kNumMaxWarmupRecords, saved_model_warmup_util.h).
 MOST_RECORDS = 1000
-# Rows of a request where nothing says which batches will come.
+# Rows of a request if the batches are not known.
 _BATCHES = (8, 1)
 _EXAMPLE_METHODS = ("tensorflow/serving/classify", "tensorflow/serving/regress")
 
@@ -37,7 +37,7 @@ class Options:
     shapes: str = ""
     # Path, glob, module:function or "".
     data: str = ""
-    # Of the server; None: it joins no requests.
+    # The server's batching parameters; None if it joins no requests.
     batching: BatchSizes | None = None
     # Signatures to warm; () for all.
     signature_keys: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """requests: request_values.Requests in the order in which they will run; notes: what is worth knowing, a line each."""
+    """requests: request_values.Requests in the order in which they will run; notes: remarks, a line each."""
 
     requests: tuple[Request, ...]
     notes: tuple[str, ...]
@@ -113,7 +113,7 @@ def _elements(call: run.Call) -> int:
 
 
 def _distinct(requests: Iterable[Request]) -> list[Request]:
-    """Of several generated requests of one shape the first; what the user gave stays as it is."""
+    """The first of several generated requests with the same shape; the user's requests all stay."""
     seen: set[Any] = set()
     kept: list[Request] = []
     for one in requests:
@@ -126,7 +126,7 @@ def _distinct(requests: Iterable[Request]) -> list[Request]:
 
 def _shapes(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None, values: request_values.Values,
             notes: list[str]) -> list[Shapes]:
-    """[{input: shape}] of a signature for which --warmup_shapes says nothing."""
+    """[{input: shape}] of a signature that --warmup_shapes does not name."""
     known = _manifest_calls(name, specs, facts)
     sizes = () if batching is None else batching.allowed or ((batching.largest,) if batching.stated else ())
     if known and not sizes:
@@ -150,7 +150,7 @@ def _manifest_calls(name: str, specs: Sequence[InputSpec], facts: Facts) -> list
 
 
 def _with_batch(call: Shapes, size: int, specs: Sequence[InputSpec]) -> Shapes:
-    """The call with `size` rows, where the signature leaves the first dimension open."""
+    """The call with `size` rows, if the signature leaves the first dimension open."""
     free = {spec.name for spec in specs if spec.shape is None or (spec.shape and spec.shape[0] is None)}
     return {name: (size, *shape[1:]) if name in free and shape else shape for name, shape in call.items()}
 
@@ -171,13 +171,13 @@ def _shape(name: str, spec: InputSpec, batch: int, row: tuple[int | None, ...] |
 
 
 def _static(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:
-    """The shape itself, None where a dimension of it is unknown."""
+    """The shape itself, None if one of its dimensions is unknown."""
     known = tuple(size for size in shape if size is not None)
     return known if len(known) == len(shape) else None
 
 
 def _batchable(requests: Iterable[Request], batching: BatchSizes, notes: list[str]) -> list[Request]:
-    """Without the requests that a batching server would refuse: one of them fails the load."""
+    """The requests without those that a batching server would refuse: one of them would make the load fail."""
     kept: list[Request] = []
     for one in requests:
         shapes = one.call.shapes.values()
@@ -210,7 +210,7 @@ def _notes(facts: Facts, requests: Sequence[Request], batching: BatchSizes | Non
 def uncovered(batching: BatchSizes, sizes: Collection[int] | None, reason: str) -> str:
     """A note about allowed batch sizes that the model does not serve from engines, "" where there are none.
 
-    Args: sizes: those it does serve, None for all; reason: where that is from.
+    Args: sizes: those that it serves from engines, None for all; reason: the source of this.
     """
     missing = [size for size in batching.allowed if sizes is not None and size not in sizes]
     many = "s" if len(missing) > 1 else ""
@@ -218,5 +218,5 @@ def uncovered(batching: BatchSizes, sizes: Collection[int] | None, reason: str) 
 
 
 def path(model: str | pathlib.Path) -> pathlib.Path:
-    """Where the warm-up file of a SavedModel lies."""
+    """The place of a SavedModel's warm-up file."""
     return pathlib.Path(model) / FILE

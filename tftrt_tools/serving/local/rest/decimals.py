@@ -45,14 +45,14 @@ def texts(values: Floats) -> list[str]:
 
 
 def _maybe_short(values: Floats) -> npt.NDArray[np.bool_]:
-    """Whether a number may read back from six digits: False only where it surely does not, which spares most numbers one of two tries."""
+    """Whether a number may read back from six digits: False only if it certainly does not, which saves most numbers one of two tries."""
     wide = np.abs(values.astype(np.float64))
     with np.errstate(all="ignore"):
         exponent = np.floor(np.log10(wide))
-        exponent -= 10.0**exponent > wide  # where log10 was rounded up
+        exponent -= 10.0**exponent > wide  # if log10 was rounded up
         unit = 10.0 ** (exponent - 5)
         error = np.abs(np.round(wide / unit) * unit - wide)
-        # Half a unit in the last place would do; a double's own arithmetic is off by a few.
+        # Half a unit in the last place would be enough, but double arithmetic has an error of a few units.
         return ~(error > (1 if values.dtype == np.float32 else 8) * np.spacing(np.abs(values)).astype(np.float64))  # NaN: maybe
 
 

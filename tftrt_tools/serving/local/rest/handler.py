@@ -1,4 +1,4 @@
-"""One REST request to its answer (model_servers/http_rest_api_handler.cc, http_server.cc). Knows no sockets."""
+"""Answers one REST request (model_servers/http_rest_api_handler.cc, http_server.cc). No sockets here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tftrt_tools.serving.local.rest import examples_in, json_in, json_out, parse
 from tftrt_tools.serving.local.servable import AnyServable, Array
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
-_VERBS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")  # others libevent refuses by itself
+_VERBS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")  # libevent itself refuses others
 _MAX_UNCOMPRESSED = 100 * 2**20  # bytes; net_http/compression/gzip_zlib.h
 _log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class Answer:
 
 
 def page(status: int) -> Answer:
-    """The HTML page by which libevent answers what never reaches the REST API."""
+    """The HTML page with which libevent answers requests that never reach the REST API."""
     phrase = http.HTTPStatus(status).phrase
     return Answer(status, "text/html", f"<HTML><HEAD>\n<TITLE>{status} {phrase}</TITLE>\n</HEAD><BODY>\n<H1>{phrase}</H1>\n"
                                        "</BODY></HTML>\n".encode(), close=True)
 
 
 class Backend(Protocol):
-    """What answers: core.Core."""
+    """The interface of core.Core."""
 
     def handle(self, model_spec: Any) -> AbstractContextManager[Any]: ...
 
@@ -67,7 +67,7 @@ class Handler:
     """Answers REST requests from a backend.
 
     Args:
-      backend: what answers.
+      backend: answers the requests.
       timeout_ms: deadline of one model run, handed to the backend; 0: none.
       metrics_path: where Prometheus reads, if backend.metrics() returns a text.
     """

@@ -1,7 +1,6 @@
 """Predict requests in JSON to arrays, with the checks and messages of util/json_tensor.cc.
 
-Whole lists are checked and converted by functions that run in C; the walk over single values, which names the fault, runs
-only where that refuses.
+Functions that run in C check and convert whole lists; the walk over single values, which names the fault, runs only if they refuse.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def dtype_name(info: Any) -> str:
 
 
 def as_bytes(text: str) -> bytes:
-    """The bytes of a string value, those that were no UTF-8 included."""
+    """The bytes of a string value, including those that were not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -238,7 +237,7 @@ def _walked(value: Any, dtype: str) -> tuple[list[Any], list[int]]:
 
 
 def _shape(value: Any) -> list[int]:
-    """Lengths of the lists on the way to the first value."""
+    """The lengths of the nested lists, down to the first value."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))

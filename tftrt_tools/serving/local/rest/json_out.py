@@ -108,7 +108,7 @@ def _column(tokens: list[str], shape: tuple[int, ...], level: int) -> str:
 
 
 def _emptied(tokens: list[str], shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
-    """Where a dimension is 0, its lists as tokens, and the dimensions before it."""
+    """If a dimension is 0: its lists as tokens, and the dimensions before it."""
     if 0 not in shape:
         return tokens, shape
     inner = shape[:shape.index(0)]

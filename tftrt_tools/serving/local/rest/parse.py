@@ -1,4 +1,4 @@
-"""A request body to a JSON document, by RapidJSON itself: its number rules, its error texts and offsets."""
+"""Parses a request body with RapidJSON itself: its number rules, its error texts and offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_DEPTH = 500
 _ERROR = re.compile(r"Parse error at offset (\d+): (.*)", re.DOTALL)
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
-_CHUNK = 1 << 24  # bytes looked at together
+_CHUNK = 1 << 24  # bytes checked at a time
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
@@ -28,7 +28,7 @@ def parse(body: bytes) -> dict[str, Any]:
     """Parse the bytes of a request body.
 
     Returns: dict; within it dict, list, str (bytes that are no UTF-8 as surrogate escapes), int (within 64 bits), float,
-    bool, None. NaN, Infinity and Inf are numbers. Of a key given twice the last value counts; in the real server, the first.
+    bool, None. NaN, Infinity and Inf are numbers. If a key comes twice, the last value counts; in the real server, the first.
     Raises: Failure INVALID_ARGUMENT: no JSON, no object, or nested deeper than MAX_DEPTH.
     """
     if not body:
@@ -63,9 +63,9 @@ def _decoded(body: bytes, skipped: int) -> Any:
 
 
 def _lenient(body: bytes, skipped: int) -> Any:
-    """Parse with each byte that is no UTF-8 kept, as a surrogate escape in the strings that come out.
+    """Parse and keep each byte that is not UTF-8, as a surrogate escape in the strings.
 
-    RapidJSON passes such bytes through, Python's binding refuses them; so private characters stand in for them meanwhile.
+    RapidJSON passes such bytes through, but Python's binding refuses them; so private characters replace them during the parse.
     """
     text = body.decode("utf-8", "surrogateescape")
     base = next(base for base in range(0xF0000, 0x10FF00, 0x100) if not re.search(f"[{chr(base + 0x80)}-{chr(base + 0xFF)}]", text))

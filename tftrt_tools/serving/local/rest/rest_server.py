@@ -17,7 +17,7 @@ from tftrt_tools.serving.local.rest import handler
 _HEADER_LIMIT = 1 << 20  # bytes of one line; the real server has no limit
 _SHUTDOWN_S = 1.0
 _quiet = logging.getLogger(__name__ + ".http")
-_quiet.setLevel(logging.CRITICAL + 1)  # what clients send wrongly is no news; faults of ours are logged by handler
+_quiet.setLevel(logging.CRITICAL + 1)  # errors of clients are not logged; handler logs our own errors
 
 
 class RestServer:
@@ -54,7 +54,7 @@ class RestServer:
                                     "choose another REST port, or end what listens there") from None
 
     def stop(self) -> None:
-        """Close all connections; requests still in work are left to end by themselves. May be called twice."""
+        """Close all connections; running requests end by themselves. May be called twice."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -90,7 +90,7 @@ class RestServer:
                 request.writer.output_size = 0  # nothing of the answer itself is sent yet
             body = await request.content.read()
         except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, EOFError):
-            answer = handler.page(400)  # a broken body; nobody reads this where the client has gone
+            answer = handler.page(400)  # a broken body; nobody reads this if the client has gone
         else:
             answer = await asyncio.get_running_loop().run_in_executor(
                 self._pool, self._handler.answer, request.method, request.raw_path, request.headers.get("Content-Encoding", ""), body)

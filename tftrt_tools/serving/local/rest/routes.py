@@ -1,4 +1,4 @@
-"""Paths of the REST API (model_servers/http_rest_api_util.cc): which request is meant."""
+"""Paths of the REST API (model_servers/http_rest_api_util.cc): finds which request is meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL = re.compile(r"/v1/models/([^/:]+)" + _WHERE + ":(classify|regress|predict
 _READ = re.compile(r"/v1/models(?:/([^/:]+))?" + _WHERE + "(?:/(metadata))?", re.IGNORECASE | re.ASCII)
 _API = re.compile("/v1/.*", re.IGNORECASE | re.ASCII)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE | re.ASCII)
-# What libevent takes as a path, a query and a fragment (RFC 3986).
+# What libevent accepts as a path, a query and a fragment (RFC 3986).
 _VALID = re.compile(r"(?P<path>(?:[\w.~!$&'()*+,;=:@/-]|%[0-9a-f]{2})*)(?:[?#](?:[\w.~!$&'()*+,;=:@/?#-]|%[0-9a-f]{2})*)?",
                     re.IGNORECASE | re.ASCII)
 _INT64_MAX = 2**63 - 1
@@ -31,7 +31,7 @@ class Unwritten(failure.Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """What a request asks: `call` is classify, regress, predict, status or metadata. version and label: None where not given."""
+    """The route of a request: `call` is classify, regress, predict, status or metadata. version and label: None where not given."""
 
     call: Call
     name: str
