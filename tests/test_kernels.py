@@ -75,5 +75,5 @@ def test_without_a_gpu_nothing_is_said_of_kernels_and_what_one_would_say_is_a_wa
     assert seen.passed and seen.warnings[0].startswith("INT8 was asked for and not taken") and seen.to_dict()["kernels"] == {"FP16": 1e-3}
     command._print(seen, None)
     assert "asked for INT8; time of the GPU's kernels: FP16 100 %" in capsys.readouterr().out
-    html.write_verification(seen, None, tmp_path / "page.html")
+    html.write_verification(seen, tmp_path / "page.html")
     assert "Asked for INT8. Time of the GPU's kernels, by the arithmetic that their names tell: FP16 100 %." in (tmp_path / "page.html").read_text()

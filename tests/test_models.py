@@ -129,6 +129,31 @@ def test_a_kind_of_the_tests_own_is_verified_against_an_onnx_file(matrix, graph)
     assert not other.passed and "snr_db" in other.problems[0]
 
 
+def test_the_report_tells_of_each_what_its_kind_tells(matrix, graph, tmp_path):
+    assert cli.main(["verify", graph(), matrix, f"--html={tmp_path / 'page.html'}"]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "B with 2 ops; opset ai.onnx 13; producer by hand; ran in ONNX Runtime" in page
+    assert "matrix of 0 B with 1 op; ran in NumPy" in page and "<th>matched</th>" in page and "conversion</th>" not in page
+
+
+@pytest.mark.parametrize("flags", [[], ["--data=rows.npz", "--shapes=x:1x3", "--accuracy=snr_db:threshold=20", "--work_dir=none"]])
+def test_tune_refuses_what_is_not_converted_before_anything_else(matrix, graph, capsys, flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for model, why in ((matrix, "cannot be converted (matrix): a matrix is no TensorFlow model"),
+                       (graph(), "m.onnx cannot be converted (ONNX file): TF-TRT converts TensorFlow models")):
+        assert cli.main(["tune", model, *flags]) == 2
+        cause, mend = capsys.readouterr().err.splitlines()
+        assert why in cause and mend.strip().startswith("give ")
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_can_be_converted_is_named_without_them(tmp_path):
+    (tmp_path / "model.bin").write_bytes(b"?")
+    with pytest.raises(errors.UsageError) as caught:
+        opening.check(tmp_path / "model.bin", to_convert=True)
+    assert caught.value.mend.endswith("a frozen graph (.pb) or a checkpoint") and "ONNX" not in caught.value.mend
+
+
 def test_it_is_benched_and_compared_in_process(matrix, graph, tmp_path):
     found = tmp_path / "bench.json"
     assert cli.main(["bench", f"--in_process={matrix}", f"--original={graph()}", "--duration_seconds=0.2", "--warmup_seconds=0.1",

@@ -31,6 +31,7 @@ from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.report import html
 from tftrt_tools.sources.source import Source
 from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
@@ -775,7 +776,7 @@ def test_blocks_alternate_and_their_first_calls_do_not_count():
 
 def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(zoo_model, tmp_path):
     spec = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
-    request = {"do": "final", "model": str(zoo_model("digits_cnn")), "tags": ["serve"], "converts": {}, "folder": str(tmp_path),
+    request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {}, "folder": str(tmp_path),
                "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]}}
     found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request, env=ENV).result)
     assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == turns_job.ROUNDS and not list(tmp_path.iterdir())

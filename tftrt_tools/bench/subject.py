@@ -81,7 +81,7 @@ def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, st
     Args: signatures: as Model.signatures. same: [Model.same] of the models that are asked. converted: path of the converted model's files,
       or a source.Source; "" if they are not on this machine.
     """
-    manifest = passport.read(converted, passport.MANIFEST) if converted else None
+    manifest = opening.document(converted, passport.MANIFEST) if converted else None
     return calls.Takes.one(signature, {name: sides[0] for name, sides in signatures.items()}, *same, manifest=manifest)
 
 

@@ -98,6 +98,9 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
     model = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
+    from tftrt_tools.models import opening
+
+    opening.check_converted(model)
     settings = _settings(values)
     options = _options(values, model)
     if values.output_saved_model_dir:

@@ -95,7 +95,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.html:
         from tftrt_tools.report import html
 
-        html.write_verification(done, passport.read(converted, passport.MANIFEST), values.html)
+        html.write_verification(done, values.html)
     if done.passed and kept:
         _next.show(values, _next.publish(values, converted))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK

@@ -45,8 +45,12 @@ def answer(request: dict[str, Any], load: Load) -> dict[str, Any]:
 def read_inputs(call: dict[str, Any]) -> Arrays:
     """The inputs of a call in a request, by the model's own names. Strings are objects."""
     names = call["renamed"]["inputs"]
-    return {names.get(name, name): array.astype(object) if array.dtype.kind in "SU" else array
-            for name, array in npz.load(call["inputs"]).items()}
+    return objects({names.get(name, name): array for name, array in npz.load(call["inputs"]).items()})
+
+
+def objects(arrays: Arrays) -> Arrays:
+    """Arrays with strings as objects, as a Runner takes them."""
+    return {name: array.astype(object) if array.dtype.kind in "SU" else array for name, array in arrays.items()}
 
 
 def keep_answers(call: dict[str, Any], answers: Arrays, path: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution.run import Runtime
+from tftrt_tools.savedmodel.inspection import bytes_text
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source
 
@@ -93,6 +94,13 @@ class Overview(records.Record):
     def bytes(self) -> int:
         """Of all files."""
         return sum(file.bytes for file in self.files)
+
+    def text(self) -> str:
+        """For people, in a line: "ONNX file of 102 MB with 124 ops; opset ai.onnx 13; producer tf2onnx 1.17.0"."""
+        opsets, count = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()), sum(self.ops.values())
+        said = (f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}", f"opset {opsets}" if opsets else "",
+                *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts))
+        return "; ".join(filter(None, said))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,22 +9,50 @@ from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.models import table
-from tftrt_tools.models.model import Contents, Model
+from tftrt_tools.models.model import Contents, Model, Overview
 from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
 
-def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False) -> Source:
+def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False, to_convert: bool = False) -> Source:
     """Refuse a path that cannot be a model, before any work.
 
-    Args: as_it_is: also refuse a file that would have to be exported first. Returns: its Source. Raises: UsageError, TftrtError.
+    Args: as_it_is: also refuse a file that would have to be exported first. to_convert: also refuse a kind that TF-TRT does not convert.
+    Returns: its Source. Raises: UsageError, TftrtError.
     """
     source = of(model)
+    if to_convert:
+        check_converted(source)
     try:
         table.kind(source.path).check(source, as_it_is)
     except kinds.UnknownFile as error:
-        raise errors.UsageError(f"not a model: {source} is a file of no kind taken here", f"give {table.forms(as_it_is)}") from error
+        raise errors.UsageError(f"not a model: {source} is a file of no kind taken here",
+                                f"give {table.forms(as_it_is, to_convert)}") from error
     return source
+
+
+def check_converted(model: str | os.PathLike[str] | Source) -> None:
+    """Refuse a model of a kind that TF-TRT does not convert; nothing is opened. Raises: UsageError."""
+    source = of(model)
+    kind = table.kind(source.path)
+    if kind.unconverted:
+        why, mend = kind.unconverted
+        raise errors.UsageError(f"{source} cannot be converted ({kind.name}): {why}", mend)
+
+
+def overview(model: str | os.PathLike[str] | Source) -> Overview | None:
+    """As Kind.overview; None also of a model that is not whole."""
+    source = of(model)
+    try:
+        return table.kind(source.path).overview(source.path)
+    except errors.TftrtError:
+        return None
+
+
+def document(model: str | os.PathLike[str] | Source, name: str) -> dict[str, Any] | None:
+    """The document `name` of a model's passport, None if there is none. Raises: TftrtError."""
+    source = of(model)
+    return table.kind(source.path).document(source.path, name)
 
 
 def keep(model: str | os.PathLike[str] | Source, name: str, document: Mapping[str, Any]) -> bool:

@@ -10,11 +10,14 @@ from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 KINDS: tuple[Kind, ...] = (ONNX, SAVED_MODEL)
 
 
-def forms(as_it_is: bool = False) -> str:
-    """The forms of a model, for people: "a SavedModel directory, … or an ONNX file (.onnx)". Args: as_it_is: without those that would
-    have to be exported first."""
-    *others, last = (form for one in reversed(KINDS) for form in one.forms[:1 if as_it_is else None])
-    return f"{', '.join(others)} or {last}"
+def forms(as_it_is: bool = False, to_convert: bool = False) -> str:
+    """What can be given as a model, for people: "a SavedModel directory, … or an ONNX file (.onnx)".
+
+    Args: as_it_is: without what would have to be exported first. to_convert: without the kinds that TF-TRT does not convert.
+    """
+    taken = [one for one in reversed(KINDS) if not (to_convert and one.unconverted)]
+    *others, last = (form for one in taken for form in one.forms[:1 if as_it_is else None])
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def kind(path: str) -> Kind:

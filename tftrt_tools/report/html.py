@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tftrt_tools import whole_file
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.execution import kernels
+from tftrt_tools.models import opening
 from tftrt_tools.report import answers, plots
 from tftrt_tools.savedmodel import passport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from jinja2 import Template
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from tftrt_tools.tuning.tried import Tuning
 
 
-def write_verification(done: Verification, manifest: Mapping[str, Any] | None, path: str, timing: Mapping[str, Any] | None = None) -> None:
-    """Write the report of a verify.Verification.
-
-    Args:
-      manifest: the converted model's manifest, or None.
-      path: file to write, whole or not at all.
-      timing: None, or {"device", "rows": [{"batch", "native_ms", "converted_ms"}]}.
-    """
+def write_verification(done: Verification, path: str) -> None:
+    """Write the report of a verify.Verification. Its models are asked for what else they tell: a converted one for its manifest, one of a
+    kind that is not converted for what is in it. Args: path: file to write, whole or not at all."""
+    manifest = opening.document(done.converted, passport.MANIFEST)
     signatures = (manifest or {}).get("signatures", [])
+    told = {side: _told(model, done.runtimes.get(side, "")) for side, model in (("original", done.original), ("converted", done.converted))}
     page = template("verification.html").render(
-        done=done, manifest=manifest, signatures=signatures, timing=timing,
+        done=done, manifest=manifest, signatures=signatures, told=told,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
-        latency=plots.latency(timing["rows"]) if timing else "", missed={miss.output for miss in done.misses}, kernels=kernels.text,
-        answers=answers, wanted=thresholds.text)
+        missed={miss.output for miss in done.misses}, kernels=kernels.text, answers=answers, wanted=thresholds.text)
     whole_file.write_text(path, page)
+
+
+def _told(model: str, runtime: str) -> str:
+    """What a model of a kind that is not converted tells, in a line; "" of any other."""
+    seen = opening.overview(model)
+    return f"{seen.text()}; ran in {runtime}" if seen else ""
 
 
 def write_tuning(done: Tuning, path: str) -> None:

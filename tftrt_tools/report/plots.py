@@ -104,24 +104,6 @@ def ops_of(signature: Mapping[str, Any]) -> tuple[int, int]:
     return SignatureResult.from_dict(signature).compute_ops
 
 
-def latency(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Latency of two models side by side. Args: rows: [{"batch", "native_ms", "converted_ms"}]. Returns: SVG text."""
-    figure = new_figure(8, 0.9 + 0.6 * len(rows))
-    axes = figure.subplots()
-    for index, row in enumerate(rows):
-        axes.barh(index - 0.2, row["native_ms"], color=GREY, height=0.38, label="native TensorFlow" if index == 0 else None)
-        axes.barh(index + 0.2, row["converted_ms"], color=BLUE, height=0.38, label="TF-TRT" if index == 0 else None)
-        _beside(axes, row["native_ms"], index - 0.2, f"{row['native_ms']:.2f} ms")
-        _beside(axes, row["converted_ms"], index + 0.2, f"{row['converted_ms']:.2f} ms")
-    axes.set_yticks(range(len(rows)), [f"batch {row['batch']}" for row in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("median milliseconds a call")
-    axes.margins(x=0.12)
-    figure.legend(loc="outside upper right", ncol=2, frameon=False)
-    bare(axes)
-    return svg(figure)
-
-
 def pareto(points: Iterable[Mapping[str, Any]], goal: float, metric: str, higher: bool, latency_label: str) -> str:
     """Trials of a search: latency against accuracy, with the goal and the winner; a list beside it says what each number is.
 

@@ -4,34 +4,33 @@ One process runs many trials, because TF-TRT keeps TensorRT's timings of kernels
 """
 
 import collections
-import functools
+import contextlib
 import gc
+import importlib
 import pathlib
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import tensorflow as tf
 
-from tftrt_tools import errors, native_log, progress
+from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.conversion import convert_job
 from tftrt_tools.conversion.signature_result import SignatureResult, coverage
-from tftrt_tools.execution import inputs, npz, run, trace
-from tftrt_tools.execution.job import profiling, timing
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.execution import inputs, npz, run, run_job
+from tftrt_tools.execution.job import timing
+from tftrt_tools.execution.runner import Arrays, Load, Ready, Runner, Wanted
+from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.tuning import final, turns_job
 from tftrt_tools.tuning.tried import NATIVE, Latency, Measured
 
 # A request to `job`, plain values.
 Request = Mapping[str, Any]
-# {output: array} of a call.
-Answer = Mapping[str, npt.NDArray[Any]]
 
 _SECONDS = 0.5
 _LEAST_CALLS = 30
@@ -53,10 +52,10 @@ def score_original(request: Request) -> float:
 
 
 def native(request: Request) -> dict[str, Any]:
-    """Args: request: {"model", "tags", "timed": see _latencies}. Returns: {call: Latency dict} of the original in TensorFlow."""
+    """Args: request: {"model", "jobs": of its Runtime, "tags", "timed": see _ready}. Returns: {call: Latency dict} of the original."""
     progress.say("timing the original")
-    model = loading.load(request["model"], tuple(request["tags"]))
-    return {call: one.to_dict() for call, one in _latencies(model, request["timed"]).items()}
+    with _original(request) as model:
+        return {call: one.to_dict() for call, one in _latencies(model, request["timed"]).items()}
 
 
 def calibrate(request: Request) -> dict[str, Any]:
@@ -86,29 +85,31 @@ def trial(request: Request) -> dict[str, Any]:
             return Measured(**facts, failure="no segment is worth an engine").to_dict()
         if late := _late(results):
             return Measured(**facts, failure=late).to_dict()
-        return _measured(loading.load(stage, tuple(request["tags"])), request, facts).to_dict()
+        with _converted(stage, request) as model:
+            return _measured(model, request, facts).to_dict()
 
 
 def in_turns(request: Request) -> dict[str, Any]:
     """Time the original and conversions of it in turns.
 
-    Args: request: {"model", "tags", "converts": {number of the trial: as of `trial`}, "folder", "timed": one of those of `trial`}.
+    Args: request: {"model", "jobs": of its Runtime, "tags", "converts": {number of the trial: as of `trial`}, "folder", "timed": one of
+      those of `trial`}.
     Returns: final.Final.to_dict(). Raises: UsageError, TftrtError.
     """
-    (one, feed), = _feeds([request["timed"]])
-    # All loaded objects stay alive: an engine goes when its object goes.
-    models = {NATIVE: loading.load(request["model"], tuple(request["tags"]))}
-    with tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]) as folder:
+    one = request["timed"]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".trial-", dir=request["folder"]))
+        # All of them stay alive: an engine goes when its model goes.
+        models = {NATIVE: stack.enter_context(_original(request))}
         for number, asked in request["converts"].items():
-            stage = pathlib.Path(folder) / number
-            stage.mkdir()
-            convert_job.job({**asked, "output": str(stage)})
-            models[int(number)] = loading.load(stage, tuple(request["tags"]))
-        calls = {}
+            place = pathlib.Path(folder) / number
+            place.mkdir()
+            convert_job.job({**asked, "output": str(place)})
+            models[int(number)] = stack.enter_context(_converted(place, request))
+        calls: dict[int, Ready] = {}
         for number, model in models.items():
-            function = model.root.signatures[one["signature"]]
-            calls[number] = functools.partial(loading.answers, function, feed)
-            _, problem = _watched(function, feed, one["call"])
+            calls[number] = _ready(model, one)
+            _, problem = _watched(model, calls[number], one["call"])
             if problem and number != NATIVE:
                 raise errors.TftrtError(f"trial {number}: {problem}")
             for _ in range(timing.WARM_UP_CALLS):
@@ -124,6 +125,16 @@ def _late(results: Sequence[SignatureResult]) -> str:
     return f"{late[0].name} was {late[0].reason}{more}" if late else ""
 
 
+def _original(request: Request) -> AbstractContextManager[Runner]:
+    load: Load = importlib.import_module(request["jobs"]).load
+    return load(request["model"], Wanted(label="the original", tags=tuple(request["tags"])))
+
+
+def _converted(path: pathlib.Path, request: Request) -> AbstractContextManager[Runner]:
+    """A conversion is a SavedModel, whatever the original is."""
+    return runner_job.load(str(path), Wanted(label="the conversion", tags=tuple(request["tags"])))
+
+
 def _facts(results: Sequence[SignatureResult]) -> dict[str, Any]:
     built = [engine for one in results for engine in one.built]
     return {"engines": sum(len(one.engines) for one in results), "coverage": coverage(results),
@@ -136,7 +147,7 @@ def _op_seconds(built: Iterable[Any]) -> float:
     return sum({one.name: one.seconds or 0.0 for one in built}.values())
 
 
-def _measured(model: Any, request: Request, facts: Mapping[str, Any]) -> Measured:
+def _measured(model: Runner, request: Request, facts: Mapping[str, Any]) -> Measured:
     problem, arithmetic = _served(model, request["timed"])
     if problem:
         return Measured(**facts, failure=problem)
@@ -149,7 +160,7 @@ def _measured(model: Any, request: Request, facts: Mapping[str, Any]) -> Measure
     return Measured(**facts, accuracy=found.value, latencies=_latencies(model, request["timed"]), kernels=arithmetic)
 
 
-def _score(scoring: Mapping[str, Any], answers: Sequence[Answer]) -> score.Score:
+def _score(scoring: Mapping[str, Any], answers: Sequence[Arrays]) -> score.Score:
     """Args: scoring: {"goal": Goal dict, "output", "kinds": of the outputs, "labels": of Labels.save, or "", "calls": [{"signature",
       "inputs", "reference"}], .npz paths}."""
     labels = None
@@ -162,78 +173,74 @@ def _score(scoring: Mapping[str, Any], answers: Sequence[Answer]) -> score.Score
                        answers, labels, scoring["output"], scoring.get("kinds"))
 
 
-def _feeds(timed: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-    """Args: timed: [{"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input: value} of
-    inputs with one value for good, left out for none}]. Yields: (one of them, feed)."""
-    for one in timed:
-        shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
-        arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
-        arrays |= {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
-        yield one, {name: tf.identity(tf.constant(value)) for name, value in arrays.items()}
+def _ready(model: Runner, one: Mapping[str, Any]) -> Ready:
+    """A call that is timed. Args: one: {"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input:
+    value} of inputs with one value for good, left out for none}."""
+    shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
+    arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
+    arrays |= {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
+    return model.ready(one["signature"], arrays)
 
 
-def _served(model: Any, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
+def _served(model: Runner, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
     """Returns: (what did not run in a saved engine at the declared shapes, in words, or ""; {arithmetic: seconds of the GPU's kernels})."""
     total: dict[str, float] = collections.defaultdict(float)
-    for one, feed in _feeds(timed):
-        function = model.root.signatures[one["signature"]]
-        _, problem = _watched(function, feed, one["call"])
+    for one in timed:
+        ready = _ready(model, one)
+        _, problem = _watched(model, ready, one["call"])
         if problem:
             return problem, {}
-        for name, seconds in profiling.kernels_of([functools.partial(loading.answers, function, feed)]).items():
+        for name, seconds in model.kernels([ready]).items():
             total[name] += seconds
     return "", dict(total)
 
 
-def _watched(function: Any, feed: Mapping[str, Any], text: str) -> tuple[Answer, str]:
-    """Call under the profiler. Returns: ({output: array}, what did not run in a saved engine, or "")."""
-    with native_log.captured() as log:
-        answer, counts = profiling.profiled(lambda: loading.answers(function, feed))
-    seen = trace.combine(counts, log[0])
+def _watched(model: Runner, ready: Ready, text: str) -> tuple[Arrays, str]:
+    """Make a call and watch the engines. Returns: (the answers, what did not run in a saved engine, or "")."""
+    answers, seen = model.watched(ready)
+    if seen is None:
+        return answers, f"no engine ran at {text}"
     reason = f" ({seen.reasons[0]})" if seen.reasons else ""
     for kind, said in (("fallback", "engine ops ran in TensorFlow"), ("build", "engines were built inside the call"),
                        ("calibration", "engine ops are still in calibration mode")):
         if getattr(seen, kind):
-            return answer, f"{sum(getattr(seen, kind).values())} {said} at {text}{reason}"
-    return answer, "" if seen.engine else f"no engine ran at {text}"
+            return answers, f"{sum(getattr(seen, kind).values())} {said} at {text}{reason}"
+    return answers, "" if seen.engine else f"no engine ran at {text}"
 
 
-def _answers(model: Any, calls: Sequence[Mapping[str, Any]]) -> list[Answer] | str:
+def _answers(model: Runner, calls: Sequence[Mapping[str, Any]]) -> list[Arrays] | str:
     """The answers to the data, or what did not run in an engine; each shape is watched once."""
-    answers: list[Answer] = []
+    answers: list[Arrays] = []
     watched: set[str] = set()
     for number, one in enumerate(calls):
         progress.say("answering the data", number, len(calls))
-        arrays = npz.load(one["inputs"])
-        feed = {name: tf.constant(array.astype(object) if array.dtype.kind in "SU" else array) for name, array in arrays.items()}
-        call = run.Call(one["signature"], arrays)
-        function = model.root.signatures[one["signature"]]
+        call = run.Call(one["signature"], npz.load(one["inputs"]))
+        ready = model.ready(call.signature, run_job.objects(call.inputs))
         if call.text() in watched:
-            answers.append(loading.answers(function, feed))
+            answers.append(ready())
             continue
         watched.add(call.text())
-        answer, problem = _watched(function, feed, call.text())
+        answer, problem = _watched(model, ready, call.text())
         if problem:
             return problem
         answers.append(answer)
     return answers
 
 
-def _latencies(model: Any, timed: Sequence[Mapping[str, Any]]) -> dict[str, Latency]:
+def _latencies(model: Runner, timed: Sequence[Mapping[str, Any]]) -> dict[str, Latency]:
     found: dict[str, Latency] = {}
-    for number, (one, feed) in enumerate(_feeds(timed)):
+    for number, one in enumerate(timed):
         progress.say(f"timing {one['call']}", number, len(timed))
-        found[one["call"]] = _latency(model.root.signatures[one["signature"]], feed)
+        found[one["call"]] = _latency(_ready(model, one))
     return found
 
 
-def _latency(function: Any, feed: Mapping[str, Any]) -> Latency:
+def _latency(ready: Ready) -> Latency:
     """Latency of one call at a time, input on the device, answer to the host."""
     for _ in range(timing.WARM_UP_CALLS):
-        loading.answers(function, feed)
+        ready()
     seconds: list[float] = []
     start = time.perf_counter()
     while len(seconds) < _LEAST_CALLS or time.perf_counter() - start < _SECONDS:
-        seconds.append(timing.seconds(functools.partial(loading.answers, function, feed)))
+        seconds.append(timing.seconds(ready))
     return Latency.of(seconds)
-

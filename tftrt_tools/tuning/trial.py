@@ -17,6 +17,7 @@ from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import journal as journal_module
 from tftrt_tools.tuning import space
@@ -53,6 +54,8 @@ class Task:
     # For the journal: the facts besides the settings that measurements depend on (model, data, machine); and the same for calibration.
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # What runs the model, as execution.run.Runtime.jobs.
+    jobs: str = saved_model.RUNTIME.jobs
     # The path that the user named, "" where it is `model`.
     given: str = ""
 
@@ -164,7 +167,7 @@ class Trials:
         Args: settings: {number of the trial: Settings}; timed: the one of Task.timed. Returns: final.Final. Raises: TftrtError.
         """
         task, tables = self._task, {number: self.calibration(one) for number, one in settings.items()}
-        request = {"do": "final", "model": task.model, "tags": list(next(iter(settings.values())).tags), "timed": timed,
+        request = {"do": "final", "model": task.model, "jobs": task.jobs, "tags": list(next(iter(settings.values())).tags), "timed": timed,
                    "folder": str(self._journal.folder.absolute()),
                    "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
         # The task's facts are one entry: their own names could collide with names in this key.

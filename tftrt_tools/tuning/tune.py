@@ -26,11 +26,11 @@ from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
-from tftrt_tools.models.savedmodel import kind as saved_model
-from tftrt_tools.savedmodel import describe, files, frozen_inputs, signatures
+from tftrt_tools.models import opening
+from tftrt_tools.models.model import Model
+from tftrt_tools.savedmodel import files, frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.sources.opened import check, opened
 from tftrt_tools.sources.source import Source, of
 from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
@@ -105,12 +105,12 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
 
     Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
     """
-    source = check(model)
+    source = opening.check(model, to_convert=True)
     shape_grammar.parse(settings.shapes)
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
-    with opened(source, options.log_file) as model, scratch.folder("tune") as folder:
-        specs, walked = _specs(source, model, settings)
+    with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
+        specs, walked = _specs(original, settings)
         options = _of_walked(options, walked)
         maker = _maker(settings, options, specs, walked)
         given = maker.given(folder)
@@ -118,7 +118,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         labels = label_reader.read(options.labels, given.rows, options.label_column, options.classes) if options.labels else None
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
-        prepared = _prepare(source, model, settings, options, specs, maker, given, labels, journal.folder)
+        prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
         return _searched(source, settings, options, table, gpu, journal, prepared)
 
 
@@ -130,8 +130,8 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
              "metric_digest": _metric_digest(options.goal), "output": options.output, **_kind_facts(options),
              "timed": [one["call"] for one in prepared.timed], **gpu}
-    task = Task(model=prepared.model, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration, table=table,
-                cache=options.cache, build_minutes=options.build_minutes, facts=facts, data_facts=data_facts,
+    task = Task(model=prepared.model, jobs=prepared.jobs, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration,
+                table=table, cache=options.cache, build_minutes=options.build_minutes, facts=facts, data_facts=data_facts,
                 given=str(pathlib.Path(source).absolute()))
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
@@ -139,8 +139,8 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
         if not options.goal.kept(original, original):
             raise errors.CheckFailed(f"the original itself misses the goal {options.goal.text(original)}: its {options.goal.metric} is "
                                      f"{original:.6g}", "ask for what the original can do, or use max-degradation")
-        native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "tags": list(settings.tags),
-                                                                 "timed": list(prepared.timed)}))
+        native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "jobs": task.jobs,
+                                                                 "tags": list(settings.tags), "timed": list(prepared.timed)}))
         base = dataclasses.replace(settings, precision_mode="FP32")
         if "INT8" in options.precisions:
             table = _first_table(trials, space_module.with_precision(base, "INT8"))
@@ -232,8 +232,9 @@ def _gpu() -> dict[str, str]:
 class _Prepared:
     """What all trials share."""
 
-    # Absolute path of the model, and its digest.
+    # Absolute path of the model, what runs it (Runtime.jobs), and its digest.
     model: str
+    jobs: str
     digest: str
     # {signature: [{input: shape}]}.
     calls: space_module.Calls
@@ -248,14 +249,13 @@ class _Prepared:
     warnings: tuple[str, ...]
 
 
-def _specs(source: Source, model: str, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
-    """({signature: [InputSpec]} of the original, each function once, signatures.Once of them). Args: source: as the user named it; model:
-    the SavedModel behind it."""
-    described = describe.describe(model)[0]
-    if described.engines:
-        raise errors.UsageError(f"{source} is a converted model itself", "tune the original; its manifest in assets.extra/tftrt names it")
-    walked = signatures.Once.of(signatures.chosen(list(described.inputs), settings.signature_keys), described.same)
-    return {name: described.inputs[name] for name in walked.names}, walked
+def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
+    """({signature: [InputSpec]} of the original, each function once, signatures.Once of them)."""
+    if model.engines:
+        raise errors.UsageError(f"{model.title} is a converted model itself",
+                                "tune the original; its manifest in assets.extra/tftrt names it")
+    walked = signatures.Once.of(signatures.chosen(list(model.inputs), settings.signature_keys), model.contents.same)
+    return {name: model.inputs[name] for name in walked.names}, walked
 
 
 def _maker(settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once) -> inputs.CallMaker:
@@ -272,7 +272,7 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
                                output_kind=said)
 
 
-def _prepare(source: Source, model: str, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
+def _prepare(model: Model, settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]],
              maker: inputs.CallMaker, given: Any, labels: label_reader.Labels | None, folder: pathlib.Path) -> _Prepared:
     calls, frozen = maker.declared(), frozen_inputs.values(settings.freeze, specs)
     timed = tuple({"call": f"{name}({shape_grammar.call_text(call)})", "signature": name,
@@ -284,11 +284,11 @@ def _prepare(source: Source, model: str, settings: Settings, options: Options, s
     rows = sum(call.rows for call in scored)
     if labels is not None and len({call.signature for call in scored}) == 1:
         label_reader.check_count(labels, rows, dropped)
-    digest, data_digest = files.digest(source), _data_digest(scored, labels)
+    digest, data_digest = model.digest(), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     warnings = (*given.notes, *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []))
-    return _Prepared(model=str(pathlib.Path(model).absolute()), digest=digest, calls=calls, timed=timed, scoring=scoring,
-                     objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
+    return _Prepared(model=str(pathlib.Path(model.path).absolute()), jobs=model.runtime.jobs, digest=digest, calls=calls, timed=timed,
+                     scoring=scoring, objective=_objective(options.objective_shape, specs, timed), warnings=warnings,
                      data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest})
 
 
@@ -309,7 +309,7 @@ def _scored_calls(maker: inputs.CallMaker, given: Any, calls: space_module.Calls
     return scored, dropped
 
 
-def _reference(model: str, digest: str, scored: Sequence[Call], data_digest: str, folder: pathlib.Path, options: Options,
+def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: str, folder: pathlib.Path, options: Options,
                labels: label_reader.Labels | None) -> dict[str, Any]:
     """The scoring part of a trial's request. The original answers once, in float32 without TF32, and its answers are kept."""
     key = journal_module.key(model=digest, data=data_digest).removeprefix("sha256:")[:16]
@@ -320,7 +320,7 @@ def _reference(model: str, digest: str, scored: Sequence[Call], data_digest: str
     else:
         shutil.rmtree(place, ignore_errors=True)
         saved = run.save_calls(scored, place / "in")
-        answered = run.run(saved_model.at(model), saved, place / "original", "the original", exact=True)
+        answered = run.run(model, saved, place / "original", "the original", exact=True)
         calls = [{"signature": call.signature, "rows": call.rows, "inputs": f"in/{pathlib.Path(path).name}",
                   "reference": f"original/{pathlib.Path(answer).name}"}
                  for call, (_, path), answer in zip(scored, saved, answered.answers, strict=True)]

@@ -36,11 +36,11 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     with contextlib.ExitStack() as stack:
         if gpu:
             guard.refuse_foreign_engines(path)
-            yield Loaded(path, _where("gpu", gpu=gpu))
+            yield Loaded(path, _where("gpu", gpu=gpu), wanted.tags)
             return
         copy = str(pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model")
         replaced = native_copy.write(path, copy)
-        yield Loaded(copy if replaced else path, _where("native segments" if replaced else "cpu", replaced=tuple(replaced)))
+        yield Loaded(copy if replaced else path, _where("native segments" if replaced else "cpu", replaced=tuple(replaced)), wanted.tags)
 
 
 def _where(mode: runner.Mode, **facts: Any) -> Where:
@@ -50,7 +50,7 @@ def _where(mode: runner.Mode, **facts: Any) -> Where:
 class Loaded:
     """The runner.Runner of a SavedModel. Keep it as long as its calls are made: its engines die with it."""
 
-    def __init__(self, path: str, where: Where, tags: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: str, where: Where, tags: tuple[str, ...]) -> None:
         self._model, self.where = loading.load(path, tags), where
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
