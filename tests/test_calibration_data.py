@@ -57,6 +57,20 @@ def test_an_npz_is_cut_into_equal_batches_and_the_rest_is_dropped_and_counted(tm
     assert any("2 rows at the end were left out" in one for one in record.warnings)
 
 
+@pytest.mark.parametrize(("takes", "sizes", "dropped"), [((2,), [4, 4, 2], 0), ((1, 3), [4, 4], 2)])
+def test_the_rows_left_over_are_a_last_smaller_batch_where_it_is_of_use(takes, sizes, dropped, tmp_path, module):
+    np.savez(tmp_path / "d.npz", x=rows(10))
+    function = f"{module('def feed():' + chr(10) + '  for n in (4, 4, 2):' + chr(10) + '    yield np.ones((n, 4), np.float32)' + chr(10))}:feed"
+    for source in (tmp_path / "d.npz", function):
+        opened = data.open(DataOptions(source=str(source), batch_size=4), "serve", [X], rest=lambda count: count in takes)
+        assert [len(batch["x"]) for batch in opened] == sizes
+        record = opened.record
+        assert (record.samples, record.batch_size, record.batches, record.dropped) == (sum(sizes), 4, len(sizes), dropped)
+        assert any("were left out" in one for one in record.warnings) == bool(dropped)
+    few = data.open(DataOptions(source=str(tmp_path / "d.npz"), batch_size=16), "serve", [X], rest=lambda count: True)
+    assert [len(batch["x"]) for batch in few] == [10] and few.record.batch_size == 10
+
+
 def test_an_npy_is_the_only_input_and_is_cast_to_its_dtype(tmp_path):
     np.save(tmp_path / "d.npy", rows(8).astype(np.float64))
     (batch,), _ = read(tmp_path / "d.npy")

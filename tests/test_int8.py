@@ -60,6 +60,36 @@ def inputs(name, path, batch=24, keep=lambda key: True):
     return path
 
 
+def test_all_rows_are_used_where_the_model_takes_a_smaller_batch(work, zoo_model, tmp_path):
+    images = np.load(work / "training.npz")["image"][:21]
+    images[16:] *= 1000  # the rows of the last batch alone have such values
+    np.savez(tmp_path / "odd.npz", image=images)
+    ok(convert(zoo_model("digits_cnn"), tmp_path / "out", f"--calibration_data={tmp_path / 'odd.npz'}"))
+    made = json.loads((tmp_path / "out/assets.extra/tftrt/calibration.json").read_text())
+    assert (made["data"]["samples"], made["data"]["batches"], made["data"]["dropped"]) == (21, 3, 0)
+    ranges = [one["max"] for one in made["engines"][0]["ranges"].values()]
+    assert max(ranges) > 100
+
+
+def test_rows_that_the_model_does_not_take_are_left_out_and_counted(work, tmp_path):
+    filters = tf.constant(np.random.default_rng(0).normal(size=(3, 3, 1, 4)).astype("f4"))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 1), name="image")])
+    def serve(image):
+        # The graph says 8, and the signature does not.
+        x = tf.nn.relu(tf.nn.conv2d(tf.reshape(image, (8, 8, 8, 1)), filters, 1, "SAME"))
+        return {"y": tf.nn.relu(tf.nn.max_pool(x, 2, 2, "SAME")) * 2.0}
+
+    module = tf.Module()
+    module.serve = serve
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures={"serving_default": serve})
+    np.savez(tmp_path / "odd.npz", image=np.load(work / "training.npz")["image"][:21])
+    said = ok(convert(tmp_path / "model", tmp_path / "out", "--use_dynamic_shape", f"--calibration_data={tmp_path / 'odd.npz'}"))
+    assert "5 rows at the end were left out: they do not fill a batch of 8" in said
+    made = json.loads((tmp_path / "out/assets.extra/tftrt/calibration.json").read_text())
+    assert (made["data"]["samples"], made["data"]["dropped"]) == (16, 5)
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("int8")

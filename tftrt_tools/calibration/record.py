@@ -15,8 +15,9 @@ class DataRecord:
 
     source: text of --calibration_data, "" for random data; kind: "arrays", "tfrecords", "images", "function" or "random"; digest:
     "sha256:…" over the row hashes in order, the same for any batch size that uses the same rows; samples: rows used; batches of
-    batch_size rows each; dropped: rows of a last batch that was not full; rows: hashes of the first 20,000 rows (rows.row_hashes);
-    failed_files: names of the first 20 of the failed_count files that did not decode; warnings: what to know about the data.
+    batch_size rows each, the last maybe of fewer; dropped: rows of a last batch that was left out; rows: hashes of the first 20,000
+    rows (rows.row_hashes); failed_files: names of the first 20 of the failed_count files that did not decode;
+    warnings: what to know about the data.
     """
 
     source: str

@@ -32,9 +32,11 @@ _AS_YIELDED = ("function", "random")
 class Batches:
     """The batches, each {input: np.ndarray} with the same number of rows; every iteration reads the data anew."""
 
-    def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]]) -> None:
-        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it."""
-        self._request, self._kind, self._read = request, kind, read
+    def __init__(self, request: Request, kind: str, read: Callable[[Tally], Iterable[tuple[str, Arrays]]],
+                 rest: Callable[[int], bool] = batching.none) -> None:
+        """Args: kind: of find.Found, or "random". read: function of a Tally that yields (where, arrays), as a source returns it. rest: as
+        in `open`."""
+        self._request, self._kind, self._read, self._rest = request, kind, read, rest
         self._record: DataRecord | None = None
 
     @property
@@ -64,8 +66,8 @@ class Batches:
     def _batches(self, tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         request, chunks = self._request, self._read(tally)
         if self._kind in _AS_YIELDED:
-            return batching.whole(chunks, request.signature, request.specs, tally)
-        return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally)
+            return batching.whole(chunks, request.signature, request.specs, tally, self._rest)
+        return batching.cut(chunks, request.signature, request.specs, request.options.batch_size, tally, self._rest)
 
     def _too_few(self, tally: Tally) -> UsageError:
         size, failed = self._request.options.batch_size, f" ({len(tally.failed)} files could not be decoded)" if tally.failed else ""
@@ -96,7 +98,7 @@ class _Seen:
         hashes = row_hashes(batch)
         self.batches += 1
         self.samples += len(hashes)
-        self.batch_size = len(hashes)
+        self.batch_size = max(self.batch_size, len(hashes))
         self.rows += hashes[:max(0, ROWS_KEPT - len(self.rows))]
         self._sha.update("".join(hashes).encode())
 
@@ -117,11 +119,13 @@ def _warnings(options: DataOptions, tally: Tally, seen: _Seen) -> Iterator[str]:
         yield f"{len(tally.failed)} files could not be decoded"
 
 
-def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = ()) -> Batches:
+def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], twins: Sequence[str] = (),
+         rest: Callable[[int], bool] = batching.none) -> Batches:
     """Find the data and check it as far as possible without reading it.
 
     Args: options: DataOptions. signature_name: signature that the data is for. specs: its InputSpecs, in the signature's order. twins:
-      other names of its function, by which the data may name the inputs.
+      other names of its function, by which the data may name the inputs. rest: whether a last batch of so many rows is of use; by
+      default none is: TensorRT's calibrator takes one size.
     Returns: Batches; iterating it reads. Raises: UsageError, here and while reading.
     """
     options_module.checked(options)
@@ -133,7 +137,7 @@ def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], 
         _check_batch_size(options.batch_size, signature_name, specs)
     request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size, twins=tuple(twins))
     read = importlib.import_module(f"tftrt_tools.inputs.sources_job.{found.kind}").source(request)
-    return Batches(request, found.kind, read)
+    return Batches(request, found.kind, read, rest)
 
 
 def _check_batch_size(size: int, signature: str, specs: Sequence[InputSpec]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class Frozen:
         tensors = [self.original.graph.get_tensor_by_name(name) for name in self.inputs]
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
 
-    def fed(self, call: Call) -> dict[str, Shape]:
+    def fed(self, call: Mapping[str, Shape]) -> dict[str, Shape]:
         """{placeholder: shape} of a call."""
         return {tensor.removesuffix(":0"): call[name] for name, tensor in zip(self.input_names, self.inputs, strict=True)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from tftrt_tools.calibration.record import DataRecord
 from tftrt_tools.conversion.job import engine_inputs
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.inputs.sources_job import batching
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
-from tftrt_tools.savedmodel.job import graph, segment, segments
+from tftrt_tools.savedmodel.job import graph, inferred, segment, segments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -110,7 +112,8 @@ def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Se
         return Measured(graph_def, settings, lambda method: dict(reused))
     if not source.options:
         raise errors.UsageError(*_NO_DATA)
-    batches = data.open(source.options, name, specs, source.twins.get(name, ()))
+    rest = functools.partial(_takes, frozen, specs) if settings.calibrator == "toolkit" else batching.none
+    batches = data.open(source.options, name, specs, source.twins.get(name, ()), rest)
     if settings.calibrator == "tensorrt":
         from tftrt_tools.calibration.job import tensorrt
 
@@ -120,6 +123,18 @@ def measured(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Se
     of_toolkit = of_batches(name, frozen, graph_def, settings, batches, source.compare)
     of_toolkit.record = batches.record
     return of_toolkit
+
+
+def _takes(frozen: Frozen, specs: Sequence[InputSpec], rows: int) -> bool:
+    """Whether a signature takes so many rows, by its inputs and by the shapes that follow from them."""
+    if not all(not spec.shape or spec.shape[0] in (None, rows) for spec in specs):
+        return False
+    shapes = {spec.name: (rows, *spec.shape[1:]) if spec.shape else spec.shape for spec in specs}
+    try:
+        inferred.shapes(frozen.graph_def, frozen.fed(shapes))
+    except ValueError:
+        return False
+    return True
 
 
 def of_batches(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings,

@@ -1,12 +1,12 @@
 """Turns chunks of rows, as a source yields them, into batches of one size. No TensorFlow here.
 
 TensorRT's calibrator takes its sizes from the first batch and silently skips a batch of another size. Such a batch is an error here;
-only a shorter last batch is dropped, and counted.
+only a shorter last batch is dropped, and counted, unless whoever reads can use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,14 +29,19 @@ class Tally:
         self.failed: list[str] = []
 
 
+def none(rows: int) -> bool:
+    """No shorter last batch is of use."""
+    return False
+
+
 def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec], size: int,
-        tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-    """Batches of exactly `size` rows.
+        tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+    """Batches of `size` rows, and a last one with fewer where `rest` says that so many are of use.
 
     Args:
       chunks: iterable of (where, {input: array with the rows in front}); `where` names the file or record.
       signature: its name. specs: its InputSpecs.
-      tally: Tally; the rows left over are counted in it.
+      tally: Tally; the rows left out are counted in it.
 
     Yields: {input: np.ndarray}, in memory of its own. Raises: UsageError.
     """
@@ -56,14 +61,18 @@ def cut(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[In
             pieces.append({name: np.array(array) for name, array in _part(arrays, start, rows).items()})
             waiting += rows - start
         del arrays
-    tally.dropped = waiting
+    if waiting and rest(waiting):
+        yield _joined(pieces)
+    else:
+        tally.dropped = waiting
 
 
 def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[InputSpec],
-          tally: Tally) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-    """Batches as the source yields them; a last one with fewer rows is left out and counted in `tally`. Args, yields: as `cut`."""
-    rest, first = iter(chunks), None
-    for where, given in rest:
+          tally: Tally, rest: Callable[[int], bool] = none) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
+    """Batches as the source yields them; a last one with fewer rows is left out and counted in `tally`, unless it is of use. Args, yields:
+    as `cut`."""
+    following, first = iter(chunks), None
+    for where, given in following:
         arrays, rows = _checked(where, given, signature, specs)
         for spec in specs:
             if not spec.accepts(arrays[spec.name].shape):
@@ -73,8 +82,11 @@ def whole(chunks: Iterable[tuple[str, Arrays]], signature: str, specs: Sequence[
         if shapes != first:
             shorter = all(got[1:] == want[1:] and got[:1] < want[:1] or got == want == () for got, want in
                           ((shapes[name], first[name]) for name in first))
-            if shorter and next(rest, None) is None:
-                tally.dropped = rows
+            if shorter and next(following, None) is None:
+                if rows and rest(rows):
+                    yield arrays
+                else:
+                    tally.dropped = rows
                 return
             name = next(name for name in first if shapes[name] != first[name])
             raise errors.UsageError(f"{where} has {name!r} of shape {_text(shapes[name])}, the first batch {_text(first[name])}", _ALIKE)
