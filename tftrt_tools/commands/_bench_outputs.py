@@ -1,4 +1,4 @@
-"""The files of a benchmark. One that cannot be written does not take the others with it: measuring took longer than writing."""
+"""The files of a benchmark. If one cannot be written, the others still are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by the commands that build engines: the bound on building time, and the words for engines that were not ready."""
+"""Shared by the commands that build engines: the bound on building time, and the messages about engines that were not ready."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def define(values: flags.FlagValues) -> None:
 
 
 def minutes(values: flags.FlagValues) -> float | None:
-    """The bound, or None. Raises: UsageError for one that makes no sense."""
+    """The bound, or None. Raises: UsageError for a bound that makes no sense."""
     given = values.max_build_minutes
     if given is None:
         return None
@@ -36,7 +36,7 @@ def minutes(values: flags.FlagValues) -> float | None:
 
 @contextlib.contextmanager
 def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterator[None]:
-    """Ctrl-C and SIGTERM inside the block say where the next run goes on. Args: cache: as convert.read_cache gives it."""
+    """On Ctrl-C and SIGTERM inside the block, say where the next run goes on. Args: cache: as convert.read_cache gives it."""
     try:
         yield
     except (KeyboardInterrupt, errors.Interrupted) as error:
@@ -48,7 +48,7 @@ def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterato
 
 
 def print_unbuilt(console: Console, done: Conversion | Build, cache: dict[str, Any] | None) -> None:
-    """Name the ops of a Conversion or Build that have no engine, and the way on. Prints nothing where every op has one."""
+    """Name the ops of a Conversion or Build that have no engine, and what to do. Prints nothing if every op has one."""
     for one in done.unbuilt:
         console.print(f"  warning: {one.name} has no engine and runs in TensorFlow: {one.reason}", markup=False, soft_wrap=True)
     if any(one.is_late for one in done.unbuilt):

@@ -37,7 +37,7 @@ def define(values: flags.FlagValues) -> None:
 
 
 def define_images(values: flags.FlagValues) -> None:
-    """Define those of pictures on FlagValues `values`."""
+    """Define the flags of pictures on FlagValues `values`."""
     default, text = DataOptions(), dict(flag_values=values)
     flags.DEFINE_string("image_size", default.image_size, "HEIGHTxWIDTH of pictures, by default the signature's", **text)
     flags.DEFINE_enum("image_resize", default.image_resize, options_module.IMAGE_RESIZE, "how pictures come to that size: stretched; "
@@ -60,7 +60,7 @@ def names() -> list[str]:
 
 
 def given(values: flags.FlagValues) -> list[str]:
-    """Names of these flags that the user gave; where --data takes those of pictures, without them."""
+    """Names of these flags that the user gave; without those of pictures if --data takes them."""
     known = names()
     if "data_rows" in values:
         images = flags.FlagValues()
@@ -70,9 +70,9 @@ def given(values: flags.FlagValues) -> list[str]:
 
 
 def read(values: flags.FlagValues) -> DataOptions:
-    """DataOptions from the flags, with the text of --shapes where the command has it.
+    """DataOptions from the flags, with the text of --shapes if the command has it.
 
-    Raises: UsageError, also where neither --calibration_data nor --calibrate_on_random_data is given.
+    Raises: UsageError, also if neither --calibration_data nor --calibrate_on_random_data is given.
     """
     return options_module.checked(DataOptions(
         source=values.calibration_data or "", batch_size=values.calibration_batch_size, batches=values.num_calibration_batches,

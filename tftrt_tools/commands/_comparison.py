@@ -1,4 +1,4 @@
-"""The table of what INT8 leaves by each calibration method; `convert`, `calibrate` and `sensitivity` print it."""
+"""The table of the SNR that INT8 keeps with each calibration method; `convert`, `calibrate` and `sensitivity` print it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags that say how --data is read, and the labels beside it; every command with --data has the first of them."""
+"""The flags that say how --data is read, which every command with --data has; and the flags of labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ KINDS = (".npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .n
 
 
 def define_reading(values: flags.FlagValues) -> None:
-    """Define how files of --data become rows on FlagValues `values`, where flags of calibration data have not done it."""
+    """Define the flags that say how files of --data become rows, on FlagValues `values`, unless the flags of calibration data have
+    defined them."""
     if "image_size" not in values:
         _calibration_flags.define_images(values)
     flags.DEFINE_integer("data_rows", 0, "rows of --data to read, of pictures spread over all files; 0 for all", lower_bound=0,
@@ -22,7 +23,7 @@ def define_reading(values: flags.FlagValues) -> None:
 
 
 def define_labels(values: flags.FlagValues, what: str) -> None:
-    """Define --labels and what belongs to it. Args: what: the labels are for, the end of the help."""
+    """Define --labels and its further flags. Args: what: the purpose of the labels, the end of the help."""
     text = dict(flag_values=values)
     flags.DEFINE_string("labels", "", "the right answer of each row of --data, classes, numbers, masks or texts: .npy, .csv (a column, or "
                         "rows FILE,LABEL for pictures), .txt (one a line), the word folders where each class of pictures has a folder, or "
@@ -40,7 +41,7 @@ def reading(values: flags.FlagValues) -> DataOptions:
 
 
 def reading_beside(values: flags.FlagValues, calibration: DataOptions | None) -> tuple[DataOptions, DataOptions | None]:
-    """How --data is read, and the calibration data: where only one of them is pictures, the flags of pictures speak of that one.
+    """How --data and the calibration data are read: if only one of them is pictures, the flags of pictures apply to that one.
 
     Args: calibration: of the flags of calibration data, or None. Returns: (of --data, of the calibration). Raises: UsageError.
     """

@@ -25,7 +25,8 @@ def define(values: flags.FlagValues) -> None:
 
 
 def store(values: flags.FlagValues) -> Store:
-    """The engine cache that the flags ask for. Raises: UsageError for a folder that can never be one, and for what is no size."""
+    """The engine cache that the flags ask for. Raises: UsageError for a folder that can never be a cache, and for a text that is not a
+    size."""
     from tftrt_tools.engine_cache import folders
     from tftrt_tools.engine_cache.store import Store
 

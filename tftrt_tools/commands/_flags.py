@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
-# Commands that calibrate have another name for their inputs than commands that ask a model.
+# Commands that calibrate and commands that call a model have different names for their inputs.
 _MEANT = {"data": "calibration_data", "calibration_data": "data"}
 
 
@@ -26,7 +26,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
-    Raises: UsageError for unknown flags, values that a flag refuses, and places where no file can be made.
+    Raises: UsageError for unknown flags, values that a flag refuses, and paths where no file can be made.
     """
     values = flags.FlagValues()
     values.set_gnu_getopt(True)
@@ -69,7 +69,7 @@ def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
 
 
 def words(flag: flags.Flag, value: Any = None) -> list[str]:
-    """The words of a command line that give a flag its value, or `value` in place of it."""
+    """The words of a command line that give a flag its value, or `value` instead."""
     value = flag.value if value is None else value
     if isinstance(flag, flags.MultiFlag):
         return [f"--{flag.name}={one}" for one in value]

@@ -1,4 +1,4 @@
-"""The last line of a command that has a natural next step: the command to run then, with its paths filled in, ready to be pasted."""
+"""The last line of a command that has a natural next step: the next command to run, with its paths filled in, ready to be pasted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_libra
 
 
 def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
-    """Print `next: tftrt COMMAND …`; several commands follow one another. Nothing where --json is given: a program reads the result then.
+    """Print `next: tftrt COMMAND …`, for one or more commands. Print nothing with --json, because then a program reads the result.
 
     Args: commands: the words of each, without `tftrt`.
     """
@@ -35,7 +35,7 @@ def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
 
 
 def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
-    """The words that repeat those of these flags that differ from their default."""
+    """The words that repeat these flags, if they differ from their defaults."""
     return [word for name in names if name in values and values[name].value != values[name].default for word in _flags.words(values[name])]
 
 
@@ -43,7 +43,7 @@ def convert(values: flags.FlagValues, model: str, precision: str, *words: str, s
             without: Iterable[str] = ()) -> list[str]:
     """A conversion of `model` to a folder beside it.
 
-    Args: settings: repeat the given flags that decide a conversion. without: those of them that are left out.
+    Args: settings: repeat the given flags that decide a conversion. without: flags to leave out.
     """
     names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision_mode", *without})
     return ["convert", f"--input_saved_model_dir={model}", f"{_OUTPUT}{sibling(model, precision.lower())}", f"--precision_mode={precision}",
@@ -56,25 +56,25 @@ def output_of(conversion: Sequence[str]) -> str:
 
 
 def verify(values: flags.FlagValues, original: str, converted: str, *words: str) -> list[str]:
-    """The proof of a converted model."""
+    """The verification of a converted model."""
     return ["verify", original, converted, *words, *given(values, _SOURCE)]
 
 
 def publish(values: flags.FlagValues, model: str) -> list[str]:
-    """The next step of a model that is proven. Its folder's name becomes the model's; servers and paths allow few characters there."""
+    """The next step of a verified model. Its folder's name becomes the model's name; servers and paths allow few characters in it."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", os.path.basename(os.path.abspath(model)))
     return ["publish", model, f"--model_name={name}", "--base_path=models", *given(values, ("op_library",))]
 
 
 def sibling(model: str, ending: str) -> str:
-    """A folder beside a model, for what is made of it: "resnet.h5" and "fp16" give "resnet_fp16"."""
+    """A folder beside a model, for a model made from it: "resnet.h5" and "fp16" give "resnet_fp16"."""
     path = pathlib.Path(model)
     stem = path.stem if path.suffix in (".keras", ".h5", ".pb") else path.name
     return str(path.with_name(f"{stem}_{ending}"))
 
 
 def original(converted: str) -> str:
-    """The model that a converted one was made from, relative where it lies below this folder; "" where it is not known or gone."""
+    """The model that a converted one was made from, as a relative path if it lies below this folder; "" if it is not known or gone."""
     source = (passport.read(converted, passport.MANIFEST) or {}).get("source", "")
     if not source or not os.path.exists(source):
         return ""
@@ -83,5 +83,5 @@ def original(converted: str) -> str:
 
 
 def _conversion_flags() -> set[str]:
-    """Names of the flags that decide what a conversion gives."""
+    """Names of the flags that decide the result of a conversion."""
     return {*_calibration_flags.names(), *(field.name for field in dataclasses.fields(Settings))}

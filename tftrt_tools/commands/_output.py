@@ -27,7 +27,7 @@ class Document(Protocol):
 
 
 def console(json_path: str | None) -> Console:
-    """A rich console for tables: stdout, or stderr where stdout carries the JSON."""
+    """A rich console for tables: stdout, or stderr if stdout carries the JSON."""
     from rich.console import Console
 
     stream = sys.stderr if json_path == "-" else sys.stdout

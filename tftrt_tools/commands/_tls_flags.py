@@ -1,4 +1,4 @@
-"""The flags of a connection with TLS, the same in every command that asks a server."""
+"""The flags of a connection with TLS, the same in every command that connects to a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def define(values: flags.FlagValues) -> None:
 
 
 def read(values: flags.FlagValues) -> Tls | None:
-    """client.Tls, or None for a connection in the clear."""
+    """client.Tls, or None for a connection without TLS."""
     from tftrt_tools.client import Tls
 
     named = (values.tls_root, values.tls_certificate, values.tls_key, values.tls_server_name)

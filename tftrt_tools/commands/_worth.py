@@ -1,4 +1,4 @@
-"""Whether a conversion can be worth it, in words: the share in TensorRT bounds what it can gain."""
+"""Whether a conversion can be worth it, in words: the share in TensorRT limits the gain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tftrt_tools.conversion import advice
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel import flops
 
-# A share that allows less than this many times the speed is hardly worth a conversion.
+# If the share allows less than this many times the speed, a conversion is hardly worth it.
 _WORTH = 1.25
 
 
@@ -15,7 +15,7 @@ def little(signatures: tuple[SignatureResult, ...], coverage: float) -> str:
     """A sentence on a share that is small; "" where it allows twice the speed. Args: coverage: share of the computing ops, 0 to 1.
 
     With the share p in TensorRT, however fast, a model is at most 1 / (1 - p) times as fast as before (Amdahl's law). The share is that
-    of the FLOPs where it is known, else of the ops; time goes by neither exactly.
+    of the FLOPs if known, else of the ops; neither gives the share of the time exactly.
     """
     counted = flops.together([one.flops for one in signatures if one.converted or one.native_ops])
     share = counted.share if counted else None
@@ -29,7 +29,7 @@ def little(signatures: tuple[SignatureResult, ...], coverage: float) -> str:
 
 
 def other_mode(one: SignatureResult) -> str:
-    """What the other batch mode would take; "" where nobody tried it."""
+    """The coverage of the other batch mode; "" if it was not tried."""
     other = one.other_mode
     if other is None:
         return ""

@@ -4,12 +4,13 @@
 Measures how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. ADDRESS is HOST:PORT of
 the gRPC port. Requests are serialised before the clock starts; several different ones are sent in turn.
 
---scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at --rate
-whether or not anything was answered, as users do, and counts a request's time from the instant at which it was due. --scenario=offline
-has everything due at once and asks how long that takes. Lists of --concurrency, --rate and --batch_size are swept, each product a row.
+--scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at
+--rate, as users do, whether or not earlier requests were answered, and counts a request's time from the instant at which it was due.
+--scenario=offline makes all requests due at once and measures how long they take. Lists of --concurrency, --rate and --batch_size are
+swept: each combination is a row.
 
 --slo='p99<20ms' with --scenario=open and no --rate searches for the highest rate that keeps it; otherwise every row has to keep it.
-A percentile is shown only where enough requests were answered for it (130 for p95, 662 for p99, 6636 for p99.9).
+A percentile is shown only if enough requests were answered (130 for p95, 662 for p99, 6636 for p99.9).
 
 With --in_process the same requests also go to the same runtime without a server, in a process of its own: the difference is the price of
 serving. With --rest the server's own counters are read before and after each row.

@@ -1,12 +1,12 @@
 """usage: tftrt build MODEL --shapes=SHAPES [--flags]
        tftrt build MODEL --strip [--flags]
 
-Builds the TensorRT engines of a converted model on the GPU that will serve it: those of all signatures. It checks each declared
-shape in a fresh process. It replaces the model in one step, or leaves it as it was; --output_saved_model_dir takes the result
-instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines
-from the engine cache where that has them.
+Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it. It checks each declared
+shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output_saved_model_dir it writes the result
+there instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines from
+the engine cache if they are there.
 
---strip takes the engines away instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
+--strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
 examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'

@@ -1,12 +1,12 @@
 """usage: tftrt cache list|clear|remove ID…|dir [--flags]
 
-Shows and clears the engine cache. It holds the engines built here, under all that they depend on (segment, shapes, precision, GPU,
-versions, …), so the next build of the same engine only copies it. It needs no care: it is bounded, drops what was not used for
-longest, and builds a damaged entry again.
+Shows and clears the engine cache. It keeps the engines built here under everything that they depend on (segment, shapes, precision, GPU,
+versions, …), so the next build of the same engine only copies it. It needs no care: it has a maximum size, drops the least recently used
+entries, and a damaged entry is built again.
 
-  list       what is in it, the most recently used first
-  remove ID  take entries out; an ID is the beginning of a name that `list` shows
-  clear      take all out, or, with --engine_cache_max_bytes, only until the rest has that size
+  list       its entries, the most recently used first
+  remove ID  remove entries; an ID is the beginning of a name that `list` shows
+  clear      remove all, or, with --engine_cache_max_bytes, only until the rest has that size
   dir        print its folder
 
 An entry that another process is building stays.

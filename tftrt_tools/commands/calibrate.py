@@ -6,9 +6,9 @@ and writes them to a calibration file for `tftrt convert --calibration_table`. N
 edits such files.
 
 MODEL is a SavedModel or a Keras file (.keras, .h5); give the flags that decide its engines as in the conversion. Or MODEL is a converted
-model of any precision; its engines are then calibrated.
+model of any precision; then its engines are calibrated.
 
---compare prints what INT8 leaves of each output with every calibration method. It is simulated on batches of DATA that did not give the
+--compare prints the SNR of each output in INT8 with every calibration method. It simulates INT8 on batches of DATA that did not give the
 ranges.
 
 examples:

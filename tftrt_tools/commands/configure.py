@@ -12,8 +12,8 @@ batching_parameters.txt, with --monitoring monitoring.config. BASE_PATH holds a 
 Batch sizes come from the engines of the versions that will be served. Where the engines take every size up to a largest one, the
 server pads nothing. Else it pads batches up to allowed_batch_sizes; sizes that you give must be among the engines' own.
 
---check reads existing files and names by line what is wrong: unknown fields, and values that the server would refuse or understand
-otherwise. An error is exit code 3.
+--check reads existing files and names each error with its line: unknown fields, and values that the server would refuse or
+misunderstand. An error is exit code 3.
 
 examples:
   tftrt configure --output_dir=config --model=digits=/models/digits --enable_batching --monitoring
@@ -79,7 +79,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         done = generation.configure(values.output_dir, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
-    if not values.mount:  # else the files speak of paths in the container
+    if not values.mount:  # otherwise the files have paths in the container
         _next.show(values, ["serve", *done.server_flags()])
     return errors.EXIT_DONE
 

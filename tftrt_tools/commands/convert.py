@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.pipeline import Conversion
     from tftrt_tools.inputs.options import DataOptions
 
-# Flags without effect beside a calibration table.
+# Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
 # Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
 _NOT_REPEATED = ("overwrite", "dry_run", "log_file", "layers", "max_build_minutes", "engine_cache",
@@ -116,7 +116,7 @@ def define_cache(values: flags.FlagValues) -> None:
 
 
 def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
-    """{"folder", "max_bytes"} of the engine cache, or None where it is switched off. Raises: UsageError."""
+    """{"folder", "max_bytes"} of the engine cache, or None if it is switched off. Raises: UsageError."""
     if not values.engine_cache:
         return None
     store = _engine_cache.store(values)
@@ -124,20 +124,20 @@ def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
 
 
 def define_layers(values: flags.FlagValues) -> None:
-    """The flag that asks in what the engines' layers compute."""
+    """The flag that asks for the precision of each layer."""
     flags.DEFINE_boolean("layers", False, "say in what each convolution and matrix product of the built engines computes, and which have "
                          "no range for INT8; builds without the engine cache, and makes the log long", flag_values=values)
 
 
 def read_layers(values: flags.FlagValues) -> bool:
-    """Whether layers are asked for. Raises: UsageError where no engine is built."""
+    """Whether the precision of layers is requested. Raises: UsageError if no engine is built."""
     if values.layers and not values.shapes:
         raise errors.UsageError("--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU")
     return values.layers
 
 
 def print_layers(console: Console, done: Conversion | Build) -> None:
-    """What the log says of the engines of a Conversion or Build; nothing where it was not asked."""
+    """Print what the log says of the engines of a Conversion or Build; nothing if not requested."""
     for line in done.layers.text(done.signatures):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -182,7 +182,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 
 def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> DataOptions | None:
-    """DataOptions of an INT8 conversion, or None where nothing is to be calibrated. Raises: UsageError."""
+    """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Raises: UsageError."""
     if settings.precision_mode != "INT8":
         for name in _calibration_flags.given(values):
             raise errors.UsageError(f"--{name} has no effect with --precision_mode={settings.precision_mode}",
@@ -287,7 +287,8 @@ def _print_worth(console: Console, done: Conversion) -> None:
 
 
 def print_calibration(console: Console, calibration: Calibration | None, most: int | None = _comparison.FEW) -> None:
-    """A line on a file.Calibration, its warnings, and how its method compares; nothing for None. Args: most: outputs to list there."""
+    """Print a line on a file.Calibration, its warnings, and the comparison of methods; nothing for None. Args: most: outputs to list
+    there."""
     if calibration is None:
         return
     data = calibration.data

@@ -1,10 +1,11 @@
 """usage: tftrt data MODEL SOURCE --output=FILE.npz [--flags]
 
-Writes rows of inputs as the model takes them, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures,
+Writes rows of inputs in the model's form, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures,
 TFRecords of tf.train.Example, .npz or .npy files, tables, text, a folder or glob of one of these, or module:function that yields batches.
 
-Pictures that lie in one folder a class, and TFRecords with a feature for it, give --output_labels as well. --output_calibration gets other
-rows: no row is in both. Fewer than all come from everywhere in the files where they are pictures, else they are the first ones.
+--output_labels gets the classes, if pictures lie in a folder for each class, or TFRecords have a feature for it. --output_calibration
+gets other rows: no row is in both files. If only some rows are wanted, pictures are spread over all files; other sources give their
+first rows.
 
 examples:
   tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy

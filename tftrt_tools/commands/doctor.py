@@ -5,7 +5,7 @@ What this machine can do with TF-TRT, and for each "no" the one line that mends 
   build    make TensorRT engines for it
   run      execute them
 
-TensorFlow and the libraries are loaded in processes of their own, so a broken one cannot end this command.
+TensorFlow and the libraries are loaded in other processes, so a broken one cannot end this command.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ class _Folders:
 
 
 def _site(diagnosis: Diagnosis) -> str | None:
-    """The directory of TensorFlow, where the wheels of the CUDA libraries lie too."""
+    """The directory that holds TensorFlow and the wheels of the CUDA libraries."""
     return diagnosis.folder.rpartition("/")[0] if diagnosis.folder else None
 
 
 def _reason(name: str, error: str) -> str:
-    """The loader's words without what the row says already."""
+    """The loader's words without the parts that the row shows already."""
     import re
 
     absent = re.search(r"([\w.+-]+): cannot open shared object file", error)

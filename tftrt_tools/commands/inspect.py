@@ -1,13 +1,13 @@
 """usage: tftrt inspect MODEL [--flags]
 
-Before conversion: what TF-TRT would do with each signature of a SavedModel, from the real graph pass; no GPU is needed. The share of
-its ops that would run in TensorRT, each segment, each op that stays in TensorFlow by node name with TF-TRT's reason, and what other
-values of --minimum_segment_size and the other batch mode would give. The flags are those of `tftrt convert`.
+Before conversion: what TF-TRT would do with each signature of a SavedModel, from the real graph pass; no GPU is needed. It shows the
+share of ops that would run in TensorRT, each segment, the name of each node that stays in TensorFlow with TF-TRT's reason, and the
+result of other values of --minimum_segment_size and of the other batch mode. The flags are those of `tftrt convert`.
 
-After conversion, by `tftrt convert` or by TensorFlow's own converter: engine ops, saved engines, ops left in TensorFlow, manifest, and
-what disagrees between them. It reads files and loads nothing, so it can inspect a model whose engines fit another GPU.
+After conversion, by `tftrt convert` or by TensorFlow's own converter: it shows engine ops, saved engines, ops left in TensorFlow, the
+manifest, and contradictions between them. It reads files and loads nothing, so it can inspect a model whose engines fit another GPU.
 
-Of an ONNX file, which TF-TRT does not convert: inputs and outputs, opset, producer, ops, constants, and files with weights.
+For an ONNX file, which TF-TRT does not convert: inputs and outputs, opset, producer, ops, constants, and files with weights.
 
 "ops" are those that compute something: constants, Identity and the like are not counted, except that --minimum_segment_size counts
 constants too.
@@ -187,7 +187,7 @@ def _reason_table(console: Console, title: str, groups: Sequence[tuple[str, str,
 
 
 def _some(nodes: Sequence[str]) -> str:
-    """As many node names as fit into a line, the rest as a number. Signatures may share names: each is shown once."""
+    """As many node names as fit into a line, and the number of the others. Signatures may share names: each is shown once."""
     shown: list[str] = []
     width = 0
     for name in dict.fromkeys(nodes):
@@ -205,7 +205,7 @@ _KINDS = {"unbuildable": "engines that are expected not to build", "lost": "laye
 
 
 def _print_quantization(plan: Plan, console: Console, everything: bool) -> None:
-    """What becomes of the quantization nodes, and what TF-TRT does otherwise than they ask."""
+    """Print what happens to the quantization nodes, and where TF-TRT departs from them."""
     for signature in plan.signatures:
         if signature.quantization is None:
             continue
@@ -277,7 +277,7 @@ def _print_engines(seen: Inspection, console: Console, everything: bool) -> None
     shown = _largest(seen.engines, lambda one: one.compute_ops, everything)
     if not shown:
         return
-    # The title has what all engine ops share: the table is wide enough.
+    # The title has the facts that all engine ops share, because the table is wide enough without them.
     every = [_properties(one) for one in seen.engines]
     differing = [name for name in every[0] if len({one[name] for one in every}) > 1]
     shared = ", ".join(text for name, text in every[0].items() if name not in differing)
@@ -300,7 +300,7 @@ def _print_files(seen: Inspection, console: Console, everything: bool) -> None:
 
 
 def _print_calibration(seen: Inspection, console: Console) -> None:
-    """Where the INT8 ranges come from."""
+    """Print where the INT8 ranges come from."""
     if seen.calibration is None:
         return
     calibration = Calibration.from_dict(seen.calibration)
@@ -333,7 +333,7 @@ def _each_finding(findings: Iterable[Finding], console: Console) -> None:
 
 
 def _largest(items: Sequence[T], size: Callable[[T], int], everything: bool) -> list[T]:
-    """The largest few, in their own order; all with --all."""
+    """The largest few, in the original order; all with --all."""
     kept = sorted(range(len(items)), key=lambda index: -size(items[index]))[:None if everything else _ROWS]
     return [items[index] for index in sorted(kept)]
 
@@ -346,7 +346,7 @@ def _properties(engine: EngineOp) -> dict[str, str]:
 
 
 def _precision(engine: EngineOp) -> str:
-    """INT8 with where its ranges are."""
+    """The precision; for INT8 also the place of its ranges."""
     if engine.precision != "INT8":
         return engine.precision
     if engine.explicit_precision:
@@ -357,7 +357,7 @@ def _precision(engine: EngineOp) -> str:
 
 
 def _borders(engine: EngineOp) -> tuple[str, str]:
-    """Its inputs and its outputs, equal neighbours once: "4x float32[?,8]"."""
+    """Its inputs and outputs, with equal neighbours joined: "4x float32[?,8]"."""
     def cell(border: Iterable[Any]) -> str:
         texts = [f"{one.dtype}[{shape_grammar.text(one.shape)}]" for one in border]
         runs = [(text, len(list(same))) for text, same in itertools.groupby(texts)]
@@ -379,7 +379,7 @@ def _ops(counts: Mapping[str, int], everything: bool) -> str:
 
 def _signature_table(console: Console, seen: Any, title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]],
                      more: int = 0, what: str = "") -> None:
-    """A table whose first column is the signature: left out where there is only one, blank where it repeats."""
+    """A table whose first column is the signature: left out if there is only one, blank where it repeats."""
     if len(seen.once if isinstance(seen, Inspection) else seen.signatures) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
     else:

@@ -2,16 +2,17 @@
 
 Moves a version label of a running TensorFlow Serving, such as "stable", to another version, without a gap:
 
-  1. the version joins those that are served, and is waited for
+  1. the server loads the version beside the others; the command waits for it
   2. the label moves, and a request by that label shows which version answers
   3. with --unload_previous the version that the label left is unloaded
 
-ADDRESS is HOST:PORT of its gRPC port (8500 where PORT is left out). A server cannot tell its configuration, and unloads every model
-that a reload does not list. So FILE, the server's models.config, is the truth: it is edited, sent whole, and kept as FILE.previous for
-`tftrt rollback`. Other models, comments and fields in it stay. A version policy of "latest" or "all" becomes one of versions by number.
+ADDRESS is HOST:PORT of its gRPC port (8500 where PORT is left out). A server cannot tell its configuration, and unloads every model that
+a reload does not list. So FILE, the server's models.config, is the truth: the command edits it, sends all of it, and keeps the old one
+as FILE.previous for `tftrt rollback`. Other models, comments and fields in it stay. A version policy of "latest" or "all" becomes a list
+of version numbers.
 
-Where the version does not load, or not within --wait_seconds, where the server refuses, and on Ctrl-C: file and server get back what
-they had, the old version serves on, and the exit code is 1.
+If the version does not load within --wait_seconds, if the server refuses, and on Ctrl-C: file and server get back their old state, the
+old version goes on serving, and the exit code is 1.
 
 examples:
   tftrt promote localhost:8500 --model_name=digits --label=canary --version=2 --model_config_file=config/models.config

@@ -2,7 +2,7 @@
 
 Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; a server's --model_base_path is BASE_PATH/NAME. A Keras
 file (.keras, .h5) or a graph becomes a SavedModel there. The version appears whole or not at all. It carries warm-up requests, which
-publish has run.
+publish has tried.
 
 It refuses (exit 3) a TF-TRT model without a passed verification of these very files; a model that the target cannot run (engines of another
 TensorRT end a server that loads them); a warm-up that fails. A model without TF-TRT needs no verification.

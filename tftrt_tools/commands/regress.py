@@ -6,8 +6,8 @@ answers are compared too. With --server=HOST:PORT, --native and --candidate are 
 no server at all.
 
 It adds rounds until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
-those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are flags,
-or lines of a TOML file (--goals), where flags go before the file.
+those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are
+flags, or lines of a TOML file (--goals); flags override the file.
 
 --save_baseline keeps the result. --baseline compares this run with a kept one that passed; both need the same kind of machine, versions,
 native model and requests. `tftrt history` shows the kept results.
@@ -143,7 +143,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.Interrupted(mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete")
     if done.ended:
         raise errors.TftrtError(f"the run ended early: {done.ended}", "what was written is marked as incomplete")
-    # A file that was lost does not make a regression less of one.
+    # A file that could not be written does not change the verdict.
     return done.exit_code or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
 
 
@@ -180,8 +180,8 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
 
 
 def _write(done: Regression, values: flags.FlagValues, history: pathlib.Path | None, name: str) -> list[str]:
-    """Write every file that the flags name, each whole or not at all. One that fails does not stop the others. Returns:
-    a line for each file that is lost."""
+    """Write every file that the flags name, each whole or not at all. One that fails does not stop the others. Returns: a line for each
+    file that could not be written."""
     from tftrt_tools.regression import junit
     from tftrt_tools.report import regress as report
 
@@ -198,7 +198,7 @@ def _save(done: Regression, values: flags.FlagValues, history: pathlib.Path | No
     if done.ended:
         return
     if values.save_baseline == baseline.AUTO and history:
-        # The history has all of them; as a baseline only those that passed are taken.
+        # The history keeps all results; only those that passed become a baseline.
         kept = str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name, done.workload)))
     elif done.outcome != comparison.PASS:
         kept = ""

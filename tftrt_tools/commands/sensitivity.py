@@ -1,14 +1,14 @@
 """usage: tftrt sensitivity MODEL --data=INPUTS [--flags]
 
-Which nodes hurt when an original SavedModel goes to INT8 (the default) or FP16? It rounds each node alone, then all together, then all but
-the worst, and compares the answers with those of nothing rounded; INT8 with every calibration method too. It ends with a suggestion:
-another method where that gives more, else the flag of `tftrt convert` that keeps the nodes whose rounding costs most in a higher
-precision, so many that `tftrt verify` accepts the answers; or it says that it found no such nodes.
+Which nodes lose the most when an original SavedModel goes to INT8 (the default) or FP16? It rounds each node alone, then all together,
+then all but the worst, and compares the answers with those of nothing rounded. For INT8 it also tries every calibration method. It ends
+with a suggestion: another method if that gives more, else the flag of `tftrt convert` that keeps the most harmful nodes in a higher
+precision, as many as it takes for `tftrt verify` to accept the answers; or it says that it found no such nodes.
 
-Without a GPU, and on one as the first step, rounding is simulated in float: for INT8 what enters convolutions, matrix products,
-element-wise ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data, and weights by
-output channel; for FP16 inputs, weights and outputs of every node. On a GPU the worst --measure_nodes are then measured: engines are built
-with everything rounded, and without one node each.
+The first step simulates rounding in float, and needs no GPU. INT8: it rounds the inputs of convolutions, matrix products, element-wise
+ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data; and weights by output
+channel. FP16: it rounds inputs, weights and outputs of every node. On a GPU it then measures the worst --measure_nodes: it builds
+engines with everything rounded, and again with all but one node rounded.
 
 The flags of conversion and calibration are those of `tftrt convert`.
 
@@ -88,7 +88,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 
 def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
-    """`convert` with what is suggested. Nodes that were kept high in the study stay so, beside those that are suggested."""
+    """`convert` with the suggestion. Nodes that had a higher precision in the study keep it, besides the suggested ones."""
     suggested = shlex.split(done.flag)
     replaced = [word.lstrip("-").partition("=")[0] for word in suggested]
     for number, name in enumerate(replaced):
@@ -152,7 +152,7 @@ def _levels(signature: SignatureHarm) -> dict[str, dict[str, float]]:
 
 
 def _suggestion(done: Sensitivity) -> str:
-    """What to do, and what it leaves to be missed of verify's bounds."""
+    """The suggestion, and the bounds of verify that it still misses."""
     from tftrt_tools.accuracy import harm
 
     if done.better_method:

@@ -1,14 +1,14 @@
 """usage: tftrt serve --model_base_path=DIR | --model_config_file=FILE [--flags]
 
-Starts TensorFlow Serving and stays until Ctrl-C: checks paths, ports and configuration files, starts the server, shows its log,
-says when its models are loaded and warm, and ends it whatever happens to this command.
+Starts TensorFlow Serving and stays until Ctrl-C. It checks paths, ports and configuration files, starts the server, shows its log, says
+when its models are loaded and warm, and ends the server whatever happens to this command.
 
 --backend=auto takes tensorflow_model_server from PATH, else the GPU image in Docker, else the development server of this
 package, and says which and why. Every flag but --backend, --image, --host, --grace_seconds, --log_file and --json is
 tensorflow_model_server's own, with its default, and is handed on.
 
---json=FILE is written when the server is ready: its addresses, models and process. Ctrl-C and SIGTERM end with exit code 0; a
-server that ends by itself is exit code 1, with the end of its log and what its signal means.
+--json=FILE is written when the server is ready: its addresses, models and process. Ctrl-C and SIGTERM end with exit code 0; if the
+server ends by itself, the exit code is 1, with the end of its log and the meaning of its signal.
 
 examples:
   tftrt serve --model_name=digits --model_base_path=models/digits --rest_api_port=8501

@@ -5,11 +5,11 @@ the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRES
 
 With --original the answers are compared with the original model's, by the metrics and bounds of `tftrt verify`; without it only their
 form is checked. Shapes come from --shapes, else from the passport of the served version, else from the signature, with batch 1. On the
-server's own machine the version's files, its environment and its GPU memory are found through its process; elsewhere --model_dir names
-the files.
+server's own machine it finds the version's files, the server's environment and its GPU memory through the process; elsewhere --model_dir
+names the files.
 
-Exit code 3: an answer is wrong or was refused; with --require_engines also where the engines did not run in every call, certainly or
-likely.
+Exit code 3: an answer is wrong, or a request was refused; with --require_engines also if the engines did not run, certainly or likely,
+in every call.
 
 examples:
   tftrt smoke localhost:8500 --model_name=resnet --original=resnet

@@ -8,7 +8,7 @@ A tensor without a scale keeps its layers out of INT8.
 
 FILE is a calibration file, a converted model that carries one, or a table in TensorRT's own text form.
 
-show   what is in it: tensors, ranges, what was left out and why; --format=tensorrt gives an engine's table as TensorRT reads it
+show   tensors, ranges, tensors left out and why; --format=tensorrt gives an engine's table as TensorRT reads it
 diff   two of them, tensor by tensor, with B's scale as a multiple of A's; --check exits with 3 where they differ
 merge  several of one model, say of two data sets, as one; one file alone: engines of equal graphs get one table
 edit   remove, set or scale entries, by names from `show`; regular expressions match whole names
@@ -239,7 +239,7 @@ def _number(value: float | None) -> str:
 def _table(console: Console, title: str | None, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     from rich.markup import escape
 
-    if title:  # of its own: a table's title is folded to the width of its columns
+    if title:  # a line of its own, because a table's title is folded to the width of its columns
         _say(console, title, "bold")
     console.print(_output.table(None, columns, [[escape(str(cell)) for cell in row] for row in rows]))
 

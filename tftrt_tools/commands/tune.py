@@ -1,13 +1,13 @@
 """usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
 
 Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
-FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for fallbacks,
-scored on all of --data against the original, and timed; in the end the best and the original are timed in turns in one process. INT8 needs
---calibration_data (other rows than --data) or --calibration_table.
+FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for
+fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
+process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
-`tftrt verify` (top1, auc, rmse, mean_iou, map and others are held against --labels of their kind, else against the original), or
-module:function, called as function(outputs, labels, reference) with {name: array}, returning a number of which higher is better.
+`tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
+module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is better.
 
 Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal.
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tuning.tried import Latency, Trial, Tuning
     from tftrt_tools.tuning.tune import Found, Options
 
-# Flags of `tftrt convert` that mean here what they mean there; the others are searched, or make no sense in a search.
+# Flags of `tftrt convert` with the same meaning here; the others are searched, or make no sense in a search.
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
                   "keep_native_nodes", "freeze", "calibrator", "calibration_percentile")
 
@@ -138,7 +138,7 @@ def _settings(values: flags.FlagValues) -> Settings:
     """The settings that the search leaves alone."""
     given = {name: values[name].value for name in (*_CONVERT_FLAGS, "shapes", "allow_quantization_changes")}
     given = {name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in given.items()}
-    # Flags of INT8's calibration are accepted where the search tries INT8.
+    # Flags of INT8's calibration are accepted if the search tries INT8.
     highest: Precision = "INT8" if "INT8" in _precisions(values) else "FP16"
     percentile, methods = given.pop("calibration_percentile"), _methods(values)
     if values["calibration_percentile"].present and (highest != "INT8" or not {AUTO, "percentile"} & set(methods)):
@@ -150,7 +150,7 @@ def _settings(values: flags.FlagValues) -> Settings:
 
 
 def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
-    """Calibration methods to try, in order: those given, or all that the calibrator has. One, that of the defaults, without INT8."""
+    """Calibration methods to try, in order: the given ones, or all that the calibrator has. Without INT8 only the default one."""
     int8, toolkit = "INT8" in _precisions(values), values.calibrator == "toolkit"
     if not values["calibration_methods"].present:
         return CALIBRATION_METHODS if int8 and toolkit else (AUTO,)

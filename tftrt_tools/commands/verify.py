@@ -2,18 +2,17 @@
 
 Sends the same inputs through both models, compares every output of every signature, and, on a GPU, watches which engines ran:
 an engine that fell back to TensorFlow, or that was built inside a call, is named with its shape and fails the check (exit 3).
-Without a GPU the engine ops run through their native segments; that shows what the rewriting of the graph did, and nothing of
-the engines' arithmetic, and the result says so.
+Without a GPU the engine ops run through their native segments; that shows the effect of the graph rewrite, but nothing of the engines'
+arithmetic. The result says so.
 
 Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
 Ids in floats and the outputs of a detector are recognised and judged as such; --output_kind says what an output is. --labels may be
-classes, numbers of a regression, masks, texts, or boxes with classes: both models are held against them.
-Where no output of a signature shows anything (all zero, empty, the same for every input), the check fails (exit 3) and says so:
---data has to be such that the model answers something, or --allow_constant_outputs accepts it.
-Data that an INT8 model was calibrated on scores nothing: --data of which more than half of the rows are among the calibration's is
-refused, and fewer are counted in a warning.
-The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be an ONNX file, which
-ONNX Runtime runs on the CPU; it carries no such evidence.
+classes, numbers of a regression, masks, texts, or boxes with classes; both models are scored against them. If no output of a signature
+shows anything (all zero, empty, the same for every input), the check fails (exit 3): give --data for which the model answers something,
+or accept it with --allow_constant_outputs.
+Data that calibrated an INT8 model proves nothing: --data is refused if more than half of its rows calibrated the model, and a smaller
+share is a warning. The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be
+an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy

@@ -1,8 +1,8 @@
 """usage: tftrt versions ADDRESS [--model_name=NAME,…] [--model_config_file=FILE] [--flags]
 
 Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
-is left out). A server lists neither its models nor its labels: models are those of --model_name or of FILE, and the labels asked for
-are FILE's, --labels, "stable" and "canary". It says where FILE and the server differ.
+is left out). A server lists neither its models nor its labels. So the command asks for the models of --model_name or of FILE, and for
+the labels of FILE, of --labels, "stable" and "canary". It names differences between FILE and the server.
 
 A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
 

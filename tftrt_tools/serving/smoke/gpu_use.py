@@ -39,7 +39,7 @@ class Use(records.Record):
     busy: int | None = dataclasses.field(default=None, kw_only=True)
 
     def evidence(self) -> Evidence:
-        """The Evidence, if there is any: a used GPU proves nothing, because TensorFlow's own ops use it too."""
+        """The Evidence about the GPU. A used GPU proves nothing, because TensorFlow's own ops use it too."""
         if self.uses is False:
             return Evidence("GPU", self.seen, NO, self.weight)
         if self.busy == 0:  # NVML gives whole percents, and a small model can stay below one

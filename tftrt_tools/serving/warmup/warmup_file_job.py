@@ -129,7 +129,7 @@ def _tensors(inputs: Mapping[str, Any], number: int) -> dict[str, npt.NDArray[An
 
 
 def _examples(spec: Any, given: Any, number: int, signatures: Mapping[str, Sequence[InputSpec]]) -> _Request:
-    """The tf.Examples as the signature's only input, whatever its name."""
+    """The request of a record with tf.Examples: they are the signature's only input, whatever its name."""
     examples = list(given.example_list.examples)
     if given.WhichOneof("kind") == "example_list_with_context":
         listed, examples = given.example_list_with_context, []
