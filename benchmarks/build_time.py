@@ -3,7 +3,7 @@
 Each MODEL=SHAPES is a SavedModel with the --shapes to build for; without any, ResNet-50 and the digits CNN with two profiles. Cases:
 
     cold     empty engine cache and timing cache, alone on the GPU
-    timings  the engines are gone, TensorRT's timing cache is there (where this case is asked for, all run with TFTRT_TIMING_CACHE=1)
+    timings  the engines are gone, TensorRT's timing cache is there
     cached   the same conversion again
     beside   two such conversions at once, each with an empty cache of its own: the longer one
     tensorrt the same network by ONNX and TensorRT's Python alone, the same profiles, in a process of its own (signature
@@ -134,7 +134,7 @@ def _convert(side, model, shapes, folder, options, seconds):
                f"--output_saved_model_dir={folder / 'out'}", "--overwrite", f"--precision_mode={options.precision}", f"--shapes={shapes}",
                f"--engine_cache_dir={folder / 'cache'}", f"--log_file={folder / 'log'}", *options.flags.split()]
     start = time.monotonic()
-    _run(command, root, seconds, {"TFTRT_TIMING_CACHE": "1"} if "timings" in options.cases else {})
+    _run(command, root, seconds)
     taken = time.monotonic() - start
     said = json.loads((folder / "out/assets.extra/tftrt/manifest.json").read_text())
     built = [engine for signature in said["signatures"] for engine in signature["built"]]
@@ -148,10 +148,9 @@ def _tensorrt(model, shapes, options, seconds):
     return json.loads(_run(command, _models.ROOT, seconds).splitlines()[-1])
 
 
-def _run(command, root, seconds, variables=()):
-    """Its output. Args: variables: of the environment, beside the usual ones. Raises: RuntimeError, subprocess.TimeoutExpired; its
-    processes are ended then."""
-    env = {**_models.environment(gpu=True), "PYTHONPATH": str(root), **dict(variables)}
+def _run(command, root, seconds):
+    """Its output. Raises: RuntimeError, subprocess.TimeoutExpired; its processes are ended then."""
+    env = {**_models.environment(gpu=True), "PYTHONPATH": str(root)}
     process = subprocess.Popen(command, cwd=root, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True)
     try:

@@ -210,9 +210,8 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     assert verify(model, tmp_path / "part", data, "--batch_size=8")[0] == 0
 
 
-def test_the_second_process_knows_what_the_first_timed(portable, zoo_model, tmp_path, monkeypatch):
+def test_the_second_process_knows_what_the_first_timed(portable, zoo_model, tmp_path):
     """The engines are taken away, the timing cache stays. Its effect on the time is the benchmark's business."""
-    monkeypatch.setenv("TFTRT_TIMING_CACHE", "1")
     build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
     (timings,) = (tmp_path / "cache" / ".timings").iterdir()
     before = timings.read_bytes()

@@ -51,8 +51,8 @@ def test_the_closed_gate_makes_engines_certain_and_a_shape_without_one_an_error(
         assert (done.engines.answer, done.engines.certainty, done.engines.settle) == (YES, CERTAIN, ())
         assert done.passed and done.arithmetic[0] == "FP16" and done.judged.comparisons[0].snr_db > 30, done.problems
         assert done.gpu.uses is True and done.model.same and all(one.native for one in done.calls)
-        # FP16 arithmetic did answer: float32 would agree much better.
-        assert done.judged.comparisons[0].snr_db < 100
+        # TensorRT's arithmetic did answer, in FP16 or in FP32 kernels: the same kernels would agree to the last bit.
+        assert done.judged.comparisons[0].snr_db < 200
 
         done = asked(running, shapes="image:1x8x8x1,4x8x8x1")
         assert judged(done) == {BATCH_1: (YES, CERTAIN), BATCH_4: (NO, CERTAIN)}, done.engines.to_dict()

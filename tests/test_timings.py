@@ -1,5 +1,9 @@
 """TensorRT's timing cache: in TF-TRT's memory, and on disk."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tftrt_tools import tf_private
@@ -38,6 +42,48 @@ def test_what_cannot_be_kept_is_no_error(kept, tmp_path):
     (tmp_path / "file").write_text("")
     assert not timings.Timings(tmp_path / "file", CONDITIONS).write(b"times")
     assert not timings.Timings(None, CONDITIONS).write(b"times") and timings.Timings(None, CONDITIONS).read() == b""
+
+
+_DYING = """
+import os, pathlib, sys
+from tftrt_tools.engine_cache import timings
+kept = timings.Timings(pathlib.Path(sys.argv[1]), {conditions})
+timings.TRIAL_SECONDS = float(sys.argv[2])
+with kept.trial():
+    if kept.read() != b"times":  # a living process tries it: nobody drops it
+        sys.exit(7)
+    import time
+    time.sleep(float(sys.argv[3]))
+    os.abort()
+"""
+
+
+def aborted(kept, trial, after):
+    code = _DYING.format(conditions=CONDITIONS)
+    done = subprocess.run([sys.executable, "-c", code, str(kept.folder), str(trial), str(after)], check=False, timeout=60,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == -6
+
+
+def test_a_cache_that_ended_a_process_at_once_is_dropped(kept):
+    kept.write(b"times")
+    aborted(kept, 60, 0)
+    assert kept.read() == b"" and list(kept.path.parent.iterdir()) == []
+
+
+def test_a_process_that_ended_later_drops_nothing(kept):
+    kept.write(b"times")
+    aborted(kept, 0.01, 1)
+    assert kept.read() == b"times"
+
+
+def test_a_build_that_fails_or_ends_drops_nothing(kept):
+    kept.write(b"times")
+    with kept.trial():
+        pass
+    with pytest.raises(ZeroDivisionError), kept.trial():
+        raise ZeroDivisionError
+    assert kept.read() == b"times" and list(kept.path.parent.iterdir()) == [kept.path]
 
 
 def test_clearing_takes_all_of_it(kept):

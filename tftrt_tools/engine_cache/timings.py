@@ -4,13 +4,18 @@ what is new to it.
     FOLDER/.timings/<digest of what the times depend on>    the cache as TensorRT serialized it, behind its SHA-256
 
 TF-TRT keeps it in the process's memory only (tf_private.TimingCache). A cache that is damaged, or of another TensorRT, GPU or library,
-is never used: if TensorRT refuses one, TF-TRT ends the process.
+is never used: if TensorRT refuses one, TF-TRT ends the process. A cache in whose first minute of use a process ended is dropped.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
+import os
 import pathlib
+import threading
+from collections.abc import Iterator
 
 from tftrt_tools import whole_file
 from tftrt_tools.engine_cache import folders
@@ -19,6 +24,8 @@ FOLDER = ".timings"
 # A larger cache is not kept; TensorRT then measures again.
 MAX_BYTES = 64 << 20
 _DIGEST_BYTES = 32
+# TensorRT refuses a cache when a build begins. A process that goes on for so long has had its cache accepted.
+TRIAL_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +42,54 @@ class Timings:
         name = hashlib.sha256(json.dumps(self.conditions, sort_keys=True).encode()).hexdigest()
         return pathlib.Path(self.folder or "") / FOLDER / name
 
+    @property
+    def _mark(self) -> pathlib.Path:
+        return self.path.with_name(self.path.name + ".trial")
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Around the first build with the kept cache: if the process ends in its first minute, the next one drops the cache."""
+        try:
+            descriptor = os.open(self._mark, os.O_WRONLY | os.O_CREAT, 0o600)
+        except OSError:
+            yield
+            return
+        timer = threading.Timer(TRIAL_SECONDS, self._passed)
+        timer.daemon = True
+        try:
+            # The lock says that the process lives.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            timer.start()
+            yield
+        finally:
+            timer.cancel()
+            self._passed()
+            os.close(descriptor)
+
+    def _passed(self) -> None:
+        with contextlib.suppress(OSError):
+            self._mark.unlink()
+
+    def _drop_what_ended_a_process(self) -> None:
+        try:
+            descriptor = os.open(self._mark, os.O_RDONLY)
+        except OSError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.path.unlink(missing_ok=True)
+            self._mark.unlink(missing_ok=True)
+        except OSError:
+            pass  # a living process tries it
+        finally:
+            os.close(descriptor)
+
     def read(self) -> bytes:
-        """The kept cache; b"" if there is none or it is damaged."""
+        """The kept cache; b"" if there is none, it is damaged, or a process ended in its trial."""
         if self.folder is None:
             return b""
+        self._drop_what_ended_a_process()
         try:
             raw = self.path.read_bytes()
         except OSError:

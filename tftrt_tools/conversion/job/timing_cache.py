@@ -28,11 +28,10 @@ class TimingCache:
     def of(cls, site: Site, gpu: str) -> TimingCache:
         """For the builds of an engines.Site on the GPU with the identity `gpu`.
 
-        Times are carried only with TFTRT_TIMING_CACHE=1 in the environment, because it has not been seen yet that TensorRT takes times
-        of another process. They are not carried without an engine cache, if this TensorFlow keeps them in another form, or if nothing
-        names the GPU.
+        Times are not carried without an engine cache, with TFTRT_TIMING_CACHE=0 in the environment, if this TensorFlow keeps them in
+        another form, or if nothing names the GPU.
         """
-        if site.store is None or not gpu or os.environ.get(SWITCH) != "1":
+        if site.store is None or not gpu or os.environ.get(SWITCH, "1") == "0":
             return cls(None, None)
         try:
             registry = tf_private.TimingCache()
@@ -51,9 +50,11 @@ class TimingCache:
             yield
             return
         kept = self._timings.read()
-        if kept and kept != self._registry.read():
+        new = kept != b"" and kept != self._registry.read()
+        if new:
             self._registry.write(kept)
-        yield
+        with self._timings.trial() if new else contextlib.nullcontext():
+            yield
         known = self._registry.read()
         if known != kept:
             self._timings.write(known)
