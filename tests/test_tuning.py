@@ -31,9 +31,9 @@ from tftrt_tools.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models import opening
 from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.report import html
-from tftrt_tools.sources.source import Source
 from tftrt_tools.tuning import final, journal, measure_job, ranking, search, space, tune, turns_job
 from tftrt_tools.tuning.search import Budget
 from tftrt_tools.tuning.trial import ENV, Task, Trials
@@ -645,14 +645,15 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
     spec = [{"name": "volume", "dtype": "float32", "shape": [None, 8, 8, 8, 1]}, {"name": "training", "dtype": "bool", "shape": []}]
     timed = {"call": "c", "signature": "s", "shapes": {"volume": [2, 8, 8, 8, 1], "training": []}, "specs": spec}
     for value in (False, True):
-        (_, feed), = measure_job._feeds([{**timed, "frozen": {"training": value}}])
+        feed = measure_job._inputs({**timed, "frozen": {"training": value}})
         assert feed["training"].dtype == "bool" and bool(feed["training"]) is value
     np.savez(tmp_path / "rows.npz", volume=np.ones((4, 8, 8, 8, 1), np.float32))
     settings = Settings(shapes="volume:2x8x8x8x1;training:scalar", freeze="training:false")
     options = tune.Options(data=str(tmp_path / "rows.npz"), goal=TOP1, work_dir=str(tmp_path / "work"))
-    specs, walked = tune._specs(Source(str(model)), str(model), settings)
-    maker = tune._maker(settings, options, specs, walked)
-    found = tune._prepare(Source(str(model)), str(model), settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
+    with opening.opened(model) as (opened,):
+        specs, walked = tune._specs(opened, settings)
+        maker = tune._maker(settings, options, specs, walked)
+        found = tune._prepare(opened, settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
     assert found.timed[0]["frozen"] == {"training": False}
     assert [bool(np.load(one["inputs"])["training"]) for one in found.scoring["calls"]] == [False, False]
 

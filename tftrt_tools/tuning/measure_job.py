@@ -174,12 +174,16 @@ def _score(scoring: Mapping[str, Any], answers: Sequence[Arrays]) -> score.Score
 
 
 def _ready(model: Runner, one: Mapping[str, Any]) -> Ready:
-    """A call that is timed. Args: one: {"call": text, "signature", "shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input:
-    value} of inputs with one value for good, left out for none}."""
+    """A call that is timed. Args: one: as of _inputs, with its "call" as text, and "signature"."""
+    return model.ready(one["signature"], _inputs(one))
+
+
+def _inputs(one: Mapping[str, Any]) -> Arrays:
+    """Args: one: {"shapes": {input: shape}, "specs": [InputSpec dicts], "frozen": {input: value} of inputs with one value for good, left
+    out for none}."""
     shapes = {name: tuple(shape) for name, shape in one["shapes"].items()}
     arrays = inputs.random([InputSpec.from_dict(spec) for spec in one["specs"]], shapes, seed=0)
-    arrays |= {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
-    return model.ready(one["signature"], arrays)
+    return arrays | {name: np.asarray(value, arrays[name].dtype) for name, value in one.get("frozen", {}).items()}
 
 
 def _served(model: Runner, timed: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
