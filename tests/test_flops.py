@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from tests.conftest import run_tftrt
 from tftrt_tools import tf_private
-from tftrt_tools.conversion.job import planner
+from tftrt_tools.conversion.job import graph_pass, loop_flops, planner
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.savedmodel.flops import Flops, together
 from tftrt_tools.savedmodel.job import flop_count
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 
 def counted(body, *shapes, sizes=None):
@@ -82,6 +83,34 @@ def test_of_a_loop_the_first_round_is_counted():
     assert (one.total, one.loops) == (2 * 4 * 4, ("while/step",)) and "first round" in one.note()
     # A loop that stayed a function is not looked into.
     assert counted(body, (1, 4)).unknown
+
+
+@pytest.mark.parametrize(("shape", "calls"), [((None, 5, 4), ()), ((None, None, 4), ({"x": (8, 5, 4)},))], ids=["known", "asked for"])
+def test_each_round_of_a_loop_counts_where_the_sizes_of_a_call_are_known(shape, calls):
+    lstm = tf.keras.layers.LSTM(8)
+    frozen = graph_pass.freeze("serve", tf.function(lstm, input_signature=[tf.TensorSpec(shape, name="x")]).get_concrete_function())
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    specs = [InputSpec("x", "float32", shape)]
+    once = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
+    every = loop_flops.count(frozen, passed.graph_def, specs, calls)
+    step = 2 * (4 * 32 + 8 * 32)
+    assert once.total == step and len(once.loops) == 2 and every.total == 5 * step and (every.loops, every.rounds) == ((), once.loops)
+    assert every.inside == 5 * once.inside and "all rounds of a call" in every.note() and Flops.from_dict(every.to_dict()) == every
+    if not calls:
+        return
+    unknown = loop_flops.count(frozen, passed.graph_def, specs, ())
+    assert unknown.unknown and not unknown.rounds and unknown.text() == "not known"
+
+
+def test_a_loop_whose_sizes_grow_counts_each_round_as_it_is():
+    def body(x):
+        grown = tf.while_loop(lambda y: tf.shape(y)[1] < 5, lambda y: (tf.concat([y, tf.matmul(y, tf.ones((1, 4, 4)), name="step")[:, :1]], 1),), (x,),
+                              shape_invariants=(tf.TensorShape((None, None, 4)),))[0]
+        return {"y": grown}
+
+    frozen = graph_pass.freeze("serve", tf.function(body, input_signature=[tf.TensorSpec((None, 2, 4), name="x")]).get_concrete_function())
+    found = loop_flops.count(frozen, frozen.graph_def, [InputSpec("x", "float32", (None, 2, 4))], ())
+    assert found.total == 2 * 4 * 4 * (2 + 3 + 4) and len(found.rounds) == 1
 
 
 def test_an_lstm_and_a_lookup_have_sizes():

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.conversion.job import finishing, graph_pass, int8, patterns, planner, prepare, saving, watched
+from tftrt_tools.conversion.job import finishing, graph_pass, int8, loop_flops, patterns, planner, prepare, saving, watched
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.savedmodel import frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import flop_count, loading
+from tftrt_tools.savedmodel.job import loading
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _ready(model: Model, names: Sequence[str], index: int, ahead: tuple[Frozen, 
     function = model.root.signatures[name]
     specs = loading.input_specs(function)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
-    flops = flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls))
+    flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
     result = SignatureResult.of(name, specs, passed, flops)
     if result.coverage < least:
         result = dataclasses.replace(result, other_mode=planner.other_mode(frozen, settings))

@@ -20,6 +20,8 @@ class Flops(records.Record):
     unknown: tuple[str, ...] = ()
     # Names of nodes in loops; each is counted only for the first round.
     loops: tuple[str, ...] = ()
+    # Names of nodes in loops that are counted for each round of a call with drawn values.
+    rounds: tuple[str, ...] = ()
 
     written_digits: typing.ClassVar = {"share": 4}
 
@@ -38,7 +40,9 @@ class Flops(records.Record):
         """A remark that readers of `text` need, or ""."""
         if self.unknown:
             return f"FLOPs are not known: the sizes of {_nodes(self.unknown)} are open"
-        return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round" if self.loops else ""
+        if self.loops:
+            return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round"
+        return f"FLOPs of {_nodes(self.rounds)} in loops are those of all rounds of a call with drawn values" if self.rounds else ""
 
 
 def together(counts: Sequence[Flops | None]) -> Flops | None:
@@ -47,7 +51,7 @@ def together(counts: Sequence[Flops | None]) -> Flops | None:
     if not known:
         return None
     return Flops(sum(one.inside for one in known), sum(one.total for one in known), tuple(name for one in known for name in one.unknown),
-                 tuple(name for one in known for name in one.loops))
+                 tuple(name for one in known for name in one.loops), tuple(name for one in known for name in one.rounds))
 
 
 def _nodes(names: tuple[str, ...]) -> str:

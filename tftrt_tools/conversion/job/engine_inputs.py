@@ -98,7 +98,7 @@ def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str,
             for number, call in enumerate(calls):
                 progress.say("looking at what reaches the engine ops", number, len(calls))
                 arrays = random_inputs.random(specs, call, seed=0)
-                _run(function, [arrays[name] for name in frozen.input_names])
+                run(function, [arrays[name] for name in frozen.input_names])
                 for engine, feeds in seen.items():
                     # Iterations of a loop overlap, so the order of their records differs from run to run; profiles and cache keys need a
                     # fixed one.
@@ -114,7 +114,7 @@ def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return [(one.shape, one.values or ()) for one in feed]
 
 
-def _run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
+def run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
     """Run it on `arrays`. If the model refuses their values (a float that serves as an index, say), run it on zeros."""
     try:
         function(*map(tf.constant, arrays))

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion import advice
-from tftrt_tools.conversion.job import graph_pass, patterns, prepare
+from tftrt_tools.conversion.job import graph_pass, loop_flops, patterns, prepare
 from tftrt_tools.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
 from tftrt_tools.savedmodel import frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
-from tftrt_tools.savedmodel.job import flop_count, graph, loading
+from tftrt_tools.savedmodel.job import graph, loading
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
@@ -68,7 +68,7 @@ def _signature(name: str, function: Any, settings: Settings, calls: Sequence[Cal
     quantization = passed.quantization if passed.quantization.aware else None
     return SignaturePlan(name=name, inputs=specs, segments=segments, left_out=passed.left_out, sizes=sizes, other=other, advice=told,
                          quantization=quantization, findings=findings, preparation=frozen.preparation,
-                         flops=flop_count.count(frozen.graph_def, passed.graph_def, frozen.one_row(calls)))
+                         flops=loop_flops.count(frozen, passed.graph_def, specs, calls))
 
 
 def _segments(graph_def: graph_pb2.GraphDef, engines: Sequence[EngineOp]) -> tuple[Segment, ...]:

@@ -7,6 +7,7 @@ and no transposed Conv3D (TF 2.14.1); where both count, they agree.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -14,7 +15,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 from tftrt_tools.savedmodel.flops import Flops
-from tftrt_tools.savedmodel.job import graph, inferred, inline
+from tftrt_tools.savedmodel.job import control_flow, graph, inferred, inline
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import node_def_pb2
@@ -26,25 +27,38 @@ _PRODUCTS = {"MatMul": "transpose_a", "BatchMatMul": "adj_x", "BatchMatMulV2": "
 OPS = _CONVOLUTIONS | _DEPTHWISE | _TRANSPOSED | frozenset(_PRODUCTS) | {"Einsum"}
 
 
-def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: dict[str, tuple[int | None, ...] | None]) -> Flops:
+def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[str, tuple[int | None, ...] | None],
+          seen: Mapping[str, int] | None = None) -> Flops:
     """The operations of one call.
 
-    Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. sizes: {placeholder: shape} of the call.
+    Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. sizes: {placeholder: shape} of the call. seen:
+      {node of a loop: its operations in all rounds of a call}, where that was looked at.
     """
-    native = [node for node in after.node if node.op in OPS]
-    inside = [node for one in graph.native_segments(after).values() for node in one.function.node_def if node.op in OPS]
-    hidden = _hidden(after)
+    native, inside = _counted(after)
+    hidden, seen = _hidden(after), seen or {}
     if not native and not inside:
         return Flops(unknown=hidden)
     known = _inferred(before, sizes)
-    found = {node.name: _flops(node.name, known) for node in (*native, *inside)}
+    found = {node.name: seen[node.name] if node.name in seen else _flops(node.name, known) for node in (*native, *inside)}
     unknown = tuple(name for name, flops in found.items() if flops is None)
-    looping = _in_loops(before)
-    return Flops(sum(found[node.name] or 0 for node in inside), sum(flops or 0 for flops in found.values()),
-                 (*unknown, *hidden), tuple(name for name in found if name in looping))
+    looping = control_flow.in_loops(before)
+    return Flops(sum(found[node.name] or 0 for node in inside), sum(flops or 0 for flops in found.values()), (*unknown, *hidden),
+                 tuple(name for name in found if name in looping and name not in seen), tuple(name for name in found if name in seen))
 
 
-def _inferred(graph_def: graph_pb2.GraphDef, sizes: dict[str, tuple[int | None, ...] | None]) -> Any:
+def looping(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef) -> tuple[str, ...]:
+    """Names of the nodes of loops that `count` counts. Args: as of `count`."""
+    inner = control_flow.in_loops(before)
+    return tuple(node.name for nodes in _counted(after) for node in nodes if node.name in inner)
+
+
+def _counted(graph_def: graph_pb2.GraphDef) -> tuple[list[node_def_pb2.NodeDef], list[node_def_pb2.NodeDef]]:
+    """(nodes in TensorFlow, nodes in engines) that are counted."""
+    return ([node for node in graph_def.node if node.op in OPS],
+            [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def if node.op in OPS])
+
+
+def _inferred(graph_def: graph_pb2.GraphDef, sizes: Mapping[str, tuple[int | None, ...] | None]) -> Any:
     try:
         return inferred.shapes(graph_def, sizes, first_round=True)
     except ValueError:
@@ -60,23 +74,6 @@ def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
                                                     for inner in functions[name].node_def))
 
 
-def _in_loops(graph_def: graph_pb2.GraphDef) -> set[str]:
-    """{names of the nodes of loops}: what Enter leads to, up to Exit."""
-    readers: dict[str, list[node_def_pb2.NodeDef]] = {}
-    waiting: list[node_def_pb2.NodeDef] = []
-    found: set[str] = set()
-    for node in graph_def.node:
-        for source in node.input:
-            readers.setdefault(source.lstrip("^").split(":")[0], []).append(node)
-        waiting += [node] if node.op == "Enter" else []
-    while waiting:
-        for reader in readers.get(waiting.pop().name, ()):
-            if reader.op != "Exit" and reader.name not in found:
-                found.add(reader.name)
-                waiting.append(reader)
-    return found
-
-
 def _flops(name: str, known: Any) -> int | None:
     """Operations of one node, or None if a size is open or the pass made the node."""
     try:
@@ -85,18 +82,23 @@ def _flops(name: str, known: Any) -> int | None:
         return None
     if operation.type not in OPS:
         return None
-    result = operation.inputs[2] if operation.type in _TRANSPOSED else operation.outputs[0]
-    sizes: list[int | None] = [result.shape.num_elements() if result.shape.is_fully_defined() else None, *_summed(operation)]
+    return of_sizes(operation, [tensor.shape for tensor in operation.inputs], operation.outputs[0].shape)
+
+
+def of_sizes(operation: Any, inputs: Sequence[tf.TensorShape], output: tf.TensorShape) -> int | None:
+    """The operations of one of OPS for such shapes; None where a size is open."""
+    result = inputs[2] if operation.type in _TRANSPOSED else output
+    sizes: list[int | None] = [result.num_elements() if result.is_fully_defined() else None, *_summed(operation, inputs)]
     known_sizes = [size for size in sizes if size is not None]
     return 2 * math.prod(known_sizes) if len(known_sizes) == len(sizes) else None
 
 
-def _summed(operation: tf.Operation) -> list[int | None]:
+def _summed(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
     """Sizes whose product is the number of multiplications for an element of the result; of a transposed convolution, of its input."""
     kind = operation.type
     if kind == "Einsum":
-        return _einsum(operation)
-    first, second = (tensor.shape for tensor in operation.inputs[:2])
+        return _einsum(operation, inputs)
+    first, second = inputs[:2]
     if first.rank is None or second.rank is None:
         return [None]
     if kind in _PRODUCTS:
@@ -105,17 +107,17 @@ def _summed(operation: tf.Operation) -> list[int | None]:
     return list(second[:-2] if kind in _DEPTHWISE else second[:-1])
 
 
-def _einsum(operation: Any) -> list[int | None]:
+def _einsum(operation: Any, inputs: Sequence[tf.TensorShape]) -> list[int | None]:
     """Sizes of the labels that are summed over. A single operand is not multiplied."""
     given, result = operation.get_attr("equation").decode().replace(" ", "").split("->")
-    if len(operation.inputs) == 1:
+    if len(inputs) == 1:
         return [0]
     found: dict[str, int | None] = {}
-    for labels, tensor in zip(given.split(","), operation.inputs, strict=True):
-        if tensor.shape.rank is None:
+    for labels, shape in zip(given.split(","), inputs, strict=True):
+        if shape.rank is None:
             return [None]
         left, _, right = labels.partition("...")
-        sizes = list(tensor.shape)
+        sizes = list(shape)
         found.update(zip(left, sizes, strict=False))
         found.update(zip(right[::-1], sizes[::-1], strict=False))
     return [size for label, size in found.items() if label not in result]
