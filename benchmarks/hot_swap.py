@@ -164,10 +164,11 @@ class _Server:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.address = f"127.0.0.1:{port}"
-        watch = readiness.Watch(readiness.Probe("127.0.0.1", port, 0, (MODEL,)))
+        watch = readiness.Watch(readiness.Probe(host="127.0.0.1", port=port, rest_port=0, models=(MODEL,)))
         argv = (*command, f"--port={port}", f"--model_name={MODEL}", f"--model_base_path={base}", "--file_system_poll_wait_seconds=1",
                 "--max_num_load_retries=0")
-        self._child = watched_process.Child(backend.Command(argv, _models.environment(gpu=False), None), lambda line: None, log)
+        self._child = watched_process.Child(backend.Command(argv=argv, env=_models.environment(gpu=False), ready_probe=None),
+                                            lambda line: None, log)
         try:
             if watched_process.until(watch.ask, self._child) is None:
                 raise RuntimeError("the server ended before it was ready:\n" + "\n".join(self._child.tail))

@@ -25,4 +25,4 @@ def calibration(*engines, **changed):
 
 
 def engine(segment="sha256:s1", name="E_0", left_out=(), ranges=None, header=HEADER, **scales):
-    return EngineTable(segment, "serving_default", name, Table(header, scales or {"a": 0.5, "b": 0.25}), left_out, ranges)
+    return EngineTable(segment=segment, signature="serving_default", engine=name, table=Table(header, scales or {"a": 0.5, "b": 0.25}), left_out=left_out, ranges=ranges)

@@ -22,7 +22,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.stack import fingerprint
 
 MS = 1_000_000
-CLOSED = points.Point(points.CLOSED, concurrency=1)
+CLOSED = points.Point(scenario=points.CLOSED, concurrency=1)
 
 
 def records(times_ms, seconds=10.0, failed=0, kind="closed", **more):
@@ -107,7 +107,7 @@ def test_a_percentile_that_is_not_known_can_still_be_missed():
 def test_an_open_row_that_was_cut_short_says_the_rate_that_was_asked_for():
     whole = records([1.0] * 50, kind="open", seconds=5.0)
     cut = dataclasses.replace(whole, partial="interrupted", unsent=150)
-    point = points.Point(points.OPEN, rate=40.0)
+    point = points.Point(scenario=points.OPEN, rate=40.0)
     assert summary.row("server", point, cut, np.ones(1)).offered == 40.0
     assert summary.row("server", point, whole, np.ones(1)).offered == 10.0
 
@@ -115,7 +115,7 @@ def test_an_open_row_that_was_cut_short_says_the_rate_that_was_asked_for():
 def test_a_probe_is_long_enough_for_a_bound_on_errors():
     options = types.SimpleNamespace(min_queries=0, seconds=1.0, goal=goal.parse("p90<1s,errors<=0.1%"))
     assert measure.length(options, 100, probe=True) == 2 * latency_statistics.min_samples(0.999) / 100
-    assert "errors<=0.1% needs 6636" in measure.too_short(options, points.Point(points.OPEN, rate=100.0))
+    assert "errors<=0.1% needs 6636" in measure.too_short(options, points.Point(scenario=points.OPEN, rate=100.0))
 
 
 # --- the sweep
@@ -481,7 +481,7 @@ def test_a_real_gpu_is_watched():
 # --- plots
 
 def test_plots_are_drawn_of_what_there_is():
-    rows = [summary.row(measurements.SERVER, points.Point("closed", concurrency=n), records(np.linspace(1, 5 * n, 800)), [1]) for n in (1, 2)]
+    rows = [summary.row(measurements.SERVER, points.Point(scenario="closed", concurrency=n), records(np.linspace(1, 5 * n, 800)), [1]) for n in (1, 2)]
     assert bench_plots.cdf(rows, [(99.0, 8.0)]).count("goal p99") == 1
     drawn = bench_plots.throughput_latency(rows)
     assert drawn.startswith("<svg") and "closed p50" in drawn

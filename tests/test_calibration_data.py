@@ -620,7 +620,7 @@ def test_record_and_options_are_read_back_whole(tmp_path):
     np.savez(tmp_path / "d.npz", x=rows(9))
     record = read(tmp_path / "d.npz")[1]
     assert DataRecord.from_dict(json.loads(json.dumps(record.to_dict()))) == record
-    options = DataOptions("d", image_mean=(1.0, 2.0, 3.0), image_std=(4.0,), image_size="3x4")
+    options = DataOptions(source="d", image_mean=(1.0, 2.0, 3.0), image_std=(4.0,), image_size="3x4")
     assert DataOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
 
 
@@ -685,10 +685,10 @@ def options_of(*arguments):
 
 
 def test_flags_become_options():
-    assert options_of("--calibration_data=d") == DataOptions("d")
+    assert options_of("--calibration_data=d") == DataOptions(source="d")
     assert options_of("--calibration_data=d", "--calibration_batch_size=4", "--num_calibration_batches=9", "--image_size=3x4", "--image_resize=crop",
                       "--image_scale=1/255", "--image_mean=0.5,1e-1,2", "--image_std=3", "--image_channels=BGR", "--image_error_limit=2") == \
-        DataOptions("d", 4, 9, image_size="3x4", image_resize="crop", image_scale=1 / 255, image_mean=(0.5, 0.1, 2.0), image_std=(3.0,),
+        DataOptions(source="d", batch_size=4, batches=9, image_size="3x4", image_resize="crop", image_scale=1 / 255, image_mean=(0.5, 0.1, 2.0), image_std=(3.0,),
                     image_channels="BGR", image_error_limit=2)
     assert options_of("--calibrate_on_random_data", "--calibration_seed=3", "--calibration_ranges=x:0:1", "--shapes=x:1x4") == \
         DataOptions(random=True, seed=3, ranges="x:0:1", shapes="x:1x4")

@@ -164,7 +164,7 @@ def test_documents_in_folders_are_strings_with_labels(tmp_path):
             (tmp_path / "mail" / name / f"{number}.txt").write_text(f"{name}\n{number}")
     found = find.find(str(tmp_path / "mail"))
     assert (found.kind, found.by_file, find.find(str(tmp_path / "mail/ham/0.txt")).by_file) == ("texts", True, False)
-    wanted = export.Wanted(options.DataOptions(str(tmp_path / "mail")), str(tmp_path / "o.npz"), "s", labels=str(tmp_path / "l.npy"))
+    wanted = export.Wanted(options=options.DataOptions(source=str(tmp_path / "mail")), output=str(tmp_path / "o.npz"), signature="s", labels=str(tmp_path / "l.npy"))
     request = {"wanted": wanted.to_dict(), "specs": [InputSpec("text", "string", (None,)).to_dict()], "kind": found.kind,
                "files": list(found.files), "prefix": ""}
     assert export_job.job(request)["rows"] == 4

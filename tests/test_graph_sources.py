@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 
 def export(path, output, inputs=(), outputs=()):
     """The signature's function, and what the job says. In this process: the child adds nothing to what is tested."""
-    source = Source(path)
+    source = Source(path=path)
     said = graph_job.job({"source": source.path, "kind": kinds.kind(source.path), "output": str(output), "inputs": list(inputs),
                            "outputs": list(outputs)})
     model = tf.saved_model.load(str(output))
@@ -88,7 +88,7 @@ def test_a_graph_is_cut_where_the_flags_say(folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["step", "step/checkpoint", "step/model.ckpt-7", "step/model.ckpt-7.index", "step/model.ckpt-7.meta"])
 def test_each_way_to_name_a_checkpoint_is_the_same(name, folder):
-    source = Source(folder / name)
+    source = Source(path=folder / name)
     assert kinds.kind(source.path) == kinds.CHECKPOINT and source.path == str(folder / "step" / "model.ckpt-7")
     assert files.digest(source) == files.digest(folder / "step" / "model.ckpt-7")
 
@@ -108,7 +108,7 @@ def test_tables_are_filled(folder, tmp_path):
 
 
 def test_convert_and_verify_take_a_checkpoint_with_the_same_names(folder, tmp_path, capsys):
-    source = Source(folder / "step", outputs=("scores",))
+    source = Source(path=folder / "step", outputs=("scores",))
     with opened(source):
         made = pipeline.convert(source, tmp_path / "out", Settings())
         done = verify.verify(source, made.output, verify.Options())
@@ -144,7 +144,7 @@ def test_what_is_not_clear_is_told_with_the_flags_to_copy(name, flags, cause, me
                                             ("outputs", "a:b")])
 def test_flags_that_say_nothing_are_refused_before_any_work(flag, text, folder):
     with pytest.raises(errors.UsageError, match=f"--{flag}") as refused:
-        check(Source(folder / "frozen.pb", **{flag: (text,)}))
+        check(Source(path=folder / "frozen.pb", **{flag: (text,)}))
     assert refused.value.mend
 
 
@@ -152,7 +152,7 @@ def test_flags_are_read():
     assert tensors.parse("inputs", ("a/b:1=?x3x-1", "c=scalar", "d")) == (
         tensors.Tensor("a/b", 1, (None, 3, None)), tensors.Tensor("c", 0, ()), tensors.Tensor("d"))
     assert tensors.keys([tensors.Tensor("a/x"), tensors.Tensor("b/x"), tensors.Tensor("b/y", 1)]) == ["a_x", "b_x", "y_1"]
-    assert Source("m.pb", inputs=("a=1x2", "b"), outputs=("c:1",)).flag_lines() == ["--inputs=a=1x2,b", "--outputs=c:1"]
+    assert Source(path="m.pb", inputs=("a=1x2", "b"), outputs=("c:1",)).flag_lines() == ["--inputs=a=1x2,b", "--outputs=c:1"]
 
 
 def test_flags_of_graphs_have_no_effect_on_what_has_signatures(tmp_path, capsys):

@@ -215,7 +215,7 @@ def test_names_become_numbers_sorted_or_in_the_models_order(tmp_path):
 
 
 def rows_from(*names):
-    return read.Rows({}, "images", names, tuple(range(len(names))), len(names), ())
+    return read.Rows(arrays={}, kind="images", names=names, numbers=tuple(range(len(names))), total=len(names), failed=())
 
 
 @pytest.mark.parametrize("table", [

@@ -282,7 +282,7 @@ def _made(dynamic):
     function, scales = _function(), {"x:0": 1.0, "cut:0": 2.0, "add:0": 4.0, "product:0": 8.0, "bias:0": 2.0 / 127}
     named = tensor_names.names(function, dynamic, [(None, 2)])
     found = {one.name: scales[one.tensor] for one in named}
-    return function, file.EngineTable("sha256:x", "s", "E", table.Table("TRT-8503-EntropyCalibration2", found))
+    return function, file.EngineTable(segment="sha256:x", signature="s", engine="E", table=table.Table("TRT-8503-EntropyCalibration2", found))
 
 
 def test_numbered_names_are_worked_out_anew_for_the_other_mode():
@@ -296,7 +296,7 @@ def test_numbered_names_are_worked_out_anew_for_the_other_mode():
 def test_what_is_no_longer_measured_and_what_was_removed_stays_out():
     function, implicit = _made(False)
     kept = {name: scale for name, scale in implicit.table.scales.items() if name != "product" and not name.startswith("TensorRTOutput")}
-    less = file.EngineTable("sha256:x", "s", "E", table.Table(implicit.table.header, kept), (("TensorRTOutputPH_0", "removed by hand"),))
+    less = file.EngineTable(segment="sha256:x", signature="s", engine="E", table=table.Table(implicit.table.header, kept), left_out=(("TensorRTOutputPH_0", "removed by hand"),))
     moved = fitting.fitted(less, function, True, [(None, 2)], "max")
     product = [name for name in moved.table.scales if "Fully Connected" in name]
     assert not product and {reason for name, reason in moved.left_out if "Fully Connected" in name} == {"removed by hand"}
@@ -325,7 +325,7 @@ def test_a_table_follows_the_shapes_of_each_build(zoo_model):
     names = {key: {found.name for found in tensor_names.names(native[engine].function, True, shapes) if found.tensor}
              for key, shapes in (("one", static), ("any", native[engine].shapes))}
     assert names["one"] != names["any"]
-    portable = file.EngineTable("sha256:x", "s", engine, table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names["any"], 1.0)))
+    portable = file.EngineTable(segment="sha256:x", signature="s", engine=engine, table=table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names["any"], 1.0)))
 
     def built(calls, made, **flags):
         shapes = Settings(precision_mode="INT8", use_dynamic_shape=True, dynamic_shape_profile_strategy="Optimal")

@@ -51,7 +51,7 @@ def test_an_engine_without_layers_in_the_log_is_missing_and_the_last_build_count
 
 def test_ranges_that_no_tensor_of_the_network_has_are_found():
     def made(engine, *names):
-        return file.EngineTable("sha256:x", "s", engine, table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names, 1.0)))
+        return file.EngineTable(segment="sha256:x", signature="s", engine=engine, table=table.Table("TRT-8503-EntropyCalibration2", dict.fromkeys(names, 1.0)))
 
     own = "StatefulPartitionedCall/Gather", "(Unnamed Layer* 20) [Shuffle]_output"
     tables = [made(ENCODER_INT8, *own, "(Unnamed Layer* 99) [Shuffle]_output"), made(DIGITS_INT8, "TensorRTInputPH_0"), made("other", "x")]
@@ -106,7 +106,7 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     signature = SignatureResult.from_dict(manifest["signatures"][0])
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")
     signature = dataclasses.replace(signature, engines=(engine,), built=(BuiltEngine(name=DIGITS_FP16, shapes=((32, 8, 8, 1),), bytes=1000, seconds=2.0),))
-    made = file.EngineTable("sha256:x", "s", DIGITS_FP16, table.Table("TRT-8503-EntropyCalibration2", {"a": 1.0, "b": 1.0}))
+    made = file.EngineTable(segment="sha256:x", signature="s", engine=DIGITS_FP16, table=table.Table("TRT-8503-EntropyCalibration2", {"a": 1.0, "b": 1.0}))
     built = build.Build(model="model", output="out", model_digest="sha256:x", shapes="image:32x8x8x1", strategy="Optimal", signatures=(signature,),
                         versions=manifest["versions"], gpu={"name": "a GPU", "compute_capability": "9.0"}, cache_problem="", seconds=2.0,
                         layers=layer_log.Found.of(LOG, [signature], [made]))

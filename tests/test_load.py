@@ -288,7 +288,7 @@ def test_twice_the_rate_with_twice_the_requests_under_way_acquits_the_generator(
     server.program(delays_ms=[20])
     busy = limits.Sign(limits.RATE, "its 1 process used 0.95 of 1 core: give it more processes")
     runs = {count: dataclasses.replace(_run(server, _closed(concurrency=count, seconds=0.5)), limits=(busy,)) for count in (1, 2)}
-    rows = [summary.row("server", points.Point(points.CLOSED, concurrency=count), records, np.ones(8)) for count, records in runs.items()]
+    rows = [summary.row("server", points.Point(scenario=points.CLOSED, concurrency=count), records, np.ones(8)) for count, records in runs.items()]
     first, second = bench._acquitted(rows)
     assert rows[0].limited and not first.limited and second.limited == rows[1].limited
     assert re.search(r"own time \(its 1 process used 0.95 of 1 core\), and not the limit: 2 requests under way get [12]\.\d times", first.waits)

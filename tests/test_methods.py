@@ -33,7 +33,7 @@ METHODS = ("entropy", "percentile 99.99", "mse", "max")
 def signature(name="s", problem="", **outputs):
     """Compared of one signature. Args: outputs: {name: dB of each of METHODS}."""
     levels = {method: {output: float(found[number]) for output, found in outputs.items()} for number, method in enumerate(METHODS)}
-    return Compared(name, 16, True, levels if outputs else {}, problem)
+    return Compared(signature=name, rows=16, apart=True, levels=levels if outputs else {}, problem=problem)
 
 
 # The choice.

@@ -32,13 +32,13 @@ class Near(Measure):
 
 @pytest.fixture
 def near(monkeypatch):
-    entry = Metric("near", True, "near", fixed(3), Near, frozenset((kinds.VALUES,)), labels=frozenset((labels.VALUES,)), perfect=1.0, share=True,
+    entry = Metric(name="near", higher=True, column="near", show=fixed(3), measure=Near, kinds=frozenset((kinds.VALUES,)), labels=frozenset((labels.VALUES,)), perfect=1.0, share=True,
                    shown="tables", written=True, meaning="share of elements that are near")
     monkeypatch.setitem(registry.METRICS, "near", entry)
 
 
 def judged(text, function_labels=None):
-    rules = judgement.Rules(thresholds.parse(text), allow_constant_outputs=True)
+    rules = judgement.Rules(bounds=thresholds.parse(text), allow_constant_outputs=True)
     return judgement.judge([(CALL, {"y": REFERENCE}, {"y": ANSWER})], "INT8", ["s"], rules, function_labels)
 
 
@@ -92,7 +92,7 @@ def test_functions_that_cannot_be_called_are_one_line(function):
         with pytest.raises(errors.UsageError, match=words):
             judged(text)
     with pytest.raises(errors.UsageError, match="several signatures") as caught:
-        rules = judgement.Rules(thresholds.parse(f"{function}<=1"), allow_constant_outputs=True)
+        rules = judgement.Rules(bounds=thresholds.parse(f"{function}<=1"), allow_constant_outputs=True)
         other = run.Call("t", CALL.inputs)
         judgement.judge([(one, {"y": REFERENCE}, {"y": ANSWER}) for one in (CALL, other)], "INT8", [], rules)
     assert "--signature_keys" in caught.value.mend

@@ -49,7 +49,7 @@ def network(tmp_path):
         named = tensor_names.names(function, True, [(None, 8, 8, 4)])
         constants = fitting.constants(function)
         scales = {one.name: fitting.constant_scale(constants[one.tensor], "max") if one.tensor in constants else 0.1 for one in named}
-        return function, EngineTable("sha256:x", "serving_default", "engine", Table(header("8.5.3"), scales))
+        return function, EngineTable(segment="sha256:x", signature="serving_default", engine="engine", table=Table(header("8.5.3"), scales))
 
     return made
 

@@ -88,6 +88,14 @@ def test_a_value_that_is_none_of_a_closed_set_is_refused():
         Report.from_dict(WHOLE.to_dict() | {"mode": "three"})
 
 
+def test_a_refusal_says_where_the_value_stands():
+    written = WHOLE.to_dict()
+    with pytest.raises(TypeError, match="^engines: batch: 'x' is no whole number$"):
+        Report.from_dict({**written, "engines": [{"name": "a", "batch": "x"}]})
+    with pytest.raises(TypeError, match="^other_batch_mode: name: None is no text$"):
+        Report.from_dict({**written, "other_batch_mode": {"name": None}})
+
+
 def test_records_inside_plain_values_are_written_too():
     assert records.plain({"a": (1, [Engine(name="b")]), 2: math.nan}) == {"a": [1, [Engine(name="b").to_dict()]], "2": "nan"}
 
@@ -99,6 +107,7 @@ class Document(records.Record):
     inside: int
     total: int
     document: typing.ClassVar = "share"
+    parts: dict[str, dict[str, float]] = records.field(digits=1, default_factory=dict)
     written_digits: typing.ClassVar = {"share": 3}
 
     @property
@@ -115,9 +124,24 @@ class Document(records.Record):
 
 def test_a_document_says_first_what_it_is_and_rounds_what_is_only_written():
     written = Document(inside=1, total=3).to_dict()
-    assert written == {"kind": "share", "inside": 1, "total": 3, "share": 0.333, "unit": "ops"}
+    assert written == {"kind": "share", "inside": 1, "total": 3, "parts": {}, "share": 0.333, "unit": "ops"}
     assert next(iter(written)) == "kind"
     assert records.plain([Document(inside=1, total=3)]) == [written]
+
+
+def test_numbers_are_rounded_in_mappings_too():
+    parts = {"a": {"x": 0.123, "y": math.inf}}
+    assert Document(inside=1, total=3, parts=parts).to_dict()["parts"] == {"a": {"x": 0.1, "y": "inf"}}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ordered(Document):
+    written_first: typing.ClassVar = ("kind", "share", "total")
+
+
+def test_keys_that_come_first_are_written_once_and_in_order():
+    written = Ordered(inside=1, total=3).to_dict()
+    assert list(written) == ["kind", "share", "total", "inside", "parts", "unit"] and written == Document(inside=1, total=3).to_dict()
 
 
 def test_a_form_of_its_own_may_build_on_the_common_one():

@@ -27,9 +27,9 @@ def _judged(**changes):
     ({}, comparison.PASS, 0), ({"ratio": 0.7}, comparison.PASS, 0), ({"ratio": 1.2}, comparison.FAIL, 3), ({"noise": 0.4}, comparison.UNSURE, 4),
     ({"ended": "interrupted"}, comparison.ENDED, 1), ({"ratio": 1.2, "allow_worse": True}, comparison.PASS, 0),
     ({"failed": {"native": 0, "candidate": 3}}, comparison.FAIL, 3),
-    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.MISSED),)}, comparison.FAIL, 3),
-    ({"kept": (goals.Kept("speed_up_at_least", "at least 2", "1.5", goals.UNDECIDED, "near"),)}, comparison.UNSURE, 4),
-    ({"noise": 0.4, "kept": (goals.Kept("engine_mib_at_most", "at most 2", "9", goals.MISSED),)}, comparison.FAIL, 3),
+    ({"kept": (goals.Kept(name="speed_up_at_least", goal="at least 2", value="1.5", verdict=goals.MISSED),)}, comparison.FAIL, 3),
+    ({"kept": (goals.Kept(name="speed_up_at_least", goal="at least 2", value="1.5", verdict=goals.UNDECIDED, reason="near"),)}, comparison.UNSURE, 4),
+    ({"noise": 0.4, "kept": (goals.Kept(name="engine_mib_at_most", goal="at most 2", value="9", verdict=goals.MISSED),)}, comparison.FAIL, 3),
     ({"answers": _judged(problems=("x: snr_db is 3, wanted >= 30",))}, comparison.FAIL, 3)])
 def test_outcome_and_exit_code(changes, outcome, code):
     done = regression(**changes)
@@ -45,7 +45,7 @@ def test_an_undecided_tail_alone_is_no_reason_to_stop_a_release():
 
 
 def test_junit_read_again():
-    done = regression(ratio=1.2, kept=(goals.Kept("p99_ms_at_most", "p99 at most 2 ms", "2.1 ms", goals.UNDECIDED, "near <&> \x00"),))
+    done = regression(ratio=1.2, kept=(goals.Kept(name="p99_ms_at_most", goal="p99 at most 2 ms", value="2.1 ms", verdict=goals.UNDECIDED, reason="near <&> \x00"),))
     root = ElementTree.fromstring(junit.text(done))
     suite, = root.findall("testsuite")
     cases = {one.get("name"): one for one in suite.findall("testcase")}
@@ -170,8 +170,8 @@ def test_a_score_without_a_bound_is_valid_json():
 
 
 def test_only_what_rounds_can_settle_asks_for_more_of_them():
-    unknown = goals.Kept("engine_mib_at_most", "at most 2 MiB", "not known", goals.UNDECIDED, "the passport does not say")
-    near = goals.Kept("p99_ms_at_most", "at most 2 ms", "2.0 ms", goals.UNDECIDED, "near")
+    unknown = goals.Kept(name="engine_mib_at_most", goal="at most 2 MiB", value="not known", verdict=goals.UNDECIDED, reason="the passport does not say")
+    near = goals.Kept(name="p99_ms_at_most", goal="at most 2 ms", value="2.0 ms", verdict=goals.UNDECIDED, reason="near")
     assert regression(noise=0.4).rounds_help and regression(kept=(near,)).rounds_help
     assert not regression(kept=(unknown,)).rounds_help and not regression().rounds_help and not regression(ratio=1.3).rounds_help
 
@@ -216,7 +216,7 @@ def test_where_one_file_cannot_be_written_the_others_are_and_nothing_is_half(tmp
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))  # JUnit's file is smaller, the others are not
     try:
-        lost = command._write(regression(), values, None, "net")
+        lost = command._write(regression(), values, "net")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
@@ -226,7 +226,7 @@ def test_where_one_file_cannot_be_written_the_others_are_and_nothing_is_half(tmp
 
 def test_a_run_that_ended_early_is_written_and_marked_and_not_kept(tmp_path):
     values = parsed(f"--json={tmp_path / 'r.json'}", f"--junit={tmp_path / 'r.xml'}", "--save_baseline=auto", f"--history_dir={tmp_path / 'history'}")
-    assert command._write(regression(ended="interrupted"), values, tmp_path / "history", "net") == []
+    assert command._write(regression(ended="interrupted"), values, "net") == []
     document = json.loads((tmp_path / "r.json").read_text())
     assert (document["complete"], document["ended"], document["outcome"], document["exit_code"]) == (False, "interrupted", "ended early", 1)
     assert document["verdict"] and not (tmp_path / "history").exists()

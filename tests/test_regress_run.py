@@ -349,7 +349,7 @@ def test_a_model_that_answers_nothing_ends_the_block_and_not_the_patience():
 
 
 def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
-    trace = CallTrace({"TRTEngineOp_0": 1}, {}, {}, {})
+    trace = CallTrace(engine={"TRTEngineOp_0": 1}, fallback={}, build={}, calibration={})
     calls = [execution.Call("s", {"x": np.zeros((1, number + 1))}) for number in range(5)]
     where = Where(mode="gpu", runtime="TensorFlow", version="2.14.1")
     matched = Matched(signatures=(), second=Contents(signatures={}), names={})
@@ -357,19 +357,19 @@ def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace,) * 5)
     found = both.engines("s", calls[:2])
     assert (found.answer, found.certainty, len(found.calls)) == ("yes", "certain", 2)
-    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace, CallTrace({}, {"TRTEngineOp_0": 1}, {}, {})))
+    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace, CallTrace(engine={}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={})))
     assert both.engines("s", calls[:2]).answer == "partly" and both.gate_closed
     # What the build left native counts only where no engine runs beside it.
     left = models.Model(path="", name="b", left_native={"TRTEngineOp_0": "left native: not built in time"})
     both.models[rounds.CANDIDATE] = left
-    mixed = CallTrace({"TRTEngineOp_1": 1}, {"TRTEngineOp_0": 1}, {}, {})
+    mixed = CallTrace(engine={"TRTEngineOp_1": 1}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={})
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(mixed,) * 2)
     found = both.engines("s", calls[:2])
     assert (found.answer, found.certainty) == ("yes", "certain") and not both.gate_closed
     assert "1 runs of 1 engines" in found.reason and found.reason.endswith("and TRTEngineOp_0 left native: not built in time")
     assert regress._about_engines(dataclasses.replace(left, engine_ops=2), True, True) == [
         "TRTEngineOp_0 left native: not built in time: it ran in TensorFlow, which is no fallback"]
-    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(CallTrace({}, {"TRTEngineOp_0": 1}, {}, {}),) * 2)
+    both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(CallTrace(engine={}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={}),) * 2)
     assert both.engines("s", calls[:2]).answer == "no"
 
 

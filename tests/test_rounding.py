@@ -45,7 +45,7 @@ def test_with_all_gates_off_the_model_answers_as_before_and_with_them_on_otherwi
     _, frozen, graph_def, tensors = inlined(name)
     sites, put_in = gated(precision, graph_def, tensors)
     (_, path), = runs.save_calls([runs.Call("serving_default", zoo_inputs(name)["serving_default"])], tmp_path)
-    one = simulation_job._Passed("serving_default", frozen, None, graph_def, tensors, (path,))
+    one = simulation_job._Passed(name="serving_default", frozen=frozen, graph_def=None, inlined=graph_def, inner=tensors, paths=(path,))
     scales = {"coarse": dict.fromkeys(put_in.tensors, 0.01), "fine": dict.fromkeys(put_in.tensors, 0.0100001)}
     simulated = simulation_job._Simulation(one, sites, put_in, scales, "coarse")
     off, on = np.zeros(len(sites), bool), np.ones(len(sites), bool)

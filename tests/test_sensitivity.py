@@ -79,7 +79,7 @@ def test_the_suggested_flag_does_in_a_conversion_what_the_simulation_says(spread
     _, found, _ = studied
     name, pattern = re.fullmatch(r"--(\w+)='(.*)'", found["flag"]).groups()
     assert name == "high_precision_nodes"
-    again = sensitivity.study(model, Settings(**{**INT8.to_dict(), name: pattern}), sensitivity.Options(path))
+    again = sensitivity.study(model, Settings(**{**INT8.to_dict(), name: pattern}), sensitivity.Options(data=path))
     signature, = again.signatures
     kept = found["signatures"][0]["kept"][1]["snr_db"]
     assert harm.worst(signature.total).snr_db == pytest.approx(kept, abs=0.5)
@@ -172,7 +172,7 @@ def test_every_signature_that_the_data_fills_is_studied(zoo_model, tmp_path):
     inputs = zoo_inputs("ranker", batch=8)
     known = {f"item_embedding/{name}": value for name, value in inputs["item_embedding"].items()}
     np.savez(tmp_path / "x.npz", **{name: value.astype("S") if value.dtype == object else value for name, value in known.items()})
-    done = sensitivity.study(zoo_model("ranker"), INT8, sensitivity.Options(str(tmp_path / "x.npz")))
+    done = sensitivity.study(zoo_model("ranker"), INT8, sensitivity.Options(data=str(tmp_path / "x.npz")))
     assert [one.name for one in done.signatures] == ["item_embedding"] and list(done.settings["signature_keys"]) == ["item_embedding"]
 
 
@@ -210,19 +210,19 @@ def test_a_model_without_engines_is_refused(chain):
 def test_measuring_is_refused_where_no_gpu_is(chain, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(errors.TftrtError, match="--measure=gpu builds engines"):
-        sensitivity.study(chain[0], INT8, sensitivity.Options(chain[1], measure="gpu"))
+        sensitivity.study(chain[0], INT8, sensitivity.Options(data=chain[1], measure="gpu"))
 
 
 def test_a_converted_model_is_refused(converted, chain):
     with pytest.raises(errors.UsageError, match="is a converted model"):
-        sensitivity.study(converted("digits_cnn"), INT8, sensitivity.Options(chain[1]))
+        sensitivity.study(converted("digits_cnn"), INT8, sensitivity.Options(data=chain[1]))
 
 
 def test_a_quantization_aware_model_is_refused(tmp_path):
     quantized.build(tmp_path / "model", "FakeQuantWithMinMaxVars")
     np.savez(tmp_path / "x.npz", image=np.zeros((4, 8, 8, 3), "float32"))
     with pytest.raises(errors.UsageError, match="quantization-aware"):
-        sensitivity.study(tmp_path / "model", INT8, sensitivity.Options(str(tmp_path / "x.npz")))
+        sensitivity.study(tmp_path / "model", INT8, sensitivity.Options(data=str(tmp_path / "x.npz")))
 
 
 def test_a_model_without_float_outputs_is_refused(tmp_path):
@@ -249,13 +249,13 @@ def test_calibration_data_where_nothing_is_calibrated_is_refused(chain):
 
 
 def effects(snr_db, top1=None):
-    return (harm.Effect("y", 10 ** (-snr_db / 10), top1, 0),)
+    return (harm.Effect(output="y", noise=10 ** (-snr_db / 10), top1=top1, nonfinite=0),)
 
 
 def signature_of(total, *kept):
-    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", effects(10)) for number in range(9))
-    return harm.SignatureHarm("s", 1, nodes, effects(total), tuple(harm.Kept(number, effects(snr)) for number, snr in enumerate(kept, 1)),
-                              (), 0, math.inf)
+    nodes = tuple(harm.Node(name=f"n{number}", op="Conv2D", engine="e", effects=effects(10)) for number in range(9))
+    return harm.SignatureHarm(name="s", rows=1, nodes=nodes, total=effects(total), kept=tuple(harm.Kept(number, effects(snr)) for number, snr in enumerate(kept, 1)),
+                              unrounded=(), other_nodes=0, fidelity_db=math.inf)
 
 
 @pytest.mark.parametrize(("total", "kept", "suggested"), [
@@ -268,7 +268,7 @@ def test_nodes_are_suggested_up_to_the_last_that_gains_much(total, kept, suggest
 
 def bounded(snr_db, bound=30):
     """Effects that miss verify's bound below `bound` dB."""
-    return (harm.Effect("y", 10 ** (-snr_db / 10), None, 0, () if snr_db >= bound else ("y: snr_db is too low",)),)
+    return (harm.Effect(output="y", noise=10 ** (-snr_db / 10), top1=None, nonfinite=0, missed=() if snr_db >= bound else ("y: snr_db is too low",)),)
 
 
 @pytest.mark.parametrize(("total", "kept", "suggested"), [
@@ -279,10 +279,10 @@ def bounded(snr_db, bound=30):
     (31, {1: 32, 2: 33}, None), (31, {1: 38, 2: 38.5}, 1), (0, {1: 10, 2: 35}, 2)])
 def test_what_is_suggested_keeps_verifys_bounds(total, kept, suggested):
     found = tuple(harm.Kept(number, bounded(kept[number])) for number in sorted(kept))
-    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", bounded(10)) for number in range(40))
-    signature = harm.SignatureHarm("s", 1, nodes, bounded(total), found, (), 0, math.inf)
+    nodes = tuple(harm.Node(name=f"n{number}", op="Conv2D", engine="e", effects=bounded(10)) for number in range(40))
+    signature = harm.SignatureHarm(name="s", rows=1, nodes=nodes, total=bounded(total), kept=found, unrounded=(), other_nodes=0, fidelity_db=math.inf)
     assert len(signature.suggested_nodes) == (suggested or 0)
-    done = harm.Sensitivity("m", "", "FP16", {}, "x", "", (signature,), None, 0.0)
+    done = harm.Sensitivity(model="m", model_digest="", precision="FP16", settings={}, data="x", ranges="", signatures=(signature,), gpu=None, seconds=0.0)
     assert bool(done.missed) == (suggested is None and total < 30) and bool(done.flag) == bool(suggested)
     assert harm.SignatureHarm.from_dict(signature.to_dict()) == signature
 
@@ -292,10 +292,10 @@ def test_what_is_suggested_keeps_verifys_bounds(total, kept, suggested):
     ({"entropy": 3.3, "percentile 99.9": 21.3}, 15, "--calibration_method=percentile --calibration_percentile=99.9"),
     ({"entropy": 3.3, "mse": 14.0}, 15, "--high_precision_nodes='n0'"), ({"entropy": 3.3, "mse": 4.0}, 4, ""), ({}, 15, "--high_precision_nodes='n0'")])
 def test_a_method_that_gives_more_than_nodes_is_named_first(levels, kept, flag):
-    nodes = tuple(harm.Node(f"n{number}", "Conv2D", "e", bounded(10)) for number in range(4))
-    signature = harm.SignatureHarm("s", 1, nodes, bounded(3.3, 15), (harm.Kept(1, bounded(kept, 15)),), (), 0, math.inf, method="entropy",
+    nodes = tuple(harm.Node(name=f"n{number}", op="Conv2D", engine="e", effects=bounded(10)) for number in range(4))
+    signature = harm.SignatureHarm(name="s", rows=1, nodes=nodes, total=bounded(3.3, 15), kept=(harm.Kept(1, bounded(kept, 15)),), unrounded=(), other_nodes=0, fidelity_db=math.inf, method="entropy",
                                    methods=tuple(harm.ByMethod(method, bounded(level, 15)) for method, level in levels.items()))
-    done = harm.Sensitivity("m", "", "INT8", {}, "x", "by entropy", (signature,), None, 0.0)
+    done = harm.Sensitivity(model="m", model_digest="", precision="INT8", settings={}, data="x", ranges="by entropy", signatures=(signature,), gpu=None, seconds=0.0)
     assert done.flag == flag and harm.Sensitivity.from_dict(json.loads(json.dumps(done.to_dict()))).flag == flag
 
 
@@ -318,7 +318,7 @@ def test_nodes_are_tried_until_verifys_bound_is_kept(tmp_path, monkeypatch):
     ([0] * 12 + [30] * 9 + [40] * 50, 12), ([0] * 32 + [30], 32), ([0] * 33 + [30] * 9, 8), ([-math.inf] * 10 + [30] * 9, 10),
     ([30] * 10 + [math.inf] * 9, 10)])
 def test_as_many_nodes_are_tried_as_stand_before_the_widest_gap(levels, tried):
-    nodes = [harm.Node("n", "Mul", "e", (harm.Effect("y", 10 ** (-level / 10), None, 0),)) for level in levels]
+    nodes = [harm.Node(name="n", op="Mul", engine="e", effects=(harm.Effect(output="y", noise=10 ** (-level / 10), top1=None, nonfinite=0),)) for level in levels]
     assert harm.tried(nodes) == tried
 
 
@@ -336,7 +336,7 @@ def test_the_effect_of_a_comparison():
 
 def test_the_rank_is_that_of_the_worst_output():
     def node(name, first, second):
-        return harm.Node(name, "Conv2D", "e", (harm.Effect("a", first, None, 0), harm.Effect("b", second, None, 0)))
+        return harm.Node(name=name, op="Conv2D", engine="e", effects=(harm.Effect(output="a", noise=first, top1=None, nonfinite=0), harm.Effect(output="b", noise=second, top1=None, nonfinite=0)))
 
     ranked = harm.ranked([node("even", 0.2, 0.2), node("one", 0.0, 0.6), node("broken", 0.01, math.inf)])
     assert [one.name for one in ranked] == ["broken", "one", "even"] and ranked[0].share == 1
@@ -345,8 +345,8 @@ def test_the_rank_is_that_of_the_worst_output():
 
 
 def test_a_measured_gain_is_that_of_the_output_that_was_worst():
-    baseline = (harm.Effect("a", 0.001, None, 0), harm.Effect("b", 0.1, 0.8, 0))
-    gained = harm.Measured.of((harm.Effect("a", 0.01, None, 0), harm.Effect("b", 0.01, 0.9, 0)), baseline)
+    baseline = (harm.Effect(output="a", noise=0.001, top1=None, nonfinite=0), harm.Effect(output="b", noise=0.1, top1=0.8, nonfinite=0))
+    gained = harm.Measured.of((harm.Effect(output="a", noise=0.01, top1=None, nonfinite=0), harm.Effect(output="b", noise=0.01, top1=0.9, nonfinite=0)), baseline)
     assert gained.gain_db == pytest.approx(10) and gained.gain_top1 == pytest.approx(0.1) and gained.effect.output == "b"
     assert harm.Measured.from_dict(gained.to_dict()) == gained
     failed = harm.Measured(None, None, None, "it did not build")
@@ -409,7 +409,7 @@ def test_without_a_gpu_everything_about_measuring_but_the_engines_works(precisio
 def test_the_worst_nodes_are_measured_with_engines(precision, spread):
     model, path = spread
     settings = Settings(precision_mode=precision, calibration_method="max")
-    done = sensitivity.study(model, settings, sensitivity.Options(path, measure="gpu", measure_nodes=2))
+    done = sensitivity.study(model, settings, sensitivity.Options(data=path, measure="gpu", measure_nodes=2))
     signature, = done.signatures
     assert signature.measured and done.measured_problem == ""
     measured = [node.measured for node in signature.nodes if node.measured]

@@ -53,7 +53,7 @@ CALL = "serving_default(image 1x8x8x1)"
 
 
 def seen(*pairs):
-    return [Evidence("test", f"{speaks} {weight}", speaks, weight) for speaks, weight in pairs]
+    return [Evidence(source="test", seen=f"{speaks} {weight}", speaks=speaks, weight=weight) for speaks, weight in pairs]
 
 
 @pytest.mark.parametrize(("evidence", "answer", "certainty"), [
@@ -91,7 +91,7 @@ def test_nothing_is_certain_that_was_not_seen_as_certain(evidence):
     ([(NO, LIKELY), (NO, CERTAIN)], NO, CERTAIN),
     ([(NO, LIKELY), (NO, WEAK)], NO, LIKELY)])
 def test_the_rule_for_all_calls(calls, answer, certainty):
-    evidence = [Evidence("test", "seen", speaks, weight, str(number)) for number, (speaks, weight) in enumerate(calls)]
+    evidence = [Evidence(source="test", seen="seen", speaks=speaks, weight=weight, call=str(number)) for number, (speaks, weight) in enumerate(calls)]
     verdict = judge(evidence, {str(number): True for number in range(len(calls))}, ["do this"])
     assert (verdict.answer, verdict.certainty) == (answer, certainty)
     assert verdict.ran == (answer == YES)
@@ -99,7 +99,7 @@ def test_the_rule_for_all_calls(calls, answer, certainty):
 
 
 def test_a_signature_without_engines_does_not_count_beside_one_that_has_some():
-    evidence = [Evidence("gate", "answered", YES, CERTAIN, "a"), Evidence("model", "no engine op", NO, CERTAIN, "b")]
+    evidence = [Evidence(source="gate", seen="answered", speaks=YES, weight=CERTAIN, call="a"), Evidence(source="model", seen="no engine op", speaks=NO, weight=CERTAIN, call="b")]
     assert judge(evidence, {"a": True, "b": False}).answer == YES
     assert judge(evidence[1:], {"b": False}).answer == NO
 
@@ -115,7 +115,7 @@ def test_what_the_build_left_native_is_no_fallback_and_is_named():
     left = passport.left_native(LATE)
     assert left == {"TRTEngineOp_late": "left native: not built in time", "TRTEngineOp_far": "left native: no declared shape reaches it"}
     assert passport.left_native(None) == passport.left_native({"signatures": [{"name": "s"}]}) == {}
-    engines = [version_on_disk.Engine(name, "FP16", "", False, left.get(name, "")) for name in (NAME, "TRTEngineOp_late")]
+    engines = [version_on_disk.Engine(name=name, precision="FP16", hole="", silent=False, left=left.get(name, "")) for name in (NAME, "TRTEngineOp_late")]
 
     def said(*engines):
         model = version_on_disk.Model(path=pathlib.Path("/m/1"), same=True, engines={"s": engines}, signatures={}, warmup_records=0)
@@ -141,7 +141,7 @@ def served_model(same=True, **engine):
     return version_on_disk.Model(path=pathlib.Path("/m/1"), same=same, engines={"serving_default": (one,), "plain": ()}, signatures={}, warmup_records=0)
 
 
-CLOSED, USED = {gate.VARIABLE: "False"}, gpu_use.Use(True, "a GPU")
+CLOSED, USED = {gate.VARIABLE: "False"}, gpu_use.Use(uses=True, seen="a GPU")
 
 
 def answered(environ=None, use=USED, of=None, signature="serving_default"):
@@ -161,7 +161,7 @@ def test_only_what_tensorflow_reads_as_false_closes_the_gate(value, closed):
     assert answered({gate.VARIABLE: value}) == ((YES, CERTAIN) if closed else (NOTHING, WEAK))
 
 
-@pytest.mark.parametrize("use", [gpu_use.Use(False, "none"), gpu_use.Use(None, "not known")])
+@pytest.mark.parametrize("use", [gpu_use.Use(uses=False, seen="none"), gpu_use.Use(uses=None, seen="not known")])
 def test_without_a_gpu_in_use_the_gate_says_nothing(use):
     assert answered(use=use) == (NOTHING, WEAK)
 
@@ -285,7 +285,7 @@ def test_answers_of_a_wrong_form_are_named():
 
 
 def test_the_bounds_are_those_of_what_ran():
-    none, some = gpu_use.Use(False, "no GPU"), gpu_use.Use(True, "a GPU")
+    none, some = gpu_use.Use(uses=False, seen="no GPU"), gpu_use.Use(uses=True, seen="a GPU")
     assert answer_check.arithmetic(served_model(), None, none)[0] == "rewrite"
     assert answer_check.arithmetic(served_model(precision="INT8"), True, some)[0] == "INT8"
     assert answer_check.arithmetic(served_model(precision="INT8"), False, some)[0] == "TF32"

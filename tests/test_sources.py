@@ -53,7 +53,7 @@ def converted(keras):
 
 
 def test_a_keras_file_is_exported_once_and_gone_afterwards(keras):
-    with opened(str(keras)) as folder, opened(Source(keras)) as again:
+    with opened(str(keras)) as folder, opened(Source(path=keras)) as again:
         assert again == folder and files.is_saved_model(folder)
     with scratch.folder("x") as other:
         assert pathlib.Path(other).parent == pathlib.Path(folder).parents[1]
@@ -62,7 +62,7 @@ def test_a_keras_file_is_exported_once_and_gone_afterwards(keras):
 def test_a_saved_model_is_itself_and_stands_for_its_file(converted):
     with opened(converted / "saved_model.pb") as folder:
         assert folder == str(converted)
-    assert files.digest(Source(converted / "saved_model.pb")) == files.digest(converted)
+    assert files.digest(Source(path=converted / "saved_model.pb")) == files.digest(converted)
 
 
 def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, converted, tmp_path):

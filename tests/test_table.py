@@ -161,7 +161,7 @@ def document(**changed):
     (document(engines=7), "damaged", 1),
     (document(data=[1]), "damaged", 1),
     (document(data={"warnings": [["x"]]}), "damaged", 1),
-    (document(model=None), "model is no text", 1),
+    (document(model=None), "model: None is no text", 1),
     ('{"kind": "calibration", "schema_version": 1}', "it has no 'tool'", 1),
     (document(engines=[engine(a=0.5).to_dict() | {"left_out": [{"tensor": "a", "reason": "r"}]}]), "'a' has a scale and is left out", 1),
     (document(engines=[engine().to_dict() | {"table": {"header": HEADER, "scales": {"a": 0}}}]), "the scale of 'a' is 0", 1),

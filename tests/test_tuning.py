@@ -181,7 +181,7 @@ def test_a_spent_budget_says_what_it_kept_from_being_tried():
 
 
 def trial(number, ms, accuracy, high=(), mad=0.0, calls=500, kept=True):
-    return search.Trial(number, dataclasses.replace(BASE, max_engines=number), high, Measured(accuracy=accuracy, latencies={CALL: Latency(ms, mad, calls)}), kept)
+    return search.Trial(number=number, settings=dataclasses.replace(BASE, max_engines=number), high=high, measured=Measured(accuracy=accuracy, latencies={CALL: Latency(ms, mad, calls)}), kept=kept)
 
 
 def test_of_two_that_are_equally_fast_the_more_accurate_is_taken_then_the_one_with_fewer_nodes_high():
@@ -455,13 +455,13 @@ def test_segment_sizes_are_those_that_make_other_segments_and_leave_an_engine():
 
 def test_nodes_are_ranked_by_the_harm_that_they_do_alone():
     def signature(**noises):
-        nodes = tuple(Node(name, "Conv2D", "e", (Effect("y", noise, None, 0), Effect("z", 0.0, None, 0))) for name, noise in noises.items())
-        return SignatureHarm("s", 8, nodes, (Effect("y", 1.0, None, 0),), kept, (), 0, 100.0)
+        nodes = tuple(Node(name=name, op="Conv2D", engine="e", effects=(Effect(output="y", noise=noise, top1=None, nonfinite=0), Effect(output="z", noise=0.0, top1=None, nonfinite=0))) for name, noise in noises.items())
+        return SignatureHarm(name="s", rows=8, nodes=nodes, total=(Effect(output="y", noise=1.0, top1=None, nonfinite=0),), kept=kept, unrounded=(), other_nodes=0, fidelity_db=100.0)
 
     kept = ()
     two = [signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]
     assert ranking.ranked(two) == search.Ranked(("d", "a", "b"), 1)
-    kept = (Kept(1, (Effect("y", 0.1, None, 0),)), Kept(2, (Effect("y", 0.01, None, 0),)))
+    kept = (Kept(1, (Effect(output="y", noise=0.1, top1=None, nonfinite=0),)), Kept(2, (Effect(output="y", noise=0.01, top1=None, nonfinite=0),)))
     two = [signature(a=0.1, b=0.01, c=0.0), signature(d=math.inf, a=0.05)]
     assert ranking.ranked(two) == search.Ranked(("d", "a", "b"), 3)
 

@@ -3,11 +3,12 @@
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Engine(records.Record):
         name: str
-        coverage: float = records.field(digits=4)        # written rounded
+        coverage: float = records.field(digits=4)        # written rounded, also inside of mappings and sequences
         other: Outcome | None = records.field(key="other_batch_mode", default=None)
         document: typing.ClassVar = "engine"             # written first, as "kind": what document this is; not read back
         written_too: typing.ClassVar = ("compute_ops",)  # properties that readers of the file want; not read back
         written_digits: typing.ClassVar = {"share": 4}   # more of them, written rounded
+    written_first: typing.ClassVar = ("name", "share")  # keys that come first, in this order; the others follow as they do without
 
 If a file lacks a field, the field gets its default; a key that no field has is ignored. So files of another version stay readable. A
 class with another form has its own `to_dict` and `from_dict`; they may call `super().to_dict()` and `super().from_dict(data)`. JSON has
@@ -38,6 +39,8 @@ class Record:
     written_too: typing.ClassVar[tuple[str, ...]] = ()
     # The same for numbers: {property: digits to which it is rounded}.
     written_digits: typing.ClassVar[collections.abc.Mapping[str, int]] = types.MappingProxyType({})
+    # Keys that are written before all others, in this order.
+    written_first: typing.ClassVar[tuple[str, ...]] = ()
 
     def to_dict(self) -> dict[str, typing.Any]:
         """Plain values that JSON takes: dicts, lists, strings, numbers, booleans, None."""
@@ -112,7 +115,7 @@ def _by_fields_writer(kind: type) -> collections.abc.Callable[[typing.Any], dict
 
     converter = _converter()
     fields: collections.abc.Callable[[typing.Any], dict[str, typing.Any]] = make_dict_unstructure_fn(kind, converter, **_overrides(kind))
-    document, also = getattr(kind, "document", ""), getattr(kind, "written_too", ())
+    document, also, first = getattr(kind, "document", ""), getattr(kind, "written_too", ()), getattr(kind, "written_first", ())
     rounded = {one.metadata[_KEY] or one.name: one.metadata[_DIGITS] for one in dataclasses.fields(kind)
                if one.metadata.get(_DIGITS) is not None}
     rounded_too = dict(getattr(kind, "written_digits", ()))
@@ -121,10 +124,8 @@ def _by_fields_writer(kind: type) -> collections.abc.Callable[[typing.Any], dict
         written: dict[str, typing.Any] = {"kind": document} if document else {}
         written |= fields(record)
         written |= {name: converter.unstructure(getattr(record, name)) for name in (*also, *rounded_too)}
-        for name, digits in (rounded | rounded_too).items():
-            if isinstance(written[name], float):
-                written[name] = round(written[name], digits)
-        return written
+        written |= {name: _rounded(written[name], digits) for name, digits in (rounded | rounded_too).items()}
+        return {name: written[name] for name in first} | written
 
     return write
 
@@ -145,9 +146,30 @@ def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typi
     def checked(data: typing.Any) -> typing.Any:
         if not isinstance(data, collections.abc.Mapping):
             raise TypeError(f"{kind.__name__}: {data!r} is no object of names and values")
-        return read(data, kind)
+        try:
+            return read(data, kind)
+        except (TypeError, ValueError) as error:
+            if type(error) not in (TypeError, ValueError):
+                raise
+            # A message without its place is of no use in a long file.
+            raise type(error)(_place(kind, data) + str(error)) from error
 
     return checked
+
+
+def _place(kind: type, data: collections.abc.Mapping[str, typing.Any]) -> str:
+    """"name: " of the field that cannot be read, "" where it is none alone."""
+    hints = typing.get_type_hints(kind)
+    for one in dataclasses.fields(kind):
+        key = one.metadata.get(_KEY) or one.name
+        try:
+            if key in data:
+                _converter().structure(data[key], hints[one.name])
+        except (TypeError, ValueError):
+            return f"{key}: "
+        except Exception:
+            return ""
+    return ""
 
 
 def _is_mapping(kind: typing.Any) -> bool:
@@ -158,6 +180,14 @@ def _is_mapping(kind: typing.Any) -> bool:
 def _mapping(converter: "cattrs.Converter", mapping: collections.abc.Mapping[typing.Any, typing.Any]) -> dict[str, typing.Any]:
     """JSON's keys are strings."""
     return {str(converter.unstructure(key)): converter.unstructure(value) for key, value in mapping.items()}
+
+
+def _rounded(value: typing.Any, digits: int) -> typing.Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one, digits) for one in value]
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def _finite(value: float) -> float | str:

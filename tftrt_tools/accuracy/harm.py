@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tftrt_tools import records
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.calibration import methods
 from tftrt_tools.choices import Precision
@@ -33,16 +34,21 @@ _TRIED, _MOST_TRIED = 8, 32
 _LIMIT_DB = 200.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Effect:
-    """What rounding did to one output. noise: 0 to inf; top1: share of rows with the same class, None where the output holds no
-    classes; nonfinite: NaN or Inf that the reference does not have; missed: the default bounds of `tftrt verify` that it misses, in
-    words, () where it keeps them or they were not checked."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Effect(records.Record):
+    """What rounding did to one output."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("snr_db",)
+    written_first: ClassVar[tuple[str, ...]] = ("output", "snr_db")
 
     output: str
+    # Sum (a - r)^2 / sum r^2, 0 to inf.
     noise: float
+    # Share of rows with the same class, 0 to 1; None where the output holds no classes.
     top1: float | None
+    # How many NaN or Inf there are that the reference does not have.
     nonfinite: int
+    # The default bounds of `tftrt verify` that it misses, in words; () where it keeps them or they were not checked.
     missed: tuple[str, ...] = ()
 
     @classmethod
@@ -54,25 +60,12 @@ class Effect:
         if precision:
             wanted = {metric: bound for metric, bound in thresholds.bounds(compared, precision, True, {}).items() if metric in METRICS}
             missed = tuple(one.text() for one in thresholds.misses(compared, wanted, allow_matching_nonfinite=True))
-        return cls(compared.output, noise, compared.top1 if compared.classes else None, broken, missed)
+        return cls(output=compared.output, noise=noise, top1=compared.top1 if compared.classes else None, nonfinite=broken, missed=missed)
 
     @property
     def snr_db(self) -> float:
         """inf without noise."""
         return math.inf if self.noise == 0 else -10 * math.log10(self.noise) if math.isfinite(self.noise) else -math.inf
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"output": self.output, "snr_db": number(self.snr_db), "noise": number(self.noise), "top1": self.top1,
-                "nonfinite": self.nonfinite, "missed": list(self.missed)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Effect:
-        return cls(data["output"], float(data["noise"]), data["top1"], data["nonfinite"], tuple(data.get("missed", ())))
-
-
-def number(value: float) -> float | str:
-    """JSON has no infinity: "inf" or "-inf"."""
-    return str(value) if math.isinf(value) else value
 
 
 def effects(compared: Iterable[Comparison], precision: str) -> tuple[Effect, ...]:
@@ -91,7 +84,7 @@ def holds(effects: Iterable[Effect]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class Measured(records.Record):
     """A model built with one node out of INT8 (or FP16) and run on a GPU. gain_db, gain_top1: the gain over everything rounded, on the
     output of `effect`; None where `problem` says why nothing was measured."""
 
@@ -109,26 +102,24 @@ class Measured:
         equal = after.noise == before.noise
         return cls(after, 0.0 if equal else after.snr_db - before.snr_db, top1)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"effect": self.effect.to_dict() if self.effect else None, "gain_db": None if self.gain_db is None else number(self.gain_db),
-                "gain_top1": self.gain_top1, "problem": self.problem}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Measured:
-        gain = None if data["gain_db"] is None else float(data["gain_db"])
-        return cls(Effect.from_dict(data["effect"]) if data["effect"] else None, gain, data["gain_top1"], data["problem"])
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Node(records.Record):
+    """A node and its harm."""
 
+    written_too: ClassVar[tuple[str, ...]] = ("snr_db",)
+    written_first: ClassVar[tuple[str, ...]] = ("name", "op", "engine", "snr_db")
 
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """A node and its harm. name: in the original model; engine: TF-TRT's name of the engine it would be in; effects: of rounding this node
-    alone; share: of the noise of all nodes rounded alone, on its worst output, 0 to 1; measured: Measured, or None."""
-
+    # In the original model.
     name: str
     op: str
+    # TF-TRT's name of the engine it would be in.
     engine: str
-    effects: tuple[Effect, ...]
+    # Of the noise of all nodes rounded alone, on its worst output, 0 to 1.
     share: float = 0.0
+    # Of rounding this node alone.
+    effects: tuple[Effect, ...]
+    # On a GPU, None where it was not measured.
     measured: Measured | None = None
 
     @property
@@ -136,19 +127,18 @@ class Node:
         """The Effect on its worst output."""
         return worst(self.effects)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "op": self.op, "engine": self.engine, "snr_db": number(self.worst.snr_db), "share": self.share,
-                "effects": _dicts(self.effects), "measured": self.measured.to_dict() if self.measured else None}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Node:
-        return cls(data["name"], data["op"], data["engine"], _effects(data["effects"]), data["share"],
-                   Measured.from_dict(data["measured"]) if data["measured"] else None)
+    @property
+    def snr_db(self) -> float:
+        """Of the worst output."""
+        return self.worst.snr_db
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class Kept(records.Record):
     """All nodes rounded except the worst ones. nodes: how many of them."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("snr_db",)
+    written_first: ClassVar[tuple[str, ...]] = ("nodes", "snr_db")
 
     nodes: int
     effects: tuple[Effect, ...]
@@ -158,50 +148,63 @@ class Kept:
         """Whether all outputs keep verify's bounds."""
         return holds(self.effects)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Kept:
-        return cls(data["nodes"], _effects(data["effects"]))
+    @property
+    def snr_db(self) -> float:
+        """Of the worst output."""
+        return worst(self.effects).snr_db
 
 
 @dataclasses.dataclass(frozen=True)
-class ByMethod:
+class ByMethod(records.Record):
     """All nodes rounded, with the ranges of another calibration method. method: as methods.Method.text gives it."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("snr_db",)
+    written_first: ClassVar[tuple[str, ...]] = ("method", "snr_db")
 
     method: str
     effects: tuple[Effect, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"method": self.method, "snr_db": number(worst(self.effects).snr_db), "effects": _dicts(self.effects)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ByMethod:
-        return cls(data["method"], _effects(data["effects"]))
+    @property
+    def snr_db(self) -> float:
+        """Of the worst output."""
+        return worst(self.effects).snr_db
 
 
-@dataclasses.dataclass(frozen=True)
-class SignatureHarm:
-    """One signature. rows: scored; nodes: Nodes, the worst first; total: Effects of rounding everything; kept: Kept for 1, 2, … nodes, and
-    where those miss verify's bounds for some larger numbers; unrounded: names of nodes without ranges, which stay in a higher precision;
-    other_nodes: how many were rounded with the rest and not looked at alone; fidelity_db: SNR of the simulation with nothing rounded
-    against the model; measured: Effects of everything rounded on a GPU, () where not measured; method: by which INT8 has its ranges, ""
-    where that is not known; methods: ByMethods of all that were compared; twins: further names of
-    the same function."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignatureHarm(records.Record):
+    """One signature."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("snr_db", "suggested_nodes")
+    written_first: ClassVar[tuple[str, ...]] = ("name", "rows", "snr_db", "total", "nodes", "kept", "suggested_nodes")
 
     name: str
+    # How many were scored.
     rows: int
-    nodes: tuple[Node, ...]
+    # Of rounding everything.
     total: tuple[Effect, ...]
+    # The worst first.
+    nodes: tuple[Node, ...]
+    # For 1, 2, … nodes, and where those miss verify's bounds for some larger numbers.
     kept: tuple[Kept, ...]
+    # Names of nodes without ranges, which stay in a higher precision.
     unrounded: tuple[str, ...]
+    # How many were rounded with the rest and not looked at alone.
     other_nodes: int
+    # SNR of the simulation with nothing rounded against the model.
     fidelity_db: float
+    # Of everything rounded on a GPU, () where not measured.
     measured: tuple[Effect, ...] = ()
+    # By which INT8 has its ranges, "" where that is not known.
     method: str = ""
+    # All that were compared.
     methods: tuple[ByMethod, ...] = ()
+    # Further names of the same function.
     twins: tuple[str, ...] = ()
+
+    @property
+    def snr_db(self) -> float:
+        """Of the worst output, with everything rounded."""
+        return worst(self.total).snr_db
 
     @property
     def label(self) -> str:
@@ -239,35 +242,31 @@ class SignatureHarm:
         """Names of the nodes that `suggested` keeps."""
         return tuple(node.name for node in self.nodes[:self.suggested.nodes]) if self.suggested else ()
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "rows": self.rows, "snr_db": number(worst(self.total).snr_db), "total": _dicts(self.total),
-                "nodes": [one.to_dict() for one in self.nodes], "kept": [one.to_dict() for one in self.kept],
-                "suggested_nodes": list(self.suggested_nodes), "unrounded": list(self.unrounded), "other_nodes": self.other_nodes,
-                "fidelity_db": number(self.fidelity_db), "measured": _dicts(self.measured), "method": self.method,
-                "methods": [one.to_dict() for one in self.methods], "twins": list(self.twins)}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SignatureHarm:
-        return cls(data["name"], data["rows"], tuple(map(Node.from_dict, data["nodes"])), _effects(data["total"]),
-                   tuple(map(Kept.from_dict, data["kept"])), tuple(data["unrounded"]), data["other_nodes"], float(data["fidelity_db"]),
-                   _effects(data["measured"]), data.get("method", ""), tuple(map(ByMethod.from_dict, data.get("methods", ()))),
-                   tuple(data.get("twins", ())))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sensitivity(passport.Stamped):
+    """A finished study."""
 
+    document: ClassVar[str] = "sensitivity"
+    written_too: ClassVar[tuple[str, ...]] = ("flag", "better_method", "missed")
 
-@dataclasses.dataclass(frozen=True)
-class Sensitivity:
-    """A finished study. precision: "INT8" or "FP16"; ranges: where INT8's ranges come from, in words, "" for FP16; signatures:
-    SignatureHarms; gpu: of execution.job.gpu.seen; measured_problem: why nothing was measured on it, or ""."""
-
+    # Its path, and its digest.
     model: str
     model_digest: str
+    # INT8 or FP16.
     precision: Precision
+    # As Settings.to_dict wrote them.
     settings: dict[str, Any]
+    # Path, glob or module:function of the inputs that were scored.
     data: str
+    # Where INT8's ranges come from, in words; "" for FP16.
     ranges: str
     signatures: tuple[SignatureHarm, ...]
+    # Of execution.job.gpu.seen.
     gpu: dict[str, str] | None
-    seconds: float
+    # That the study took.
+    seconds: float = records.field(digits=2)
+    # Why nothing was measured on the GPU, or "".
     measured_problem: str = ""
 
     @property
@@ -303,16 +302,6 @@ class Sensitivity:
         names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
         return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"kind": "sensitivity", **passport.stamp(), **plain, "signatures": [one.to_dict() for one in self.signatures],
-                "flag": self.flag, "better_method": self.better_method, "missed": list(self.missed), "seconds": round(self.seconds, 2)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Sensitivity:
-        known = {field.name: data[field.name] for field in dataclasses.fields(cls)}
-        return cls(**{**known, "signatures": tuple(map(SignatureHarm.from_dict, data["signatures"]))})
-
 
 def _level(effects: Iterable[Effect]) -> float:
     """dB of the worst output, within _LIMIT_DB."""
@@ -346,11 +335,3 @@ def _share(noise: float, total: float) -> float:
     if math.isinf(total):
         return 1.0 if math.isinf(noise) else 0.0
     return noise / total if total else 0.0
-
-
-def _dicts(effects: Iterable[Effect]) -> list[dict[str, Any]]:
-    return [one.to_dict() for one in effects]
-
-
-def _effects(data: Iterable[Mapping[str, Any]]) -> tuple[Effect, ...]:
-    return tuple(map(Effect.from_dict, data))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.inputs import rows
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ REFUSED_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class CalibrationUse:
+class CalibrationUse(records.Record):
     """How much an INT8 model's calibration shares with the data of a verification. random: calibrated on random data; shared: the least
     number of rows that also calibrated it (only some hashes are kept); rows: rows of the data, 0 for random inputs."""
 
@@ -35,9 +35,6 @@ class CalibrationUse:
     def text(self) -> str:
         """Such as "312 of 400 rows were used for calibration"."""
         return f"{self.shared} of {self.rows} rows were used for calibration"
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def check(document: Mapping[str, Any] | None, calls: Iterable[Call], sources: Mapping[str, str], allowed: bool) -> CalibrationUse | None:

@@ -33,16 +33,19 @@ class Asked(Protocol):
         """Of --allow_constant_outputs."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How answers are judged. bounds: what thresholds.parse returned. kinds: what kinds.parse returned. epsilon: floor of the divisor of
-    max_rel. allow_matching_nonfinite: accept NaN and Inf where the original has the same. allow_constant_outputs: accept answers that
-    show nothing."""
+    """How answers are judged."""
 
+    # What thresholds.parse returned.
     bounds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    # What kinds.parse returned.
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Floor of the divisor of max_rel, in the output's own unit.
     epsilon: float = 1e-3
+    # Accept NaN and Inf where the original has the same.
     allow_matching_nonfinite: bool = False
+    # Accept answers that show nothing.
     allow_constant_outputs: bool = False
 
     @classmethod
@@ -53,21 +56,25 @@ class Rules:
         if thresholds.LABELS in bounds and not getattr(options, "labels", ""):
             raise errors.UsageError(f"--thresholds: bounds behind {thresholds.LABELS}: are on what the answers have against --labels",
                                     "give --labels, where the command has it, or leave them out")
-        return cls(bounds, kinds.parse(options.output_kind), allow_constant_outputs=options.allow_constant_outputs, **given)
+        return cls(bounds=bounds, kinds=kinds.parse(options.output_kind), allow_constant_outputs=options.allow_constant_outputs, **given)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """comparisons: one for each output; bounds: {output: {metric: bound}}; problems: other differences, in words; nothing_shown: a line
-    for each signature of which no output shows anything, () where that was accepted; warnings: lines; functions: {module:function: its
-    value} of the user's functions that have bounds."""
+    """What a comparison found."""
 
+    # One for each output.
     comparisons: tuple[metrics.Comparison, ...]
+    # {output: {metric: bound}}.
     bounds: dict[str, dict[str, float]]
     misses: tuple[thresholds.Miss, ...]
+    # Other differences, in words.
     problems: tuple[str, ...]
+    # A line for each signature of which no output shows anything, () where that was accepted.
     nothing_shown: tuple[str, ...] = ()
+    # Lines.
     warnings: tuple[str, ...] = ()
+    # {module:function: its value} of the user's functions that have bounds.
     functions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -98,7 +105,8 @@ def judge(pairs: Iterable[Pair], arithmetic: str, own_data: Iterable[str], rules
     misses = [miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)]
     nothing, warnings = _shown(watch, own_data, rules)
     idle = [f"--thresholds: {metric} applies to no output here, and bounds nothing" for metric in thresholds.unused(rules.bounds, compared)]
-    return Judgement(tuple(compared), bounds, tuple(misses), tuple(broken), nothing, (*warnings, *idle), functions)
+    return Judgement(comparisons=tuple(compared), bounds=bounds, misses=tuple(misses), problems=tuple(broken), nothing_shown=nothing,
+                     warnings=(*warnings, *idle), functions=functions)
 
 
 def _keeping(pairs: Iterable[Pair], kept: list[Pair]) -> Iterator[Pair]:

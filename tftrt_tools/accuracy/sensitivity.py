@@ -9,7 +9,7 @@ import pathlib
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from tftrt_tools import child, errors, scratch
 from tftrt_tools import stack as stack_room
@@ -30,25 +30,31 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.signatures import Once
     from tftrt_tools.sources.source import Source
 
-MEASURE = ("auto", "gpu", "simulate")
+Measure = Literal["auto", "gpu", "simulate"]
+MEASURE: tuple[Measure, ...] = get_args(Measure)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """data: path, glob or module:function of the inputs to score; reading, data_rows: how its files are read, and how many rows (0 for
-    all); batch_size: rows of a call; nodes: regular expression of the nodes to look at alone, "" for all; measure: one of MEASURE;
-    measure_nodes: how many to measure on a GPU; calibration: options.DataOptions for INT8's ranges, or None; log_file: where to keep what
-    TensorFlow logs."""
+    """What is studied, and how far."""
 
+    # Path, glob or module:function of the inputs to score.
     data: str
-    batch_size: int = inputs.DEFAULT_BATCH
-    nodes: str = ""
-    measure: str = "auto"
-    measure_nodes: int = 8
-    calibration: DataOptions | None = None
-    log_file: str | None = None
+    # How its files are read, and how many rows (0 for all).
     reading: DataOptions = DataOptions()
     data_rows: int = 0
+    # Rows of a call.
+    batch_size: int = inputs.DEFAULT_BATCH
+    # Regular expression of the nodes to look at alone, "" for all.
+    nodes: str = ""
+    # Whether the worst nodes are measured on a GPU.
+    measure: Measure = "auto"
+    # How many of them.
+    measure_nodes: int = 8
+    # Of INT8's ranges; None for none.
+    calibration: DataOptions | None = None
+    # Where to keep what TensorFlow logs.
+    log_file: str | None = None
 
 
 def study(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> harm.Sensitivity:
@@ -82,8 +88,9 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             made = measurement.calibration(tables, answer["method"]) if tables else None
             found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
     path = pathlib.Path(source).absolute()
-    return harm.Sensitivity(str(path), files.digest(path), settings.precision_mode, settings.to_dict(), options.data,
-                            _ranges(settings, options, answer["method"]), tuple(found), answer["gpu"], time.monotonic() - start, problem)
+    return harm.Sensitivity(model=str(path), model_digest=files.digest(path), precision=settings.precision_mode,
+                            settings=settings.to_dict(), data=options.data, ranges=_ranges(settings, options, answer["method"]),
+                            signatures=tuple(found), gpu=answer["gpu"], seconds=time.monotonic() - start, measured_problem=problem)
 
 
 

@@ -67,16 +67,18 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
             "gpu": gpu_module.seen()}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Passed:
-    """A signature after the pass. inlined: its graph with native segments inlined; inner: {engine: tensors} of inline_segments, of the
-    engines in the precision to study; paths: of its inputs."""
+    """A signature after the pass."""
 
     name: str
     frozen: Frozen
     graph_def: Any
+    # The graph with native segments inlined.
     inlined: Any
+    # {engine: tensors} of inline_segments, of the engines in the precision to study.
     inner: Mapping[str, dict[str, str]]
+    # Of its inputs, an .npz each call.
     paths: tuple[str, ...]
 
 
@@ -99,8 +101,8 @@ def _passed(name: str, function: Any, settings: Settings, source: Source, paths:
             measured = int8.of_batches(name, frozen, graph_def, settings, list(map(npz.load, paths)))
     inlined, inner = inline.inline_segments(graph_def)
     of_precision = {engine.name for engine in passed.engines if engine.precision == settings.precision_mode}
-    return _Passed(name, frozen, graph_def, inlined, {engine: tensors for engine, tensors in inner.items() if engine in of_precision},
-                   tuple(paths)), measured
+    return _Passed(name=name, frozen=frozen, graph_def=graph_def, inlined=inlined,
+                   inner={engine: tensors for engine, tensors in inner.items() if engine in of_precision}, paths=tuple(paths)), measured
 
 
 def _fp16(one: _Passed) -> _Simulation:
@@ -202,12 +204,14 @@ def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> Si
         raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, answers otherwise than the model "
                                 f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
     effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
-    nodes = harm.ranked([harm.Node(sites[number].name, sites[number].op, sites[number].engine, effects[number]) for number in alone])
+    nodes = harm.ranked([harm.Node(name=sites[number].name, op=sites[number].op, engine=sites[number].engine,
+                                   effects=effects[number]) for number in alone])
     order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
     methods = tuple(harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
                     for method in simulated.methods if method)
-    return harm.SignatureHarm(simulated.name, rows, nodes, effects["all"], _kept(simulated, order, nodes, effects["all"], precision),
-                              simulated.unrounded, count - len(alone), fidelity, method=simulated.method, methods=methods)
+    return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
+                              kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
+                              other_nodes=count - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods)
 
 
 def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],

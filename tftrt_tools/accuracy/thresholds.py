@@ -14,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.accuracy import goal, kinds, metrics
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _EXAMPLE = "write --thresholds='snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=
 
 
 @dataclasses.dataclass(frozen=True)
-class Miss:
+class Miss(records.Record):
     """A bound that an output did not keep; output: "labels" if the answers were compared with labels."""
 
     output: str
@@ -72,9 +72,6 @@ class Miss:
             return f"{self.output}: {self.value}"
         sign = metrics.METRICS[self.metric].sign
         return f"{self.output}: {self.metric} is {self.value:.6g}, wanted {sign} {self.bound:g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def parse(flag: str) -> dict[str, dict[str, float]]:

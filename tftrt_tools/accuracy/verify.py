@@ -6,12 +6,14 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.choices import Precision
 from tftrt_tools.execution import coverage, kernels, run
+from tftrt_tools.execution.runner import Mode
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names as name_matching
@@ -31,76 +33,106 @@ _TF32_SINCE = 8.0
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """data: path, glob or module:function, or ""; reading, data_rows: how its files are read, and how many rows (0 for all);
-    shapes, thresholds, ranges: texts of the flags; batch_size: rows of a call, 0 for the declared ones; labels, label_column, classes: of
-    the truth, as accuracy.labels.read takes them; label_output: "signature/output" or ""; allow_builds: accept
-    engines that are built inside a call; allow_calibration_data: accept data that calibrated the model; allow_constant_outputs: accept
-    answers that show nothing; output_kind: texts of the flag; signature_keys: () for all; rename: ORIGINAL=CONVERTED each, of inputs and
-    outputs that have another name in the converted model; epsilon: floor of the divisor of max_rel."""
+    """What is compared, and how it is judged."""
 
+    # Path, glob or module:function, or "" for random inputs.
     data: str = ""
-    shapes: str = ""
-    thresholds: str = ""
-    ranges: str = ""
-    seed: int = 0
-    batch_size: int = 0
-    labels: str = ""
-    label_output: str = ""
-    label_column: str = ""
-    classes: str = ""
+    # How its files are read, and how many rows (0 for all).
     reading: DataOptions = DataOptions()
     data_rows: int = 0
-    allow_builds: bool = False
-    allow_matching_nonfinite: bool = False
-    allow_calibration_data: bool = False
-    allow_constant_outputs: bool = False
+    # Texts of the flags; the seed of what is drawn.
+    shapes: str = ""
+    ranges: str = ""
+    seed: int = 0
+    # Rows of a call, 0 for the declared ones.
+    batch_size: int = 0
+    # Of the truth, as accuracy.labels.read takes them.
+    labels: str = ""
+    label_column: str = ""
+    classes: str = ""
+    # "signature/output" that the labels speak of, or "".
+    label_output: str = ""
+    # Texts of the flags.
+    thresholds: str = ""
     output_kind: tuple[str, ...] = ()
-    signature_keys: tuple[str, ...] = ()
-    rename: tuple[str, ...] = ()
+    # Floor of the divisor of max_rel, in the output's own unit.
     epsilon: float = 1e-3
+    # Accept engines that are built inside a call.
+    allow_builds: bool = False
+    # Accept NaN and Inf where the original has the same.
+    allow_matching_nonfinite: bool = False
+    # Accept data that calibrated the model.
+    allow_calibration_data: bool = False
+    # Accept answers that show nothing.
+    allow_constant_outputs: bool = False
+    # () for all.
+    signature_keys: tuple[str, ...] = ()
+    # ORIGINAL=CONVERTED each, of inputs and outputs that have another name in the converted model.
+    rename: tuple[str, ...] = ()
+    # Where to keep what the runtimes log.
     log_file: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Verification:
-    """A finished verification. arithmetic: whose thresholds were used; evidence: what the answers show, in words; problems: everything
-    that makes it fail, in words; engine_runs: {engine: calls in which it ran}; calibration: held_out.CalibrationUse of an INT8 model, or
-    None; kernels: {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served; precision: the lowest that
-    engines were asked for, "" without engines; nothing_shown, constant_outputs: what judgement.Judgement says in `nothing_shown` and
-    `warnings`; notes: what to know about the data; twins: {signature: further names of the same function}, for which its result holds
-    as well; unbuilt: {engine op that was left without an engine: why}, as the converted model's manifest has it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verification(passport.Stamped):
+    """A finished verification."""
 
+    document: ClassVar[str] = "verification"
+    written_too: ClassVar[tuple[str, ...]] = ("passed", "problems", "warnings")
+    written_first: ClassVar[tuple[str, ...]] = ("kind", "tool", "created", "passed", "problems", "warnings")
+
+    # Paths, and digests.
     original: str
     converted: str
     original_digest: str
     converted_digest: str
-    mode: str
+    # Where the converted model ran.
+    mode: Mode
+    # Whose thresholds were used: a key of thresholds.DEFAULTS.
     arithmetic: str
+    # What the answers show, in words.
     evidence: str
+    # {"name", "compute_capability", "driver"}, None without one.
     gpu: dict[str, str] | None
+    # Of each output.
     comparisons: tuple[metrics.Comparison, ...]
+    # {output: {metric: bound}}.
     bounds: dict[str, dict[str, float]]
     misses: tuple[thresholds.Miss, ...]
+    # What engines did that they should not, and what the converted model lacks or has otherwise; lines.
     engine_problems: tuple[str, ...]
     structure_problems: tuple[str, ...]
+    # {engine: runs}, and {engine: builds inside of calls}, of all calls.
     engine_runs: dict[str, int]
     builds: dict[str, int]
+    # How many there were, and their distinct shapes as text.
     calls: int
     shapes: tuple[str, ...]
+    # {signature: "data" or "random"}.
     sources: dict[str, str]
+    # {signature: rows}; and rows of the data that filled no call.
     samples: dict[str, int]
     dropped: int
+    # Of what was drawn.
     seed: int
+    # As truth.to_dict says, None without labels.
     accuracy: dict[str, Any] | None
+    # Of an INT8 model.
     calibration: held_out.CalibrationUse | None = None
+    # {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served.
     kernels: dict[str, float] = dataclasses.field(default_factory=dict)
-    precision: str = ""
+    # The lowest that engines were asked for, "" without engines.
+    precision: Precision | Literal[""] = ""
+    # As judgement.Judgement says in `nothing_shown` and `warnings`.
     nothing_shown: tuple[str, ...] = ()
     constant_outputs: tuple[str, ...] = ()
+    # What to know about the data.
     notes: tuple[str, ...] = ()
+    # {signature: further names of the same function}, for which its result holds as well.
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    # {engine op that was left without an engine: why}, as the converted model's manifest has it.
     unbuilt: dict[str, str] = dataclasses.field(default_factory=dict)
     # {module:function: its value} of the user's functions in --thresholds.
     functions: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -108,7 +140,6 @@ class Verification:
     runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
     # Inputs and outputs that have another name in the converted model, a line each.
     matched: tuple[str, ...] = ()
-    stamp: dict[str, str] = dataclasses.field(default_factory=passport.stamp)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -127,15 +158,6 @@ class Verification:
     def passed(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
-
-    def to_dict(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "stamp"}
-        plain |= {"comparisons": [one.to_dict() for one in self.comparisons], "misses": [one.to_dict() for one in self.misses],
-                  "engine_problems": list(self.engine_problems), "structure_problems": list(self.structure_problems),
-                  "shapes": list(self.shapes), "nothing_shown": list(self.nothing_shown), "constant_outputs": list(self.constant_outputs),
-                  "calibration": self.calibration.to_dict() if self.calibration else None}
-        return {"kind": "verification", **self.stamp, "passed": self.passed,
-                "problems": list(self.problems), "warnings": list(self.warnings), **plain}
 
 
 def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLike[str] | Source, options: Options) -> Verification:
@@ -182,14 +204,16 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         judged = judgement.judge(pairs, arithmetic, list(chosen.own), rules, labels)
         accuracy, short = _accuracy(chosen, reference, answers, judged, labels, options, rules)
     return Verification(
-        str(pathlib.Path(first.source).absolute()), str(pathlib.Path(second.source).absolute()), first.digest(), second.digest(),
-        answers.mode, arithmetic,
-        _evidence(reference, answers, second), answers.gpu, judged.comparisons, judged.bounds, (*judged.misses, *short),
-        tuple(_engine_problems(calls, answers, second, options, unbuilt)), (*structure, *judged.problems), _totals(answers, "engine"),
-        _totals(answers, "build"), len(calls), _distinct_shapes(calls), sources, chosen.rows, chosen.dropped,
-        options.seed, accuracy, used, answers.kernels, _lowest(second), judged.nothing_shown, judged.warnings,
-        chosen.given.notes if chosen.given else (), {name: twins for name, twins in walked.twins.items() if twins}, unbuilt,
-        dict(judged.functions), {"original": reference.where.text(), "converted": answers.where.text()}, matched.notes)
+        original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
+        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=arithmetic,
+        evidence=_evidence(reference, answers, second), gpu=answers.gpu, comparisons=judged.comparisons, bounds=judged.bounds,
+        misses=(*judged.misses, *short), engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
+        structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
+        calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped, seed=options.seed,
+        accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second), nothing_shown=judged.nothing_shown,
+        constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
+        twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
 
 
 def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[str]:
@@ -275,15 +299,15 @@ def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: s
 
 
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:
-    if answers.mode != "gpu" or not second.engines:
+    if not answers.gpu or not second.engines:
         # Of two runtimes, take the arithmetic of the one that states it.
         known = second.kind.arithmetic or first.kind.arithmetic
         return known.key if known else "rewrite"
     lowest = _lowest(second)
-    return "TF32" if lowest == "FP32" and float((answers.gpu or {})["compute_capability"] or 0) >= _TF32_SINCE else lowest
+    return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest
 
 
-def _lowest(second: Model) -> str:
+def _lowest(second: Model) -> Precision | Literal[""]:
     return lowest_precision({engine.precision for engine in second.engines})
 
 
@@ -292,18 +316,19 @@ def _evidence(reference: Run, answers: Run, second: Model) -> str:
         mine, theirs = reference.where, answers.where
         alike = mine.runtime == theirs.runtime
         return "the model holds no engine ops: " + (f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}")
-    if answers.mode == "gpu":
-        return "engines watched on " + (answers.gpu or {})["name"]
+    if answers.gpu:
+        return "engines watched on " + answers.gpu["name"]
     return REWRITE_ONLY
 
 
 def _engine_problems(calls: Sequence[Call], answers: Run, second: Model, options: Options, unbuilt: Mapping[str, str]) -> list[str]:
-    if answers.mode != "gpu" or not second.engines:
+    if not answers.gpu or not second.engines:
         return []
     problems: list[str] = []
-    for call, trace in zip(calls, [one for one in answers.traces if one is not None], strict=True):
+    traces = [one for one in answers.traces if one is not None]
+    for call, trace in zip(calls, traces, strict=True):
         problems += coverage.misses(call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt)
-    ran = {name for trace in answers.traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
+    ran = {name for trace in traces for kind in ("engine", "fallback") for name in getattr(trace, kind)}
     if not options.signature_keys:
         problems += [f"{engine.name} ran in no call" for engine in second.engines if engine.name not in {*ran, *unbuilt}]
     return problems

@@ -167,7 +167,7 @@ class _Run:
         start = options.lowest_rate or self._first_rate(target, sent, load)
 
         def probe(rate: float) -> str:
-            point = points.Point(points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
+            point = points.Point(scenario=points.OPEN, rate=rate, distribution=options.distribution, batch_size=load.batch_size)
             row = self._add(target, sent, point, probe=True)
             if row.kept:
                 return search.KEPT
@@ -179,7 +179,7 @@ class _Run:
 
     def _first_rate(self, target: Target, sent: Sent, load: Workload) -> float:
         """Half of the rate that single requests in a row reach: a server that can keep the goal at all usually keeps it at this rate."""
-        row = self._add(target, sent, points.Point(points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
+        row = self._add(target, sent, points.Point(scenario=points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True)
         if not row.throughput:
             raise _Cut("no request was answered")
         return row.throughput / 2

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tftrt_tools import records
+from tftrt_tools.stack import gpus
 
 _PERIOD_SECONDS = 0.1
 # Bits of NVML's reasons for a clock lower than requested; idleness does not count.
@@ -137,7 +138,7 @@ def watching(wanted: bool = True) -> Iterator[AnyWatch]:
         return
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        watch = Watch(nvml, handles, [_string(nvml.nvmlDeviceGetName(handle)) for handle in handles])
+        watch = Watch(nvml, handles, [gpus.text(nvml.nvmlDeviceGetName(handle)) for handle in handles])
         try:
             yield watch
         finally:
@@ -172,7 +173,3 @@ def _use(gpu: int, name: str, samples: Sequence[Sample]) -> Use:
     return Use(gpu=gpu, name=name, samples=len(samples), mean_utilization=mean("utilization"), max_utilization=highest("utilization"),
                max_memory_mib=highest("memory_mib"), mean_clock_mhz=mean("clock_mhz"), min_clock_mhz=min(known("clock_mhz"), default=None),
                mean_power_w=mean("power_w"), max_temperature_c=highest("temperature_c"), slowed=tuple(slowed))
-
-
-def _string(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

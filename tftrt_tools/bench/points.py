@@ -17,7 +17,7 @@ _TOO_MUCH = 1e9
 Number = TypeVar("Number", int, float)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Point(records.Record):
     """The load of one point."""
 
@@ -62,12 +62,13 @@ def product(scenario: str, concurrencies: Sequence[int], rates: Sequence[float],
         if schedule_file:
             if rates:
                 raise errors.UsageError("--rate and --schedule_file exclude each other", "the schedule says when each request is sent")
-            return [Point(OPEN, distribution=SCHEDULE, batch_size=size) for size in sizes]
-        return [Point(OPEN, rate=rate, distribution=distribution, batch_size=size) for size in sizes for rate in rates]
+            return [Point(scenario=OPEN, distribution=SCHEDULE, batch_size=size) for size in sizes]
+        return [Point(scenario=OPEN, rate=rate, distribution=distribution, batch_size=size) for size in sizes for rate in rates]
     if rates or schedule_file:
         flag = "rate" if rates else "schedule_file"
         raise errors.UsageError(f"--{flag} goes with --scenario=open", f"{scenario} sends as fast as it can")
-    return [Point(scenario, concurrency=number, batch_size=size) for size in sizes for number in concurrencies or [_DEFAULT[scenario]]]
+    return [Point(scenario=scenario, concurrency=number, batch_size=size)
+            for size in sizes for number in concurrencies or [_DEFAULT[scenario]]]
 
 
 def integers(flag: str, listed: Sequence[str], lowest: int = 1) -> list[int]:

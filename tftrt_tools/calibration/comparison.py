@@ -7,7 +7,9 @@ nothing rounded; a method's level is that of its worst output.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import ClassVar
+
+from tftrt_tools import records
 
 # Beyond this all levels are equally good: no noise at all, or nothing but noise.
 LIMIT_DB = 200.0
@@ -17,30 +19,27 @@ TIE_DB = 0.5
 FALLBACK = "mse"
 
 
-@dataclasses.dataclass(frozen=True)
-class Compared:
-    """One signature. levels: {method: {float output: dB}}, methods as methods.Method.text gives them; rows: compared; apart: whether the
-    ranges came from other rows; problem: why nothing could be compared, or ""."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared(records.Record):
+    """One signature."""
 
     signature: str
+    # How many were compared.
     rows: int
+    # Whether the ranges came from other rows.
     apart: bool
-    levels: Mapping[str, Mapping[str, float]]
+    # {method: {float output: dB}}, methods as methods.Method.text gives them.
+    levels: Mapping[str, Mapping[str, float]] = records.field(digits=2)
+    # Why nothing could be compared, or "".
     problem: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        levels = {method: {output: round(level, 2) for output, level in found.items()} for method, found in self.levels.items()}
-        return {"signature": self.signature, "rows": self.rows, "apart": self.apart, "levels": levels, "problem": self.problem}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Compared":
-        levels = {str(method): {str(output): float(level) for output, level in found.items()} for method, found in data["levels"].items()}
-        return cls(str(data["signature"]), int(data["rows"]), bool(data["apart"]), levels, str(data["problem"]))
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(records.Record):
     """All signatures. taken: the method; reason: why, in words; signatures: Compared of each that has a table."""
+
+    written_digits: ClassVar[Mapping[str, int]] = {"worst_db": 2}
+    written_first: ClassVar[tuple[str, ...]] = ("taken", "reason", "worst_db")
 
     taken: str
     reason: str
@@ -69,20 +68,17 @@ class Comparison:
         """dB of the worst output of all signatures."""
         return min(self.level(method, *output) for output in self.outputs)
 
+    @property
+    def worst_db(self) -> dict[str, float]:
+        """{method: dB of the worst output}."""
+        return {method: self.worst(method) for method in self.methods}
+
     def rows_text(self) -> str:
         """Which rows were compared."""
         compared = [one for one in self.signatures if one.levels]
         rows = max((one.rows for one in compared), default=0)
         return f"{rows} rows of the calibration data " + ("(each with the ranges of other rows)" if all(one.apart for one in compared) else
                                                           "(the ranges come from them too: there is one batch)")
-
-    def to_dict(self) -> dict[str, object]:
-        worst = {method: round(self.worst(method), 2) for method in self.methods}
-        return {"taken": self.taken, "reason": self.reason, "worst_db": worst, "signatures": [one.to_dict() for one in self.signatures]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Comparison":
-        return cls(str(data["taken"]), str(data["reason"]), tuple(map(Compared.from_dict, data["signatures"])))
 
 
 def limited(noise: float) -> float:

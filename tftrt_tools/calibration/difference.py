@@ -10,8 +10,9 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tftrt_tools import records
 from tftrt_tools.calibration.table import is_numbered
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class TensorDifference:
+class TensorDifference(records.Record):
     """One tensor. a, b: its scales; None where one side has none."""
+
+    written_too: ClassVar[tuple[str, ...]] = ("ratio",)
 
     engine: str
     tensor: str
@@ -32,35 +35,42 @@ class TensorDifference:
         """b / a, or None."""
         return None if self.a is None or self.b is None else self.b / self.a
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "ratio": self.ratio}
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary(records.Record):
+    """The formulas are this module's."""
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """The formulas are this module's. tensors: how many both have; equal: how many of them are equal, bit by bit."""
-
+    # How many both have, and how many of them are equal, bit by bit.
     tensors: int
     equal: int
+    # Of the ratios.
     median: float
+    # Of their logarithms, in octaves.
     spread: float
+    # Percentiles of the ratios.
     p5: float
     p95: float
+    # The tensor whose ratio is the furthest from 1.
     worst: TensorDifference
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "worst": self.worst.to_dict()}
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference(records.Record):
+    """Two calibrations compared."""
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """a, b: what was compared. notes: differences outside of the tensors, and how engines were paired."""
+    document: ClassVar[str] = "calibration_difference"
+    written_too: ClassVar[tuple[str, ...]] = ("summary",)
+    written_first: ClassVar[tuple[str, ...]] = ("kind", "a", "b", "equal", "notes", "summary")
 
+    # What was compared.
     a: str
     b: str
+    # Whether both have the same tables for the same engines.
     equal: bool
-    tensors: tuple[TensorDifference, ...]
+    # Differences outside of the tensors, and how engines were paired; lines.
     notes: tuple[str, ...]
+    # Of all engines that were paired.
+    tensors: tuple[TensorDifference, ...]
 
     @property
     def summary(self) -> Summary | None:
@@ -71,13 +81,8 @@ class Difference:
         logs = [math.log2(one.ratio) for one in both]
         cuts = statistics.quantiles(logs, n=20, method="inclusive") if len(logs) > 1 else [logs[0]] * 19
         worst = max(both, key=lambda one: abs(math.log2(one.ratio)))
-        return Summary(len(both), sum(one.a == one.b for one in both), 2 ** statistics.median(logs), statistics.pstdev(logs), 2 ** cuts[0],
-                       2 ** cuts[-1], worst)
-
-    def to_dict(self) -> dict[str, Any]:
-        summary = self.summary
-        return {"kind": "calibration_difference", "a": self.a, "b": self.b, "equal": self.equal, "notes": list(self.notes),
-                "summary": summary and summary.to_dict(), "tensors": [one.to_dict() for one in self.tensors]}
+        return Summary(tensors=len(both), equal=sum(one.a == one.b for one in both), median=2 ** statistics.median(logs),
+                       spread=statistics.pstdev(logs), p5=2 ** cuts[0], p95=2 ** cuts[-1], worst=worst)
 
 
 def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B") -> Difference:
@@ -107,7 +112,7 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
             notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
                          "not compared: the tables number otherwise, having been made for other shapes or another batch mode")
         tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
-    return Difference(name_a, name_b, equal, tuple(tensors), tuple(notes))
+    return Difference(a=name_a, b=name_b, equal=equal, tensors=tuple(tensors), notes=tuple(notes))
 
 
 def _numbered_alike(left: EngineTable, right: EngineTable) -> bool:

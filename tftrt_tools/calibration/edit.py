@@ -6,9 +6,9 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.calibration.table import LEVELS, Table, is_numbered
 from tftrt_tools.savedmodel import passport
@@ -19,7 +19,7 @@ _Edit = Callable[[Any], float | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Change(records.Record):
     """One tensor changed. before, after: its range; None where it has no scale."""
 
     engine: str
@@ -27,23 +27,18 @@ class Change:
     before: float | None
     after: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class Edited:
-    """source: what was edited. calibration: the new Calibration. changes: Changes. warnings: changes that may not do what the user
-    meant."""
+class Edited(records.Record):
+    """source: what was edited. changes: Changes. warnings: changes that may not do what the user
+    meant. calibration: the new Calibration."""
+
+    document: ClassVar[str] = "calibration_edit"
 
     source: str
-    calibration: Calibration
     changes: tuple[Change, ...]
-    warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "calibration_edit", "source": self.source, "changes": [one.to_dict() for one in self.changes],
-                "warnings": list(self.warnings), "calibration": self.calibration.to_dict()}
+    warnings: tuple[str, ...]
+    calibration: Calibration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +111,7 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
             "changes": [change.to_dict() for change in changes]}
     whole = dataclasses.replace(calibration, **passport.stamp(), method="edited", engines=tuple(engines), comparison=None,
                                 provenance=(*calibration.provenance, step))
-    return Edited(source, whole, tuple(changes), tuple(warnings))
+    return Edited(source, tuple(changes), tuple(warnings), whole)
 
 
 def _to(value: float) -> _Edit:

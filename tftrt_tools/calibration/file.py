@@ -6,9 +6,9 @@ import os
 import pathlib
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from tftrt_tools import errors, whole_file
+from tftrt_tools import errors, records, whole_file
 from tftrt_tools.calibration import table as tables
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.table import Table
@@ -23,22 +23,20 @@ NO_RANGE = "zero in all of the data"
 _AGAIN = "calibrate again, or give another file"
 
 
-@dataclasses.dataclass(frozen=True)
-class EngineTable:
-    """One engine's table.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineTable(records.Record):
+    """One engine's table."""
 
-    segment: "sha256:…" of the segment's graph with its names (savedmodel.job.segments.digest), the keys of the table; "" where it is not
-    known (a table from elsewhere). signature, engine: where it was when the table was made; the engine's name changes with the settings,
-    the segment does not.
-    left_out: ((tensor, reason), …), tensors that have no scale on purpose.
-    ranges: {tensor: {"min", "max"}} as seen in the data, or None.
-    """
-
+    # "sha256:…" of the segment's graph with its names (savedmodel.job.segments.digest), the keys of the table; "" where it is not known (a
+    # table from elsewhere).
     segment: str
+    # Where it was when the table was made; the engine's name changes with the settings, the segment does not.
     signature: str
     engine: str
     table: Table
+    # (tensor, reason) of those that have no scale on purpose.
     left_out: tuple[tuple[str, str], ...] = ()
+    # {tensor: {"min", "max"}} as seen in the data, or None.
     ranges: dict[str, dict[str, float]] | None = None
 
     def __post_init__(self) -> None:
@@ -52,52 +50,46 @@ class EngineTable:
         return self.engine or "the table"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"segment": self.segment, "signature": self.signature, "engine": self.engine, "table": self.table.to_dict(),
-                "left_out": [{"tensor": name, "reason": reason} for name, reason in self.left_out], "ranges": self.ranges}
+        """By hand: what is left out is pairs here, and objects in the file."""
+        return {**super().to_dict(), "left_out": [{"tensor": name, "reason": reason} for name, reason in self.left_out]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "EngineTable":
-        left_out = tuple((str(one["tensor"]), str(one["reason"])) for one in data["left_out"])
-        return cls(_text(data, "segment"), _text(data, "signature"), _text(data, "engine"), Table.from_dict(data["table"]), left_out,
-                   _ranges(data.get("ranges")))
+        return super().from_dict({**data, "left_out": [(one["tensor"], one["reason"]) for one in data["left_out"]]})
 
 
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """The tables of one model.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibration(records.Record):
+    """The tables of one model."""
 
-    tool, created: passport.stamp(). calibrator: "tensorrt" or "toolkit", or both where merged. method: "entropy", "percentile 99.9", "mse",
-    "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
-    tensorrt, tensorflow: versions. model, model_digest: a path and files.digest of it, "" where not known.
-    data: the dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
-    engines: EngineTables. provenance: a dict for each edit or merge, oldest first. comparison: of the methods, or None.
-    """
+    document: ClassVar[str] = KIND
+    schema_version: ClassVar[int] = passport.SCHEMA_VERSION
+    written_too: ClassVar[tuple[str, ...]] = ("schema_version",)
+    written_first: ClassVar[tuple[str, ...]] = ("kind", "schema_version")
 
+    # As passport.stamp() says.
     tool: str
     created: str
+    # "tensorrt" or "toolkit", or both where merged.
     calibrator: str
+    # "entropy", "percentile 99.9", "mse", "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     method: str
+    # Versions.
     tensorrt: str
     tensorflow: str
+    # Its path, and files.digest of it; "" where not known.
     model: str
     model_digest: str
+    # The dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
     data: dict[str, Any]
     engines: tuple[EngineTable, ...]
+    # For each edit or merge, oldest first.
     provenance: tuple[dict[str, Any], ...] = ()
+    # Of the methods, None where they were not compared.
     comparison: Comparison | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"kind": KIND, "schema_version": passport.SCHEMA_VERSION, **plain, "engines": [one.to_dict() for one in self.engines],
-                "provenance": list(self.provenance), "comparison": self.comparison.to_dict() if self.comparison else None}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Calibration":
-        # This needs the types themselves, not their texts, so this module has no `from __future__ import annotations`.
-        texts: dict[str, Any] = {field.name: _text(data, field.name) for field in dataclasses.fields(cls) if field.type is str}
-        return cls(**texts, data=_checked_record(data["data"]), engines=tuple(EngineTable.from_dict(one) for one in data["engines"]),
-                   provenance=tuple(dict(one) for one in data.get("provenance", ())),
-                   comparison=Comparison.from_dict(data["comparison"]) if data.get("comparison") else None)
+    def __post_init__(self) -> None:
+        _check_record(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write it to `path`, whole or not at all. Raises: OSError."""
@@ -108,7 +100,7 @@ def of_table(table: Table, engine: str = "", signature: str = "", source: str = 
     """A Calibration that holds one table of unknown origin, such as a text file that another tool made. Args: zeros: of tables.read."""
     return Calibration(**passport.stamp(), calibrator="tensorrt", method=_METHODS[table.calibrator], tensorrt=table.tensorrt, tensorflow="",
                        model="", model_digest="", data={"source": source} if source else {},
-                       engines=(EngineTable("", signature, engine, table, without_range(zeros)),))
+                       engines=(EngineTable(segment="", signature=signature, engine=engine, table=table, left_out=without_range(zeros)),))
 
 
 def without_range(zeros: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -178,19 +170,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
-    if not isinstance(data[name], str):
-        raise ValueError(f"{name} is no text")
-    return data[name]
-
-
-def _checked_record(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A data record. A missing entry is not known; a present one must have the right type, because merging and showing rely on it."""
+def _check_record(data: Mapping[str, Any]) -> None:
+    """Raise ValueError for what is no data record. A missing entry is not known; a present one must have the right type, because merging
+    and showing rely on it."""
     lists = [value for name in ("rows", "warnings", "failed_files") for value in data.get(name, [])]
     texts = [data.get(name, "") for name in ("source", "kind", "digest")]
     if not all(isinstance(one, str) for one in (*lists, *texts)):
         raise ValueError("its data record holds something else where text belongs")
-    return dict(data)
 
 
 def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
@@ -202,10 +188,6 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) 
     return errors.TftrtError(f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
                              f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",
                              "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops")
-
-
-def _ranges(data: Mapping[str, Mapping[str, float]] | None) -> dict[str, dict[str, float]] | None:
-    return None if data is None else {name: {"min": float(one["min"]), "max": float(one["max"])} for name, one in data.items()}
 
 
 def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt: str) -> dict[str, EngineTable]:

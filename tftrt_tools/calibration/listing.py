@@ -20,16 +20,20 @@ class Tensor:
     range: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineListing:
-    """One engine's tensors. total: how many its table has, including those that a filter hides. left_out: ((tensor, reason), …)."""
+    """One engine's tensors."""
 
+    # Names, as in file.EngineTable.
     engine: str
     signature: str
     segment: str
+    # The first line of its table.
     header: str
+    # How many tensors its table has, those that a filter hides included.
     total: int
     tensors: tuple[Tensor, ...]
+    # (tensor, reason) of those that have no scale on purpose.
     left_out: tuple[tuple[str, str], ...]
 
 
@@ -42,6 +46,7 @@ class Listing:
     engines: tuple[EngineListing, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """By hand: the calibration's own document, with the engines as they are listed."""
         whole = self.calibration.to_dict()
         engines = [{**dataclasses.asdict(one), "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out]}
                    for one in self.engines]
@@ -68,7 +73,8 @@ def listing(calibration: Calibration, source: str, engine: str | None = None, pa
             tensors.sort(key=(lambda tensor: -tensor.scale) if order == "scale" else (lambda tensor: tensor.name))
         left_out = tuple(pair for pair in one.left_out if shown is None or pair[0] in shown)
         total = len(one.table.scales)
-        found.append(EngineListing(one.engine, one.signature, one.segment, one.table.header, total, tuple(tensors), left_out))
+        found.append(EngineListing(engine=one.engine, signature=one.signature, segment=one.segment, header=one.table.header, total=total,
+                                   tensors=tuple(tensors), left_out=left_out))
     return Listing(source, calibration, tuple(found))
 
 

@@ -1,6 +1,7 @@
 """Calibrations of one model made into one, such as those of several data sets."""
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -46,7 +47,10 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
     first, merged = calibrations[0], {}
     for segment in {one.segment: None for one in first.engines}:
         merged[segment] = _one_engine([one for each in calibrations for one in each.engines if one.segment == segment], how)
-    engines = tuple(EngineTable(one.segment, one.signature, one.engine, *merged[one.segment]) for one in first.engines)
+    engines: list[EngineTable] = []
+    for one in first.engines:
+        table, left_out, ranges = merged[one.segment]
+        engines.append(dataclasses.replace(one, table=table, left_out=left_out, ranges=ranges))
     step = {"step": "merged", **passport.stamp(), "how": how,
             "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)]}
     newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
@@ -54,7 +58,7 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
         **passport.stamp(), calibrator=_joined(one.calibrator for one in calibrations), method="merged", tensorrt=newest.tensorrt,
         tensorflow=_joined(one.tensorflow for one in calibrations), model=first.model,
         model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
-        data=combined([one.data for one in calibrations]), engines=engines, provenance=(step,))
+        data=combined([one.data for one in calibrations]), engines=tuple(engines), provenance=(step,))
 
 
 def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str]) -> None:

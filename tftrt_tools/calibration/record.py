@@ -2,42 +2,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+
+from tftrt_tools import records
 
 ROWS_KEPT = 20_000
 FILES_NAMED = 20
 
 
-@dataclasses.dataclass(frozen=True)
-class DataRecord:
-    """The data of a calibration.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataRecord(records.Record):
+    """The data of a calibration."""
 
-    source: text of --calibration_data, "" for random data; kind: "arrays", "tfrecords", "images", "function" or "random"; digest:
-    "sha256:…" over the row hashes in order, the same for any batch size that uses the same rows; samples: rows used; batches of
-    batch_size rows each, the last maybe of fewer; dropped: rows of a last batch that was left out; rows: hashes of the first 20,000
-    rows (rows.row_hashes); failed_files: names of the first 20 of the failed_count files that did not decode;
-    warnings: what to know about the data.
-    """
-
+    # Text of --calibration_data, "" for random data.
     source: str
+    # "arrays", "tfrecords", "images", "function" or "random".
     kind: str
+    # "sha256:…" over the row hashes in order, the same for any batch size that uses the same rows.
     digest: str
+    # Rows used.
     samples: int
+    # Rows of a batch, the last maybe of fewer; and how many batches there were.
     batch_size: int
     batches: int
+    # Rows of a last batch that was left out.
     dropped: int
+    # Whether it was drawn.
     random: bool
+    # Hashes of the first 20,000 rows (rows.row_hashes).
     rows: tuple[str, ...]
+    # Names of the first 20 files that did not decode, and how many did not.
     failed_files: tuple[str, ...]
     failed_count: int
+    # What to know about the data.
     warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "rows": list(self.rows), "failed_files": list(self.failed_files),
-                "warnings": list(self.warnings)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> DataRecord:
-        return cls(**{**data, "rows": tuple(data["rows"]), "failed_files": tuple(data["failed_files"]),
-                      "warnings": tuple(data["warnings"])})

@@ -87,6 +87,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
+        """By hand: the checks of this class name the tensor whose scale is wrong, also where it is no number."""
         return {"header": self.header, "scales": dict(self.scales)}
 
     @classmethod

@@ -27,8 +27,8 @@ def define_op_library(values: flags.FlagValues) -> None:
 
 def read(values: flags.FlagValues, path: str) -> Source:
     """The Source that the flags make of a path."""
-    return Source(path, values.allow_unsafe_deserialization, values.custom_objects, *(tuple(filter(None, one)) for one in
-                  (values.inputs, values.outputs)))
+    return Source(path=path, unsafe=values.allow_unsafe_deserialization, custom_objects=values.custom_objects,
+                  inputs=tuple(filter(None, values.inputs)), outputs=tuple(filter(None, values.outputs)))
 
 
 def read_given(values: flags.FlagValues, *names: str) -> dict[str, Any]:

@@ -85,8 +85,9 @@ def _wanted(values: flags.FlagValues, source: str) -> Wanted:
     if values["calibration_rows"].present and not values.output_calibration:
         raise errors.UsageError("--calibration_rows has no effect without --output_calibration", "name that file, or leave it out")
     given = options.checked(options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values)))
-    return Wanted(given, values.output, values.signature_keys, values.rows, values.output_labels or "", values.output_calibration or "",
-                  values.calibration_rows if values.output_calibration else 0, values.label_feature, labels.class_names(values.classes))
+    return Wanted(options=given, output=values.output, signature=values.signature_keys, rows=values.rows, labels=values.output_labels or "",
+                  calibration=values.output_calibration or "", calibration_rows=values.calibration_rows if values.output_calibration else 0,
+                  label_feature=values.label_feature, classes=labels.class_names(values.classes))
 
 
 def _print(done: Written, json_path: str | None) -> None:

@@ -35,8 +35,6 @@ from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.commands import _data_flags, _judging_flags, _next, _output, _source_flags, _tls_flags
 
 if TYPE_CHECKING:
-    import pathlib
-
     from tftrt_tools.regression.baseline import Baseline, Latest
     from tftrt_tools.regression.comparison import Regression
     from tftrt_tools.regression.regress import Options
@@ -127,14 +125,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
     whole_file.check_places(path for path in (values.json, values.junit, values.html, kept) if path and path != "-")
-    stored = baseline.AUTO == values.save_baseline or baseline.LATEST == values.baseline
-    history = baseline.directory(values.history_dir) if stored else None
+    if values.save_baseline == baseline.AUTO:
+        # Where there is no place for it, nothing is measured.
+        baseline.directory(values.history_dir)
     name = values.history_name or baseline.series_name(values.candidate)
-    options = _options(values, _baseline(values, history, name))
+    options = _options(values, _baseline(values, name))
     with progress.on_terminal():
         done = regress.regress(options)
     _print(done, values.json)
-    lost = _write(done, values, history, name)
+    lost = _write(done, values, name)
     if values.save_baseline == baseline.AUTO and not (lost or done.ended):
         _next.show(values, ["history", f"--name={name}", *_next.given(values, ("history_dir",))])
     for line in lost:
@@ -147,11 +146,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     return done.exit_code or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
 
 
-def _baseline(values: flags.FlagValues, history: pathlib.Path | None, name: str) -> Baseline | Latest | None:
+def _baseline(values: flags.FlagValues, name: str) -> Baseline | Latest | None:
     from tftrt_tools.regression import baseline
 
-    if history and values.baseline == baseline.LATEST:
-        return baseline.Latest(history, name)
+    if values.baseline == baseline.LATEST:
+        return baseline.Latest(baseline.directory(values.history_dir), name)
     return baseline.read(values.baseline) if values.baseline else None
 
 
@@ -179,7 +178,7 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
                            must_decide=tuple(one.strip() for one in values.must_decide if one.strip()), rename=tuple(values.rename))
 
 
-def _write(done: Regression, values: flags.FlagValues, history: pathlib.Path | None, name: str) -> list[str]:
+def _write(done: Regression, values: flags.FlagValues, name: str) -> list[str]:
     """Write every file that the flags name, each whole or not at all. One that fails does not stop the others. Returns: a line for each
     file that could not be written."""
     from tftrt_tools.regression import junit
@@ -188,18 +187,19 @@ def _write(done: Regression, values: flags.FlagValues, history: pathlib.Path | N
     jobs = ((values.json, lambda: _output.write_json(done, values.json)),
             (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
             (values.html, lambda: report.write_page(done, values.html)),
-            (values.save_baseline, lambda: _save(done, values, history, name)))
+            (values.save_baseline, lambda: _save(done, values, name)))
     return whole_file.write_each(jobs)
 
 
-def _save(done: Regression, values: flags.FlagValues, history: pathlib.Path | None, name: str) -> None:
+def _save(done: Regression, values: flags.FlagValues, name: str) -> None:
     from tftrt_tools.regression import baseline, comparison
 
     if done.ended:
         return
-    if values.save_baseline == baseline.AUTO and history:
+    if values.save_baseline == baseline.AUTO:
         # The history keeps all results; only those that passed become a baseline.
-        kept = str(baseline.save(done.to_dict(), baseline.place(history, done.fingerprint, name, done.workload)))
+        series = baseline.place(baseline.directory(values.history_dir), done.fingerprint, name, done.workload)
+        kept = str(baseline.save(done.to_dict(), series))
     elif done.outcome != comparison.PASS:
         kept = ""
     else:

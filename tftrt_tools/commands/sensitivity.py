@@ -72,8 +72,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     if values.plot:
         pictures.check(values.plot)
-    options = sensitivity.Options(values.data, values.batch_size, values.nodes, values.measure, values.measure_nodes, calibration,
-                                  values.log_file, reading, values.data_rows)
+    options = sensitivity.Options(data=values.data, batch_size=values.batch_size, nodes=values.nodes, measure=values.measure,
+                                  measure_nodes=values.measure_nodes, calibration=calibration, log_file=values.log_file, reading=reading,
+                                  data_rows=values.data_rows)
     with progress.on_terminal():
         done = sensitivity.study(_source_flags.read(values, model), settings, options)
     _print(done, values)

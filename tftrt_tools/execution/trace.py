@@ -26,15 +26,19 @@ _REASON = re.compile(r"(failure in verifying input shapes|Found no engine in cac
                      r"Failed to execute engine|Engine retrieval for input shapes: .* failed)")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CallTrace(records.Record):
-    """What the engine ops of one call did. Each field: {engine name: times}; "?" stands for an engine the log did not name.
-    reasons: lines in which TF-TRT explained itself."""
+    """What the engine ops of one call did: {engine name: times}. "?" stands for an engine the log did not name."""
 
+    # Engines ran.
     engine: dict[str, int]
+    # Native segments ran instead.
     fallback: dict[str, int]
+    # Engines were built.
     build: dict[str, int]
+    # Engines calibrated.
     calibration: dict[str, int]
+    # Lines in which TF-TRT explained itself.
     reasons: tuple[str, ...] = ()
 
 

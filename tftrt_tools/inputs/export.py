@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, records
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.labels import Class
@@ -17,58 +16,49 @@ from tftrt_tools.sources.source import Source
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What to write.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted(records.Record):
+    """What to write."""
 
-    options: DataOptions with the source, and how pictures are read. output: the .npz. signature: a name, "" for the only one or
-    serving_default. rows: at most; 0 for all. labels: the .npy of their classes, or "". calibration: another .npz, or "", with at most
-    calibration_rows other rows. label_feature: the feature of TFRecords that is the class. classes: names of folders in the order of their
-    classes, () for sorted.
-    """
-
+    # The source, and how pictures are read.
     options: DataOptions
+    # The .npz.
     output: str
+    # A name, "" for the only one or serving_default.
     signature: str = ""
+    # At most; 0 for all.
     rows: int = 0
+    # The .npy of their classes, or "".
     labels: str = ""
+    # Another .npz, or "", with at most so many other rows.
     calibration: str = ""
     calibration_rows: int = 0
+    # The feature of TFRecords that is the class.
     label_feature: str = ""
+    # Names of folders in the order of their classes, () for sorted.
     classes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "options": self.options.to_dict(), "classes": list(self.classes)}
 
-    @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> Wanted:
-        return cls(**{**given, "options": DataOptions.from_dict(given["options"]), "classes": tuple(given["classes"])})
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """What was written. source_kind: of find.Found; rows, calibration_rows: how many; in_both: rows left out of the calibration file,
-    because the other file has equal ones; bytes: of the .npz; inputs: {array: "dtype[shape]"}; classes: Classes, () without labels;
-    failed: names of pictures that did not decode."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Written(records.Record):
+    """What was written."""
 
     wanted: Wanted
+    # Of find.Found.
     source_kind: str
+    # How many.
     rows: int
     calibration_rows: int
+    # Rows left out of the calibration file, because the other file has equal ones.
     in_both: int
+    # Of the .npz.
     bytes: int
+    # {array: "dtype[shape]"}.
     inputs: dict[str, str]
+    # () without labels.
     classes: tuple[Class, ...]
+    # Names of pictures that did not decode.
     failed: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "wanted": self.wanted.to_dict(), "classes": [dataclasses.asdict(one) for one in self.classes],
-                "failed": list(self.failed)}
-
-    @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> Written:
-        return cls(**{**given, "wanted": Wanted.from_dict(given["wanted"]), "failed": tuple(given["failed"]),
-                      "classes": tuple(Class(**one) for one in given["classes"])})
 
 
 def export(model: str | Source, wanted: Wanted, log_file: str | None = None) -> Written:

@@ -51,14 +51,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if wanted.calibration:
         _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"])
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
-    return Written(wanted, kind, len(scored), len(kept), len(others) - len(kept), size, inputs, classes, failed).to_dict()
+    return Written(wanted=wanted, source_kind=kind, rows=len(scored), calibration_rows=len(kept), in_both=len(others) - len(kept),
+                   bytes=size, inputs=inputs, classes=classes, failed=failed).to_dict()
 
 
 def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[str, ...],
           of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], batching.Tally]:
     """([{input: array of one row}], [class of each] or [], Tally). Args: of_path: {picture: class}, or {}."""
     asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
-    request = Request(wanted.options, wanted.signature, specs, files, find.POSITIONAL, asked, wanted.label_feature)
+    request = Request(options=wanted.options, signature=wanted.signature, specs=specs, files=files, said=find.POSITIONAL, rows=asked,
+                      label_feature=wanted.label_feature)
     tally, labels, rows = batching.Tally(), [], []
     chunks = importlib.import_module(f"tftrt_tools.inputs.sources_job.{kind}").source(request)(tally)
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 
 IMAGE_RESIZE = ("stretch", "crop", "pad")
 IMAGE_CHANNELS = ("RGB", "BGR")
@@ -16,38 +16,33 @@ IMAGE_PRESETS = {"tf": {"image_scale": 1 / 127.5, "image_mean": (1.0,)},
                  "torch": {"image_scale": 1 / 255, "image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}}
 
 
-@dataclasses.dataclass(frozen=True)
-class DataOptions:
-    """source: path, glob or module:function; batch_size: rows of a batch; batches: the most to read, 0 for all; random: draw from
-    `seed` instead of reading, at `shapes` and from `ranges` (texts of --shapes and --calibration_ranges; `shapes` also says how long
-    the rows of TFRecords are where the signature does not).
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataOptions(records.Record):
+    """What data to read and how."""
 
-    Images: image_size: "HxW" in pixels, "" for the signature's; image_resize: "stretch", "crop" (cover the size, cut the middle out)
-    or "pad" (fit into the size, black borders); then (x * image_scale - image_mean) / image_std with one value or one a channel, in
-    the order image_channels; image_error_limit: files that may fail to decode.
-    """
-
+    # Path, glob or module:function.
     source: str = ""
+    # Rows of a batch, and the most batches to read, 0 for all.
     batch_size: int = 8
     batches: int = 0
+    # Draw from `seed` instead of reading, at `shapes` and from `ranges`.
     seed: int = 0
     random: bool = False
+    # Texts of --shapes and --calibration_ranges; `shapes` also says how long the rows of TFRecords are where the signature does not.
     shapes: str = ""
     ranges: str = ""
+    # Of pictures: "HxW" in pixels, "" for the signature's.
     image_size: str = ""
+    # "stretch", "crop" (cover the size, cut the middle out) or "pad" (fit into the size, black borders).
     image_resize: str = "stretch"
+    # A pixel becomes (x * image_scale - image_mean) / image_std, with one value or one a channel.
     image_scale: float = 1.0
     image_mean: tuple[float, ...] = ()
     image_std: tuple[float, ...] = ()
+    # The order of the channels.
     image_channels: str = "RGB"
+    # Files that may fail to decode.
     image_error_limit: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "image_mean": list(self.image_mean), "image_std": list(self.image_std)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> DataOptions:
-        return cls(**{**data, "image_mean": tuple(data["image_mean"]), "image_std": tuple(data["image_std"])})
 
 
 def checked(options: DataOptions) -> DataOptions:

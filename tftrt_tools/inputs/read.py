@@ -21,17 +21,21 @@ from tftrt_tools.savedmodel.signatures import DEFAULT, Once
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """Rows that were read. arrays: {SIGNATURE/INPUT: array, rows in front}, of the signatures that the source fills. kind: of find.Found.
-    names: where each row comes from: the path for pictures and other whole files, () for other sources. numbers: of each row among all
-    rows of the source, counted from 0. total: rows of the source, 0 if not counted. failed: names of pictures that did not decode."""
+    """Rows that were read."""
 
+    # {SIGNATURE/INPUT: array, rows in front}, of the signatures that the source fills.
     arrays: dict[str, npt.NDArray[Any]]
+    # Of find.Found.
     kind: str
+    # Where each row comes from: the path for pictures and other whole files, () for other sources.
     names: tuple[str, ...]
+    # Of each row among all rows of the source, counted from 0.
     numbers: tuple[int, ...]
+    # Rows of the source, 0 if not counted.
     total: int
+    # Names of pictures that did not decode.
     failed: tuple[str, ...]
 
 
@@ -56,7 +60,8 @@ def read(found: Found, specs: Mapping[str, Sequence[InputSpec]], options: DataOp
                                "twins": list(walked.twins.get(name, ())) if walked else []} for name in order], "folder": str(folder)}
     answer = child.run("tftrt_tools.inputs.read_job:job", request, env=ENV).result
     arrays = {name: _array(place) for name, place in answer["arrays"].items()}
-    return Rows(arrays, found.kind, tuple(answer["names"]), tuple(answer["numbers"]), answer["total"], tuple(answer["failed"]))
+    return Rows(arrays=arrays, kind=found.kind, names=tuple(answer["names"]), numbers=tuple(answer["numbers"]), total=answer["total"],
+                failed=tuple(answer["failed"]))
 
 
 def _array(place: dict[str, Any]) -> npt.NDArray[Any]:

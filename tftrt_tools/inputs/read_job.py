@@ -64,8 +64,9 @@ class _Reading:
     def __init__(self, request: dict[str, Any], one: dict[str, Any], folder: pathlib.Path) -> None:
         """Args: request: of `job`; one: of its signatures."""
         self._limit, self._kind, self._source = request["rows"], request["kind"], request["options"]["source"]
-        self._request = Request(DataOptions.from_dict(request["options"]), one["name"], tuple(map(InputSpec.from_dict, one["specs"])),
-                                tuple(request["files"]), request["said"], self._limit, twins=tuple(one["twins"]))
+        self._request = Request(options=DataOptions.from_dict(request["options"]), signature=one["name"],
+                                specs=tuple(map(InputSpec.from_dict, one["specs"])), files=tuple(request["files"]), said=request["said"],
+                                rows=self._limit, twins=tuple(one["twins"]))
         self._folder = folder
         self.places: dict[str, Any] = {}
         self.names: list[str] = []

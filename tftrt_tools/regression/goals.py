@@ -59,7 +59,7 @@ MEASURED = tuple(f"goal/{name}" for name in ("speed_up_at_least", "p50_ms_at_mos
 _EXAMPLE = 'a file of goals has lines such as speed_up_at_least = 1.5, or accuracy = "top1:max-degradation=0.01"'
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Kept(records.Record):
     """One goal judged."""
 
@@ -152,7 +152,8 @@ def judge(goals: Goals, verdict: verdicts.Verdict, candidate: Model, accuracy: a
         if bound is not None:
             found.append(_of_passport(name, what, unit, bound, value))
     if goals.accuracy and accuracy is not None:
-        found += [Kept("accuracy", one["goal"], f"{one['candidate']:.6g} (native {one['native']:.6g})", KEPT if one["kept"] else MISSED)
+        found += [Kept(name="accuracy", goal=one["goal"], value=f"{one['candidate']:.6g} (native {one['native']:.6g})",
+                       verdict=KEPT if one["kept"] else MISSED)
                   for one in accuracy.goals]
     if goals.no_engine_fallback:
         found.append(_no_fallback(engines))
@@ -166,7 +167,8 @@ def _mib(size: int | None) -> float | None:
 def _speed_up(bound: float, one: verdicts.Judgement | None) -> Kept:
     goal = f"at least {bound:g} times as fast"
     if one is None or one.speed_up is None:
-        return Kept("speed_up_at_least", goal, "not known", UNDECIDED, one.reason if one else "p50 was not measured")
+        return Kept(name="speed_up_at_least", goal=goal, value="not known", verdict=UNDECIDED,
+                    reason=one.reason if one else "p50 was not measured")
     value, low, high = one.speed_up
     return _by_interval("speed_up_at_least", goal, f"{value:.3f} ({low:.3f} to {high:.3f})", low >= bound, high < bound)
 
@@ -176,7 +178,7 @@ def _measured(name: str, metric: str, bound: float, one: verdicts.Judgement | No
     scale, unit = (1e3, " ms") if at_most else (1.0, "/s")
     goal = f"{metric} {'at most' if at_most else 'at least'} {bound:g}{unit}"
     if one is None or one.candidate is None or one.candidate_low is None or one.candidate_high is None:
-        return Kept(name, goal, "not known", UNDECIDED, one.reason if one else f"{metric} was not measured")
+        return Kept(name=name, goal=goal, value="not known", verdict=UNDECIDED, reason=one.reason if one else f"{metric} was not measured")
     low, high = scale * one.candidate_low, scale * one.candidate_high
     shown = f"{scale * one.candidate:.4g}{unit} ({low:.4g} to {high:.4g})"
     return _by_interval(name, goal, shown, *((high <= bound, low > bound) if at_most else (low >= bound, high < bound)))
@@ -184,24 +186,25 @@ def _measured(name: str, metric: str, bound: float, one: verdicts.Judgement | No
 
 def _by_interval(name: str, goal: str, shown: str, kept: bool, missed: bool) -> Kept:
     if kept or missed:
-        return Kept(name, goal, shown, KEPT if kept else MISSED)
-    return Kept(name, goal, shown, UNDECIDED, "the bound lies inside the interval")
+        return Kept(name=name, goal=goal, value=shown, verdict=KEPT if kept else MISSED)
+    return Kept(name=name, goal=goal, value=shown, verdict=UNDECIDED, reason="the bound lies inside the interval")
 
 
 def _of_passport(name: str, what: str, unit: str, bound: float, value: float | None) -> Kept:
     goal = f"{what}: at most {bound:g} {unit}"
     if value is None:
-        return Kept(name, goal, "not known", UNDECIDED, "the candidate's passport does not say; `tftrt build` writes it")
-    return Kept(name, goal, f"{value:.4g} {unit}", KEPT if value <= bound else MISSED)
+        return Kept(name=name, goal=goal, value="not known", verdict=UNDECIDED,
+                    reason="the candidate's passport does not say; `tftrt build` writes it")
+    return Kept(name=name, goal=goal, value=f"{value:.4g} {unit}", verdict=KEPT if value <= bound else MISSED)
 
 
 def _no_fallback(engines: engine_evidence.Verdict | None) -> Kept:
     goal = "no engine fell back to TensorFlow"
     if engines is None:
-        return Kept("no_engine_fallback", goal, "not known", UNDECIDED, "nobody looked")
+        return Kept(name="no_engine_fallback", goal=goal, value="not known", verdict=UNDECIDED, reason="nobody looked")
     shown = f"did they run? {engines.answer}" + (f" ({engines.certainty})" if engines.certainty else "")
     if engines.answer == "yes":
-        return Kept("no_engine_fallback", goal, shown, KEPT)
+        return Kept(name="no_engine_fallback", goal=goal, value=shown, verdict=KEPT)
     if engines.answer in ("no", "partly"):
-        return Kept("no_engine_fallback", goal, shown, MISSED, engines.reason)
-    return Kept("no_engine_fallback", goal, shown, UNDECIDED, engines.reason)
+        return Kept(name="no_engine_fallback", goal=goal, value=shown, verdict=MISSED, reason=engines.reason)
+    return Kept(name="no_engine_fallback", goal=goal, value=shown, verdict=UNDECIDED, reason=engines.reason)

@@ -75,8 +75,9 @@ class InProcess:
         calls, or the first ones."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
         if ran.mode != "gpu":
-            one = Evidence("model", "it has no engine op", NO, CERTAIN) if ran.mode == "cpu" else \
-                Evidence("GPU", "there is none here: engine ops were replaced by their native segments", NO, CERTAIN)
+            one = Evidence(source="model", seen="it has no engine op", speaks=NO, weight=CERTAIN) if ran.mode == "cpu" else \
+                Evidence(source="GPU", seen="there is none here: engine ops were replaced by their native segments", speaks=NO,
+                         weight=CERTAIN)
             verdict: engine_evidence.Verdict = engine_evidence.judge([one], {signature: None})
             return verdict
         found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace, self._left)]
@@ -127,9 +128,9 @@ class InProcess:
 def _of_trace(call: run.Call, trace: Any, left: Mapping[str, str]) -> list[Evidence]:
     missed = coverage.misses(call, trace, left)
     if missed:
-        return [Evidence("trace", one, NO, CERTAIN, call.text()) for one in missed]
+        return [Evidence(source="trace", seen=one, speaks=NO, weight=CERTAIN, call=call.text()) for one in missed]
     if not trace.engine:
-        return [Evidence("trace", f"no engine ran in {call.text()}", NO, CERTAIN, call.text())]
+        return [Evidence(source="trace", seen=f"no engine ran in {call.text()}", speaks=NO, weight=CERTAIN, call=call.text())]
     native = "; ".join(f"{name} {left[name]}" for name in trace.fallback) or "no native segment"
     seen = f"{sum(trace.engine.values())} runs of {len(trace.engine)} engines in {call.text()}, and {native}"
-    return [Evidence("trace", seen, YES, LIKELY if "?" in trace.engine else CERTAIN, call.text())]
+    return [Evidence(source="trace", seen=seen, speaks=YES, weight=LIKELY if "?" in trace.engine else CERTAIN, call=call.text())]

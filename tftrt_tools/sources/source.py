@@ -6,17 +6,15 @@ import os
 from tftrt_tools.sources import kinds
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A path, usable as one: digests and evidence speak of it, `opened.opened` gives the SavedModel behind it.
-
-    unsafe, custom_objects: how a Keras file may be loaded. inputs, outputs: for a graph without signatures, texts of the tensors that
-    are fed and fetched; () to let the graph decide.
-    """
+    """A path, usable as one: digests and evidence speak of it, `opened.opened` gives the SavedModel behind it."""
 
     path: str
+    # How a Keras file may be loaded: with layers that run code; module:dict of its own classes, or "".
     unsafe: bool = False
     custom_objects: str = ""
+    # Of a graph without signatures, texts of the tensors that are fed and fetched; () to let the graph decide.
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
@@ -38,4 +36,4 @@ class Source:
 
 def of(model: "str | os.PathLike[str] | Source") -> Source:
     """The Source of a path; a Source stays as it is."""
-    return model if isinstance(model, Source) else Source(os.fspath(model))
+    return model if isinstance(model, Source) else Source(path=os.fspath(model))

@@ -16,6 +16,11 @@ class Gpu(records.Record):
     compute_capability: str
 
 
+def text(value: str | bytes) -> str:
+    """What NVML answered as text: older releases of nvidia-ml-py return bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
 class Driver(typing.TypedDict, total=False):
     """The driver's answer, as JSON; only `error` if it does not answer."""
 

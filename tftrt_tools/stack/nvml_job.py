@@ -2,6 +2,7 @@
 
 import typing
 
+from tftrt_tools.stack import gpus
 from tftrt_tools.stack.gpus import Driver, Gpu
 
 
@@ -15,7 +16,7 @@ def query(_request: object = None) -> Driver:
         pynvml.nvmlInit()
         try:
             cuda = pynvml.nvmlSystemGetCudaDriverVersion()
-            return {"driver": _string(pynvml.nvmlSystemGetDriverVersion()), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+            return {"driver": gpus.text(pynvml.nvmlSystemGetDriverVersion()), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
                     "gpus": [_gpu(pynvml, index).to_dict() for index in range(pynvml.nvmlDeviceGetCount())]}
         finally:
             pynvml.nvmlShutdown()
@@ -27,9 +28,4 @@ def _gpu(nvml: typing.Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     capability = "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle))
     memory = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20
-    return Gpu(index, _string(nvml.nvmlDeviceGetName(handle)), memory, capability)
-
-
-def _string(value: str | bytes) -> str:
-    # Older releases of nvidia-ml-py return bytes.
-    return value.decode() if isinstance(value, bytes) else value
+    return Gpu(index, gpus.text(nvml.nvmlDeviceGetName(handle)), memory, capability)

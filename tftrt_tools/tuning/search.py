@@ -43,7 +43,7 @@ class Budget:
     trial_minutes: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The result of a search."""
 
@@ -135,7 +135,8 @@ class _Search:
         except _Spent as spent:
             ended = str(spent)
         winner = self._best()
-        return Outcome(tuple(self._trials), winner, None if winner else self._nearest(), ended, tuple(self._notes))
+        return Outcome(trials=tuple(self._trials), winner=winner, best=None if winner else self._nearest(), ended=ended,
+                       notes=tuple(self._notes))
 
     def _trial(self, settings: Settings, high: Sequence[str] = ()) -> Trial:
         if settings in self._seen:
@@ -147,7 +148,7 @@ class _Search:
             raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
         measured = self._evaluate(settings)
         kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
-        one = Trial(len(self._trials) + 1, settings, tuple(high), measured, kept)
+        one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept)
         self._trials.append(one)
         self._seen[settings] = one
         self._say_what_was_not_taken(one)

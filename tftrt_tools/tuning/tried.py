@@ -66,7 +66,7 @@ class Measured(records.Record):
     kernels: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial:
     """One conversion that was tried."""
 

@@ -53,7 +53,8 @@ class Boxes(Measure):
 
 
 METRICS = (
-    Metric("iou", True, "IoU", fixed(4), Boxes, frozenset((BOXES,)), perfect=1.0, share=True,
+    Metric(name="iou", higher=True, column="IoU", show=fixed(4), measure=Boxes, kinds=frozenset((BOXES,)), perfect=1.0, share=True,
            meaning="boxes at the same place: mean area of both / of either"),
-    Metric("max_box", False, "max of box", short, Boxes, frozenset((BOXES,)), meaning="boxes: largest |d| / longer side of the box"),
+    Metric(name="max_box", higher=False, column="max of box", show=short, measure=Boxes, kinds=frozenset((BOXES,)),
+           meaning="boxes: largest |d| / longer side of the box"),
 )

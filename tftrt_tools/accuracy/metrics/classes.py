@@ -141,14 +141,15 @@ def area(positive: npt.NDArray[Any], given: npt.NDArray[Any]) -> float | None:
 
 
 METRICS = (
-    Metric("top1", True, "top-1 same", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES, labels.MASKS)),
-           first_of=frozenset((labels.CLASSES,)), perfect=1.0, share=True, of_classes=True, shown="short tables", written=True,
-           meaning="share of rows whose largest entry is at the right class"),
-    Metric("top5", True, "top-5", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
-           of_classes=True, meaning="share of rows whose right class is among the five largest entries"),
-    Metric("class_top1", True, "per class", percent, Top, _CLASSED, labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
-           of_classes=True, meaning="mean over the classes of their own top1"),
-    Metric("auc", True, "AUC", fixed(4), Auc, frozenset(), labels=frozenset((labels.CLASSES, labels.TAGS)),
-           first_of=frozenset((labels.TAGS,)), perfect=1.0, share=True,
+    Metric(name="top1", higher=True, column="top-1 same", show=percent, measure=Top, kinds=_CLASSED,
+           labels=frozenset((labels.CLASSES, labels.MASKS)), first_of=frozenset((labels.CLASSES,)), perfect=1.0, share=True,
+           of_classes=True, shown="short tables", written=True, meaning="share of rows whose largest entry is at the right class"),
+    Metric(name="top5", higher=True, column="top-5", show=percent, measure=Top, kinds=_CLASSED, labels=frozenset((labels.CLASSES,)),
+           perfect=1.0, share=True, of_classes=True, meaning="share of rows whose right class is among the five largest entries"),
+    Metric(name="class_top1", higher=True, column="per class", show=percent, measure=Top, kinds=_CLASSED,
+           labels=frozenset((labels.CLASSES,)), perfect=1.0, share=True, of_classes=True,
+           meaning="mean over the classes of their own top1"),
+    Metric(name="auc", higher=True, column="AUC", show=fixed(4), measure=Auc, kinds=frozenset(),
+           labels=frozenset((labels.CLASSES, labels.TAGS)), first_of=frozenset((labels.TAGS,)), perfect=1.0, share=True,
            meaning="area under the ROC curve, of several classes the mean"),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tftrt_tools import records
 from tftrt_tools.accuracy import kinds
 from tftrt_tools.accuracy.metrics import detections, registry
 
@@ -25,29 +25,31 @@ if TYPE_CHECKING:
 _CLASS_NAME = re.compile(r"logit|prob|softmax|class|predictions|tag|label", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """One output compared, or the outputs of a detector together.
-
-    dtype: of the output, "detections" for a detector's; elements: of the output, or detections of the reference. kind: of accuracy.kinds;
-    said: whether the user said it. values: {metric: value}, of the metrics that apply. nonfinite: NaN or Inf in the answer;
-    nonfinite_reference: in the reference; nonfinite_same: of the answer's, those equal to the reference; classes: the last dimension holds
-    classes; part_of: name of the comparison that judges this output together with others, or ""; constant: why the reference shows
-    nothing (constancy.Variation), or "".
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison(records.Record):
+    """One output compared, or the outputs of a detector together."""
 
     signature: str
     output: str
+    # Of the output; "detections" for a detector's.
     dtype: str
+    # Of the output; detections of the reference.
     elements: int
+    # Of accuracy.kinds.
     kind: str
+    # {metric: value}, of the metrics that apply.
     values: Mapping[str, float]
+    # NaN or Inf in the answer, in the reference, and of the answer's those equal to the reference.
     nonfinite: int = 0
     nonfinite_reference: int = 0
     nonfinite_same: int = 0
+    # Whether the last dimension holds classes.
     classes: bool = False
+    # Whether the user said the kind.
     said: bool = False
+    # Name of the comparison that judges this output together with others, or "".
     part_of: str = ""
+    # Why the reference shows nothing, (constancy.Variation), or "".
     constant: str = ""
 
     @property
@@ -75,12 +77,11 @@ class Comparison:
     top1 = property(lambda self: self.value("top1"))
     mismatches = property(lambda self: self.value("mismatches"))
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON has no infinity: an infinite SNR (no difference at all) is written as the string "inf"."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "values"}
-        values = dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | dict(self.values)
-        return plain | {key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-                        for key, value in values.items()}
+    def to_dict(self) -> dict[str, Any]:
+        """By hand: the metrics stand beside the fields, those that readers count on also where they do not apply."""
+        plain = super().to_dict()
+        values = plain.pop("values")
+        return plain | dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | values
 
 
 class Accumulator:
@@ -148,8 +149,9 @@ class Accumulator:
         classes = self._rows and (kind in (kinds.PROBABILITIES, kinds.MASKS) or kind == kinds.VALUES and (
             self._probabilities or bool(_CLASS_NAME.search(self.output))))
         nonfinite, of_reference, same = map(int, self._nonfinite)
-        return Comparison(self.signature, self.output, self._dtype, self._elements, kind, values, nonfinite, of_reference, same, classes,
-                          self._said, self._part_of)
+        return Comparison(signature=self.signature, output=self.output, dtype=self._dtype, elements=self._elements, kind=kind,
+                          values=values, nonfinite=nonfinite, nonfinite_reference=of_reference, nonfinite_same=same, classes=classes,
+                          said=self._said, part_of=self._part_of)
 
 
 def _exact_if(not_floats: bool, possible: set[str]) -> set[str]:
@@ -172,8 +174,8 @@ class _Together:
 
     def result(self) -> Comparison:
         values = {name: value for measure in self._measures for name, value in measure.values().items()}
-        return Comparison(self._signature, self.group.name, kinds.DETECTIONS, self._count, kinds.DETECTIONS, values,
-                          constant="" if self._count else "nothing found")
+        return Comparison(signature=self._signature, output=self.group.name, dtype=kinds.DETECTIONS, elements=self._count,
+                          kind=kinds.DETECTIONS, values=values, constant="" if self._count else "nothing found")
 
 
 class Comparing:

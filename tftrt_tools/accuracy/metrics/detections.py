@@ -191,14 +191,14 @@ class Precision(Measure):
 
 _DETECTIONS, _BOXES = frozenset((kinds.DETECTIONS,)), frozenset((labels.BOXES,))
 METRICS = (
-    Metric("matched", True, "matched", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True, shown="tables",
-           meaning="detections: 2 pairs / all detections of both"),
-    Metric("matched_iou", True, "IoU of pairs", fixed(4), Pairs, _DETECTIONS, perfect=1.0, share=True, shown="tables",
-           meaning="detections: mean IoU of the pairs"),
-    Metric("matched_score", False, "score gap", short, Pairs, _DETECTIONS, shown="tables",
+    Metric(name="matched", higher=True, column="matched", show=fixed(4), measure=Pairs, kinds=_DETECTIONS, perfect=1.0, share=True,
+           shown="tables", meaning="detections: 2 pairs / all detections of both"),
+    Metric(name="matched_iou", higher=True, column="IoU of pairs", show=fixed(4), measure=Pairs, kinds=_DETECTIONS, perfect=1.0, share=True,
+           shown="tables", meaning="detections: mean IoU of the pairs"),
+    Metric(name="matched_score", higher=False, column="score gap", show=short, measure=Pairs, kinds=_DETECTIONS, shown="tables",
            meaning="detections: largest difference of scores in a pair"),
-    Metric("map", True, "mAP", fixed(4), Precision, _DETECTIONS, labels=_BOXES, first_of=_BOXES, perfect=1.0, share=True, shown="tables",
-           meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95"),
-    Metric("map50", True, "mAP 50", fixed(4), Precision, _DETECTIONS, labels=_BOXES, perfect=1.0, share=True, shown="tables",
-           meaning="the same at IoU 0.5"),
+    Metric(name="map", higher=True, column="mAP", show=fixed(4), measure=Precision, kinds=_DETECTIONS, labels=_BOXES, first_of=_BOXES,
+           perfect=1.0, share=True, shown="tables", meaning="detections: COCO's mean average precision, IoU 0.5 to 0.95"),
+    Metric(name="map50", higher=True, column="mAP 50", show=fixed(4), measure=Precision, kinds=_DETECTIONS, labels=_BOXES, perfect=1.0,
+           share=True, shown="tables", meaning="the same at IoU 0.5"),
 )

@@ -27,6 +27,6 @@ class Mismatches(Measure):
         return {"mismatches": self._differing / max(self._elements, 1)}
 
 
-METRICS = (Metric("mismatches", False, "equal", lambda value: percent(1 - value), Mismatches, frozenset((EXACT, IDS, TEXTS)),
-                  labels=frozenset((labels.TEXTS,)), share=True, shown="short tables", written=True,
+METRICS = (Metric(name="mismatches", higher=False, column="equal", show=lambda value: percent(1 - value), measure=Mismatches,
+                  kinds=frozenset((EXACT, IDS, TEXTS)), labels=frozenset((labels.TEXTS,)), share=True, shown="short tables", written=True,
                   meaning="share of elements that differ"),)

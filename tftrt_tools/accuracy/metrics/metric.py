@@ -29,7 +29,7 @@ class Measure:
 Shown = Literal["", "tables", "short tables"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
     """One number that says how good an answer is. Commands and pages take all facts about a metric from here."""
 
@@ -45,7 +45,6 @@ class Metric:
     measure: type[Measure]
     # Kinds of outputs (accuracy.kinds) for which it compares with the original's answers.
     kinds: frozenset[str]
-    _: dataclasses.KW_ONLY
     # Kinds of labels (accuracy.labels) with which it also compares.
     labels: frozenset[str] = frozenset()
     # The kinds of labels for which it is the main metric.

@@ -42,8 +42,8 @@ def compared(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -
         levels = _levels(name, frozen, ranges, tables)
     except (errors.TftrtError, tf.errors.OpError, ValueError) as error:  # a graph over TensorFlow's 2 GiB is a ValueError
         cause = error.cause if isinstance(error, errors.TftrtError) else errors.first_line(str(error))
-        return Compared(name, rows, apart, {}, cause)
-    return Compared(name, rows, apart, levels)
+        return Compared(signature=name, rows=rows, apart=apart, levels={}, problem=cause)
+    return Compared(signature=name, rows=rows, apart=apart, levels=levels)
 
 
 def _levels(name: str, frozen: Any, ranges: Ranges, tables: Sequence[Tables]) -> dict[str, dict[str, float]]:

@@ -81,9 +81,10 @@ class Batches:
 
     def _recorded(self, tally: Tally, seen: _Seen) -> DataRecord:
         options = self._request.options
-        return DataRecord(options.source, self._kind, seen.digest(), seen.samples, seen.batch_size, seen.batches, tally.dropped,
-                          self._kind == "random", tuple(seen.rows), tuple(tally.failed[:FILES_NAMED]), len(tally.failed),
-                          tuple(_warnings(options, tally, seen)))
+        return DataRecord(source=options.source, kind=self._kind, digest=seen.digest(), samples=seen.samples, batch_size=seen.batch_size,
+                          batches=seen.batches, dropped=tally.dropped, random=self._kind == "random", rows=tuple(seen.rows),
+                          failed_files=tuple(tally.failed[:FILES_NAMED]), failed_count=len(tally.failed),
+                          warnings=tuple(_warnings(options, tally, seen)))
 
 
 class _Seen:
@@ -135,7 +136,8 @@ def open(options: DataOptions, signature_name: str, specs: Sequence[InputSpec], 
     options_module.check_image_flags(options, found.kind)
     if found.kind != "function":
         _check_batch_size(options.batch_size, signature_name, specs)
-    request = Request(options, signature_name, tuple(specs), found.files, rows=options.batches * options.batch_size, twins=tuple(twins))
+    request = Request(options=options, signature=signature_name, specs=tuple(specs), files=found.files,
+                      rows=options.batches * options.batch_size, twins=tuple(twins))
     read = importlib.import_module(f"tftrt_tools.inputs.sources_job.{found.kind}").source(request)
     return Batches(request, found.kind, read, rest)
 

@@ -52,7 +52,8 @@ def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Sha
     for name, reason in made.left_out:
         if name not in scales:
             left_out.setdefault(name, reason)
-    return EngineTable(made.segment, made.signature, made.engine, Table(made.table.header, scales), tuple(left_out.items()), made.ranges)
+    return EngineTable(segment=made.segment, signature=made.signature, engine=made.engine, table=Table(made.table.header, scales),
+                       left_out=tuple(left_out.items()), ranges=made.ranges)
 
 
 def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -> bool:

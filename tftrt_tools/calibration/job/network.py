@@ -16,19 +16,23 @@ class UnknownLayersError(Exception):
     """Raised for an op of which it is not known how many layers its converter makes."""
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Tensor:
-    """A tensor of the network. name: changes as TF-TRT renames it; None where it is not known; dims: None for an unknown rank;
-    source: the tf.Tensor with the same values, by name, or None; sure: False for a guess; sizes: for a tensor that holds the sizes of
-    another, as far as TensorRT knows them: ints, -1 for unknown ones, a single one for a scalar; else None; listed: whether TensorRT's
-    tables have it."""
+    """A tensor of the network."""
 
+    # Changes as TF-TRT renames it; None where it is not known.
     name: str | None
+    # None for an unknown rank.
     dims: Dims | Any
     dtype: str
+    # The tf.Tensor with the same values, by name, or None.
     source: str | None
+    # False for a guess.
     sure: bool = True
+    # Of a tensor that holds the sizes of another, as far as TensorRT knows them: ints, -1 for unknown ones, a single one for a scalar;
+    # else None.
     sizes: Dims | None = None
+    # Whether TensorRT's tables have it.
     listed: bool = True
 
 
@@ -57,7 +61,7 @@ class Network:
     def input(self, name: str, tensor: Any) -> Tensor:
         """Add an engine input."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
-        self.tensors.append(Tensor(name, dims, tensor.dtype.name, tensor.name))
+        self.tensors.append(Tensor(name=name, dims=dims, dtype=tensor.dtype.name, source=tensor.name))
         return self.tensors[-1]
 
     def add(self, kind: str, dims: Dims, dtype: str, source: str | None = None) -> Tensor:
@@ -66,13 +70,13 @@ class Network:
         if self.layers is not None:
             name = f"(Unnamed Layer* {self.layers}) [{kind}]_output"
             self.layers += 1
-        self.tensors.append(Tensor(name, dims, dtype, source))
+        self.tensors.append(Tensor(name=name, dims=dims, dtype=dtype, source=source))
         return self.tensors[-1]
 
     def add_output(self, tensor: Any) -> Tensor:
         """A further output of the layer added last, or one of an unknown layer."""
         dims = None if tensor.shape.rank is None else self.dims(tensor)
-        self.tensors.append(Tensor(None, dims, tensor.dtype.name, tensor.name, sure=self.layers is not None))
+        self.tensors.append(Tensor(name=None, dims=dims, dtype=tensor.dtype.name, source=tensor.name, sure=self.layers is not None))
         return self.tensors[-1]
 
     def shapes(self, *kinds: str) -> Tensor:

@@ -30,21 +30,22 @@ class Judging:
     scales: Mapping[Method, Mapping[int, float | None]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """The result of one pass over calibration data, for a signature's INT8 engines.
+    """The result of one pass over calibration data, for a signature's INT8 engines."""
 
-    inlined, inner: of inline.inline_segments. named: {engine: [tensor_names.NamedTensor]}; measured: the same, with the pooled tensors
-    in place of the outputs of max poolings. histograms: {tensor of the inlined graph: Histogram}. tensorrt: version that will read the
-    tables. judging: Judgings, () where nothing is to be compared.
-    """
-
+    # Of inline.inline_segments.
     inlined: Any
     inner: Mapping[str, dict[str, str]]
+    # By engine.
     named: Mapping[str, Sequence[tensor_names.NamedTensor]]
+    # The same, with the pooled tensors in place of the outputs of max poolings.
     measured: Mapping[str, Sequence[tensor_names.NamedTensor]]
+    # By tensor of the inlined graph.
     histograms: Mapping[str, Histogram]
+    # Version that will read the tables.
     tensorrt: str
+    # () where nothing is to be compared.
     judging: tuple[Judging, ...]
 
     def tables(self, method: Method) -> dict[str, Made]:
@@ -91,7 +92,8 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
         collector.add(batch, next(count), total)
     if methods and not kept.batches:
         judging = (Judging([last], False, _by_method(collector, methods)),)
-    return Ranges(inlined, inner, named, measured, collector.histograms, tensorrt, judging)
+    return Ranges(inlined=inlined, inner=inner, named=named, measured=measured, histograms=collector.histograms, tensorrt=tensorrt,
+                  judging=judging)
 
 
 def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:

@@ -164,7 +164,11 @@ def _compared(name: str, frozen: Frozen, graph_def: graph_pb2.GraphDef, settings
 def _named(made: Mapping[str, _Made], signature: str,
            wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
     """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
-    return {engine: file.EngineTable(digest, signature, engine, *made[engine]) for engine, digest in wanted.items()}
+    found: dict[str, file.EngineTable] = {}
+    for engine, digest in wanted.items():
+        scales, left_out, ranges = made[engine]
+        found[engine] = file.EngineTable(segment=digest, signature=signature, engine=engine, table=scales, left_out=left_out, ranges=ranges)
+    return found
 
 
 def each_decided(signatures: Iterable[tuple[Any, Measured]], settings: Settings,

@@ -24,15 +24,19 @@ _LUMA = (0.299, 0.587, 0.114)
 _NAMED = 5
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Target:
-    """The form of a decoded picture. channels: 1 or 3; first: the channels come before height and width (NCHW)."""
+    """The form of a decoded picture."""
 
+    # Of the input.
     name: str
     dtype: str
+    # In pixels.
     height: int
     width: int
+    # 1 or 3.
     channels: int
+    # The channels come before height and width (NCHW).
     first: bool
 
 
@@ -91,7 +95,7 @@ def _target(request: Request) -> _Target:
     height, width = given or (height, width)
     if height is None or width is None:
         raise errors.UsageError(f"input {spec.name!r} {spec.text()} leaves the size of pictures open", "give --image_size=HEIGHTxWIDTH")
-    return _Target(spec.name, spec.dtype, height, width, channels, first)
+    return _Target(name=spec.name, dtype=spec.dtype, height=height, width=width, channels=channels, first=first)
 
 
 def _chunks(files: Sequence[str], target: _Target, options: DataOptions, failed: list[str],

@@ -9,7 +9,7 @@ from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """The request to a source."""
 

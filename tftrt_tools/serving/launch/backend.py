@@ -8,21 +8,19 @@ from tftrt_tools.serving.launch import readiness
 from tftrt_tools.serving.launch.serve_plan import Plan
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """How a server is started and ended.
+    """How a server is started and ended."""
 
-    Attributes:
-      argv: the command line.
-      env: environment variables to set in it.
-      ready_probe: readiness.Probe that says when it accepts requests. death_signal: the signal that the system sends to the child if
-      this process is killed. cleanup: command lines that remove what the child may leave behind, run after its end.
-    """
-
+    # The command line.
     argv: tuple[str, ...]
+    # Environment variables to set in it.
     env: Mapping[str, str]
+    # What says when it accepts requests.
     ready_probe: readiness.Probe
+    # The signal that the system sends to the child if this process is killed.
     death_signal: int = signal.SIGKILL
+    # Command lines that remove what the child may leave behind, run after its end.
     cleanup: tuple[tuple[str, ...], ...] = ()
 
 

@@ -26,7 +26,8 @@ class Binary(backend.Backend):
                                     "leave --host out, or use --backend=docker or --backend=local")
 
     def command(self, plan: Plan) -> backend.Command:
-        return backend.Command((shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), {}, plan.probe("0.0.0.0"))
+        return backend.Command(argv=(shutil.which(PROGRAM) or PROGRAM, *server_flags.to_arguments(plan.values)), env={},
+                               ready_probe=plan.probe("0.0.0.0"))
 
 
 def refuse_port_zero(plan: Plan) -> None:

@@ -56,7 +56,8 @@ class Docker(backend.Backend):
         # The image's own entry point would set an unwanted model and REST port.
         argv += ["--entrypoint", binary.PROGRAM, self._state[0], *server_flags.to_arguments(plan.values)]
         # The client passes SIGTERM on to the container; SIGKILL would end only the client.
-        return backend.Command(tuple(argv), {}, plan.probe(host), signal.SIGTERM, (("docker", "rm", "--force", name),))
+        return backend.Command(argv=tuple(argv), env={}, ready_probe=plan.probe(host), death_signal=signal.SIGTERM,
+                               cleanup=(("docker", "rm", "--force", name),))
 
     @functools.cached_property
     def _state(self) -> tuple[str, bool, str]:

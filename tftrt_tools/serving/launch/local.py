@@ -32,7 +32,7 @@ class Local(backend.Backend):
     def command(self, plan: Plan) -> backend.Command:
         host = plan.host or _HOST
         argv = (sys.executable, "-m", "tftrt_tools.serving.local", f"--host={host}", *server_flags.to_arguments(plan.values))
-        return backend.Command(argv, environment(), plan.probe(host))
+        return backend.Command(argv=argv, env=environment(), ready_probe=plan.probe(host))
 
 
 def environment() -> dict[str, str]:

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from tftrt_tools.client import Client
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe:
-    """How to reach a server. host: its address; port, rest_port: 0 and -1 if only the log tells them; models: names; tls: the
-    gRPC port speaks TLS; then the server is ready when its log says so.
-    """
+    """How to reach a server."""
 
+    # Its address.
     host: str
+    # Of gRPC and REST; 0 and -1 if only the log tells them.
     port: int
     rest_port: int
+    # Names.
     models: tuple[str, ...]
+    # Whether the gRPC port speaks TLS; then the server is ready when its log says so.
     tls: bool = False
 
 

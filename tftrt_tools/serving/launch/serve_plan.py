@@ -46,7 +46,7 @@ class Plan:
     def probe(self, host: str) -> readiness.Probe:
         """A readiness.Probe for a server that listens on `host`."""
         tls = bool(self.values["ssl_config_file"] or self.values["use_alts_credentials"])
-        return readiness.Probe(readiness.reached_at(host), self.port, self.rest_port, self.names, tls)
+        return readiness.Probe(host=readiness.reached_at(host), port=self.port, rest_port=self.rest_port, models=self.names, tls=tls)
 
 
 # Flags that name a file, in the order of the server's usage.

@@ -20,27 +20,23 @@ _FIELDS = {"max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value",
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchingParameters:
-    """Names and defaults of the real message; each unset field has its default here.
+    """Names and defaults of the real message; each unset field has its default here."""
 
-    Attributes:
-      max_batch_size: rows of the largest request and, unless requests are split, of the largest batch.
-      batch_timeout_micros: microseconds that a batch may wait for more requests while a thread is free.
-      max_enqueued_batches: batches that one queue holds.
-      num_batch_threads: threads that run batches, of all models together; by default the CPUs of this process.
-      thread_pool_name: label of the queuing latency metric.
-      allowed_batch_sizes: ascending; a batch is padded to the next of them. () pads nothing.
-      pad_variable_length_inputs: pad the other dimensions of the requests of a batch to the largest among them.
-      enable_large_batch_splitting: split requests over batches of at most max_execution_batch_size rows.
-      max_execution_batch_size: None: max_batch_size.
-    """
-
+    # Rows of the largest request and, unless requests are split, of the largest batch.
     max_batch_size: int = 1000
+    # Microseconds that a batch may wait for more requests while a thread is free.
     batch_timeout_micros: int = 0
+    # Batches that one queue holds.
     max_enqueued_batches: int = 10
+    # Threads that run batches, of all models together; by default the CPUs of this process.
     num_batch_threads: int = dataclasses.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    # Label of the queuing latency metric.
     thread_pool_name: str = "batch_threads"
+    # Ascending; a batch is padded to the next of them. () pads nothing.
     allowed_batch_sizes: tuple[int, ...] = ()
+    # Pad the other dimensions of the requests of a batch to the largest among them.
     pad_variable_length_inputs: bool = False
+    # Split requests over batches of at most so many rows, None for max_batch_size.
     enable_large_batch_splitting: bool = False
     max_execution_batch_size: int | None = None
 

@@ -24,20 +24,17 @@ from tftrt_tools.serving.local.servable import AnyServable, Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """Functions that count for a metrics page. Each is optional, has the name of the real metric, and is called from several threads.
+    """Functions that count for a metrics page. Each is optional, has the name of the real metric, and is called from several threads."""
 
-    Attributes:
-      input_batch_size(rows): called for each input tensor of a request.
-      queuing_latency(thread pool name, microseconds): called for each request of a batch, or part of one.
-      processed_batch_size(rows): called for each batch; rows with the padding.
-      padding_size(rows, rows of the padded batch): called for each batch.
-      wrapped_run(): called for each run of the graph.
-    """
-
+    # (rows): called for each input tensor of a request.
     input_batch_size: Callable[[int], object] | None = None
+    # (thread pool name, microseconds): called for each request of a batch, or part of one.
     queuing_latency: Callable[[str, float], object] | None = None
+    # (rows): called for each batch; rows with the padding.
     processed_batch_size: Callable[[int], object] | None = None
+    # (rows, rows of the padded batch): called for each batch.
     padding_size: Callable[[int, int], object] | None = None
+    # (): called for each run of the graph.
     wrapped_run: Callable[[], object] | None = None
 
     def call(self, name: str, *values: Any) -> None:

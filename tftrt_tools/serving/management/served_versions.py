@@ -14,15 +14,18 @@ from tftrt_tools.serving.management.models_config_file import ConfigFile
 LIKELY = ("stable", "canary")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelVersions:
-    """One model. versions: VersionStatuses, the newest first; labels: {label: version} that answered; default: the version that answers
-    if a request names none, or None; error: the server's words if it does not know the model."""
+    """One model."""
 
     name: str
+    # The newest first.
     versions: tuple[VersionStatus, ...]
+    # {label: version} that answered.
     labels: dict[str, int]
+    # The version that answers if a request names none, or None.
     default: int | None
+    # The server's words if it does not know the model.
     error: str = ""
 
     def labels_of(self, version: int) -> list[str]:
@@ -80,10 +83,10 @@ def _of_model(client: Client, name: str, labels: Iterable[str]) -> ModelVersions
     except ServingError as error:
         if error.code != "NOT_FOUND":
             raise
-        return ModelVersions(name, (), {}, None, error.line)
+        return ModelVersions(name=name, versions=(), labels={}, default=None, error=error.line)
     found = {label: managed_server.version_of(client, name, label) for label in labels}
     labels_on = {label: on for label, on in found.items() if on is not None}
-    return ModelVersions(name, tuple(states), labels_on, managed_server.version_of(client, name))
+    return ModelVersions(name=name, versions=tuple(states), labels=labels_on, default=managed_server.version_of(client, name))
 
 
 def _notes(file: ConfigFile | None, models: Iterable[ModelVersions], listed: Mapping[str, Model]) -> Iterator[str]:

@@ -30,9 +30,9 @@ CONTRADICTION: Answer = "contradiction"
 UNKNOWN: Answer = "cannot tell"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Evidence(records.Record):
-    """One piece of evidence. Its fields are given in this order everywhere."""
+    """One piece of evidence."""
 
     # Where: "model", "server process", "GPU", "gate", "answer", "log", "native model" or "first request".
     source: str
@@ -40,6 +40,7 @@ class Evidence(records.Record):
     seen: str
     # What it says to "did the engines run".
     speaks: Speaks
+    # How sure that is.
     weight: Weight = WEAK
     # Text of the call that it is about; "" for all.
     call: str = ""

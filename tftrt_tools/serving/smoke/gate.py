@@ -29,23 +29,26 @@ def of_answer(environ: Mapping[str, str], use: Use, model: Model | None, call: s
         text = f"{VARIABLE} is not set in the server"
         if VARIABLE in environ:
             text = f"{VARIABLE}={environ[VARIABLE]} lets engine ops fall back"
-        return Evidence("gate", text, NOTHING, call=call)
+        return Evidence(source="gate", seen=text, speaks=NOTHING, call=call)
     if not use.uses:
-        return Evidence("gate", "the gate is closed, and no engine op asks it: no GPU is known to be in use", NOTHING, call=call)
+        return Evidence(source="gate", seen="the gate is closed, and no engine op asks it: no GPU is known to be in use", speaks=NOTHING,
+                        call=call)
     if model is None:
-        return Evidence("gate", "the gate is closed, but nothing says that this model has engine ops", NOTHING, call=call)
+        return Evidence(source="gate", seen="the gate is closed, but nothing says that this model has engine ops", speaks=NOTHING,
+                        call=call)
     engines = model.engines_of(signature)
     if not engines:
-        return Evidence("gate", "the gate is closed, and this signature has no engine op", NOTHING, call=call)
+        return Evidence(source="gate", seen="the gate is closed, and this signature has no engine op", speaks=NOTHING, call=call)
     holes = [engine.hole for engine in engines if engine.hole]
     if any(engine.silent for engine in engines):
-        return Evidence("gate", f"the gate does not see it: {holes[0]}", NOTHING, call=call)
+        return Evidence(source="gate", seen=f"the gate does not see it: {holes[0]}", speaks=NOTHING, call=call)
     text = f"the request was answered although the server forbids native segments ({VARIABLE}={environ[VARIABLE]})"
     if holes:
-        return Evidence("gate", f"{text}; not certain, because {holes[0]}", YES, LIKELY, call)
+        return Evidence(source="gate", seen=f"{text}; not certain, because {holes[0]}", speaks=YES, weight=LIKELY, call=call)
     if not model.same:
-        return Evidence("gate", f"{text}; not certain, because the server's own command line does not name {model.path}", YES, LIKELY, call)
-    return Evidence("gate", text, YES, CERTAIN, call)
+        return Evidence(source="gate", seen=f"{text}; not certain, because the server's own command line does not name {model.path}",
+                        speaks=YES, weight=LIKELY, call=call)
+    return Evidence(source="gate", seen=text, speaks=YES, weight=CERTAIN, call=call)
 
 
 def of_refusal(text: str, call: str, left: Mapping[str, str] | None = None) -> Evidence | None:
@@ -55,5 +58,6 @@ def of_refusal(text: str, call: str, left: Mapping[str, str] | None = None) -> E
         return None
     for name, why in (left or {}).items():
         if name in text:
-            return Evidence("answer", f"{name} was {why}, and the server forbids native segments ({VARIABLE}): {text}", NOTHING, call=call)
-    return Evidence("answer", f"the server refused: {text}", NO, CERTAIN, call)
+            return Evidence(source="answer", seen=f"{name} was {why}, and the server forbids native segments ({VARIABLE}): {text}",
+                            speaks=NOTHING, call=call)
+    return Evidence(source="answer", seen=f"the server refused: {text}", speaks=NO, weight=CERTAIN, call=call)

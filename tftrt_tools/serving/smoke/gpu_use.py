@@ -23,9 +23,9 @@ _SECONDS = 60
 _DECIDES = re.compile(r"(CUDA|NVIDIA|TF|XLA|LD)_\w+$")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Use(records.Record):
-    """Whether a server uses a GPU. The fields after the first three are given by name."""
+    """Whether a server uses a GPU."""
 
     # None if not known.
     uses: bool | None
@@ -34,17 +34,17 @@ class Use(records.Record):
     # How sure `uses` is.
     weight: Weight = CERTAIN
     # GPU memory of the server; None if NVML does not tell.
-    memory_bytes: int | None = dataclasses.field(default=None, kw_only=True)
+    memory_bytes: int | None = None
     # Highest utilisation in percent while it was asked; None without NVML.
-    busy: int | None = dataclasses.field(default=None, kw_only=True)
+    busy: int | None = None
 
     def evidence(self) -> Evidence:
         """The Evidence about the GPU. A used GPU proves nothing, because TensorFlow's own ops use it too."""
         if self.uses is False:
-            return Evidence("GPU", self.seen, NO, self.weight)
+            return Evidence(source="GPU", seen=self.seen, speaks=NO, weight=self.weight)
         if self.busy == 0:  # NVML gives whole percents, and a small model can stay below one
-            return Evidence("GPU", f"{self.seen}; but no GPU was seen busy while the server was asked", NO, WEAK)
-        return Evidence("GPU", self.seen, NOTHING)
+            return Evidence(source="GPU", seen=f"{self.seen}; but no GPU was seen busy while the server was asked", speaks=NO, weight=WEAK)
+        return Evidence(source="GPU", seen=self.seen, speaks=NOTHING)
 
 
 def look(server: Process, busy: Sequence[int] | None = None) -> Use:
@@ -53,37 +53,40 @@ def look(server: Process, busy: Sequence[int] | None = None) -> Use:
         return _of_development_server(server)
     devices = open_devices(server.pid)
     if devices is not None and not devices:
-        return Use(False, f"the server (pid {server.pid}) has no GPU open")
+        return Use(uses=False, seen=f"the server (pid {server.pid}) has no GPU open")
     told = _nvml({"pid": server.pid})
     memory, highest = told.get("memory"), busy[0] if busy else None
     if memory:
-        return Use(True, f"the server (pid {server.pid}) holds {memory >> 20} MiB of GPU memory; TensorFlow's own ops need that too",
+        return Use(uses=True,
+                   seen=f"the server (pid {server.pid}) holds {memory >> 20} MiB of GPU memory; TensorFlow's own ops need that too",
                    memory_bytes=memory, busy=highest)
     if memory == 0 and first_namespace():
-        return Use(False, f"the server (pid {server.pid}) holds no GPU memory, says NVML", memory_bytes=0, busy=highest)
+        return Use(uses=False, seen=f"the server (pid {server.pid}) holds no GPU memory, says NVML", memory_bytes=0, busy=highest)
     if devices:
-        return Use(True, f"the server (pid {server.pid}) has {', '.join(devices)} open; TensorFlow's own ops need that too", LIKELY,
-                   busy=highest)
-    return Use(None, f"nothing says whether the server (pid {server.pid}) uses a GPU", busy=highest)
+        return Use(uses=True, seen=f"the server (pid {server.pid}) has {', '.join(devices)} open; TensorFlow's own ops need that too",
+                   weight=LIKELY, busy=highest)
+    return Use(uses=None, seen=f"nothing says whether the server (pid {server.pid}) uses a GPU", busy=highest)
 
 
 def _of_development_server(server: Process) -> Use:
     """The development server runs engine ops natively if TensorFlow sees no GPU; so TensorFlow is started as the server was, and asked."""
     if open_devices(server.pid) == [] and not any(_DEVICE.match(str(one)) for one in pathlib.Path("/dev").iterdir()):
-        return Use(False, f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none")
+        return Use(uses=False,
+                   seen=f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none")
     if server.environ is None:
-        return Use(None, "the server's environment cannot be read")
+        return Use(uses=None, seen="the server's environment cannot be read")
     env: dict[str, str | None] = {name: None for name in os.environ if _DECIDES.match(name)}
     env |= {name: value for name, value in server.environ.items() if _DECIDES.match(name)}
     try:
         found = child.run("tftrt_tools.serving.smoke.gpu_use_job:tensorflow", None, env=env, python=_interpreter(server), timeout=_SECONDS)
     except (errors.TftrtError, child.ChildBug, OSError) as error:
-        return Use(None, f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}")
+        return Use(uses=None, seen=f"TensorFlow could not be asked for its GPUs as the server did: {type(error).__name__}")
     if found.result is None:
-        return Use(False, f"the development server (pid {server.pid}) runs engine ops natively where TensorFlow sees no GPU, and started "
+        return Use(uses=False,
+                   seen=f"the development server (pid {server.pid}) runs engine ops natively where TensorFlow sees no GPU, and started "
                           "like it, TensorFlow sees none")
     memory = _nvml({"pid": server.pid}).get("memory")
-    return Use(True, f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}", memory_bytes=memory)
+    return Use(uses=True, seen=f"the development server (pid {server.pid}) sees a GPU: {found.result['name']}", memory_bytes=memory)
 
 
 def _interpreter(server: Process) -> str | None:

@@ -68,18 +68,22 @@ def read(text: str, call: str, engines: Collection[str] | None, sent: int, left:
     found = []
     if native or seen.reasons and not left:
         why = f": {seen.reasons[0]}" if seen.reasons else ""
-        found.append(Evidence("log", f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}", NO, CERTAIN, call))
+        found.append(Evidence(source="log", seen=f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}", speaks=NO,
+                              weight=CERTAIN, call=call))
     if seen.calibration:
-        found.append(Evidence("log", f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively", NO, CERTAIN, call))
+        found.append(Evidence(source="log", seen=f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively", speaks=NO,
+                              weight=CERTAIN, call=call))
     if seen.engine and not found:
         whole = min(seen.engine.values()) >= sent and (engines is None or set(engines) <= set(seen.engine))
-        found.append(Evidence("log", f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests", YES,
-                              CERTAIN if whole else LIKELY, call))
+        found.append(Evidence(source="log",
+                              seen=f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests",
+                              speaks=YES, weight=CERTAIN if whole else LIKELY, call=call))
     if seen.build:
         text = f"TF-TRT logs that {_names(seen.build)} was built inside a request"
-        found.append(Evidence("log", text, NOTHING if found else YES, LIKELY, call))
+        found.append(Evidence(source="log", seen=text, speaks=NOTHING if found else YES, weight=LIKELY, call=call))
     if not found:
-        found.append(Evidence("log", "no line of TF-TRT: it warns five times a process, so that silence says nothing", NOTHING, call=call))
+        found.append(Evidence(source="log", seen="no line of TF-TRT: it warns five times a process, so that silence says nothing",
+                              speaks=NOTHING, call=call))
     return found, sum(seen.build.values())
 
 

@@ -112,9 +112,9 @@ def first_request(measured: Measured, call: str) -> Evidence | None:
     later = latency.p50(measured.later)
     if measured.first is None or not later or measured.first < SLOW_FIRST * later:
         return None
-    return Evidence("first request", f"the first request took {measured.first / later:.0f} times as long as the later ones "
+    return Evidence(source="first request", seen=f"the first request took {measured.first / later:.0f} times as long as the later ones "
                     f"({measured.first:.3g} s): an engine was built in it, or TensorFlow made something at first use; warm-up does not "
-                    "cover this shape", YES, WEAK, call)
+                    "cover this shape", speaks=YES, weight=WEAK, call=call)
 
 
 def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:
@@ -122,9 +122,10 @@ def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:
     text = (f"{ratio.value:.2f} times as fast as the native model (95% interval {ratio.low:.2f} to {ratio.high:.2f}; "
             f"{1e3 * ratio.first:.2f} ms native, {1e3 * ratio.second:.2f} ms converted)")
     if ratio.low >= latency.CLEARLY_FASTER:
-        return Evidence("native model", text, YES, LIKELY, call)
+        return Evidence(source="native model", seen=text, speaks=YES, weight=LIKELY, call=call)
     if ratio.high <= latency.NOT_FASTER:
         if ratio.first < _LAUNCH_BOUND_SECONDS:
-            return Evidence("native model", f"{text}; of requests this short the model itself may be the least part", NO, WEAK, call)
-        return Evidence("native model", text, NO, LIKELY, call)
-    return Evidence("native model", f"{text}: neither clearly faster nor clearly not", NOTHING, WEAK, call)
+            return Evidence(source="native model", seen=f"{text}; of requests this short the model itself may be the least part", speaks=NO,
+                            weight=WEAK, call=call)
+        return Evidence(source="native model", seen=text, speaks=NO, weight=LIKELY, call=call)
+    return Evidence(source="native model", seen=f"{text}: neither clearly faster nor clearly not", speaks=NOTHING, weight=WEAK, call=call)

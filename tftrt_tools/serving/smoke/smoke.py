@@ -285,14 +285,15 @@ def _of_model(model: models.Model, group: Group) -> Evidence:
     # Either the server's command line names the files, or only --model_dir does.
     weight = CERTAIN if model.same else LIKELY
     if not engines:
-        return Evidence("model", f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run", NO,
-                        weight, group.text)
+        return Evidence(source="model", seen=f"signature {group.signature!r} of {model.path} has no engine op: there is nothing to run",
+                        speaks=NO, weight=weight, call=group.text)
     left = [f"{engine.name} {engine.left}" for engine in engines if engine.left]
     if len(left) == len(engines):
-        return Evidence("model", f"signature {group.signature!r} has no engine: {'; '.join(left)}", NO, weight, group.text)
+        return Evidence(source="model", seen=f"signature {group.signature!r} has no engine: {'; '.join(left)}", speaks=NO, weight=weight,
+                        call=group.text)
     silent = [engine.hole for engine in engines if engine.silent]
     if silent:
-        return Evidence("model", silent[0], NO, weight, group.text)
+        return Evidence(source="model", seen=silent[0], speaks=NO, weight=weight, call=group.text)
     besides = f"; {'; '.join(left)}, which is no fallback" if left else ""
-    return Evidence("model", f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}{besides}", NOTHING,
-                    call=group.text)
+    return Evidence(source="model", seen=f"{len(engines)} engine op{'s'[:len(engines) != 1]} in signature {group.signature!r}{besides}",
+                    speaks=NOTHING, call=group.text)

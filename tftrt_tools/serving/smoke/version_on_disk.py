@@ -16,14 +16,15 @@ from tftrt_tools.serving.smoke.served_model import Served
 from tftrt_tools.serving.smoke.server_process import Process
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine op. hole: how its fallback can pass the closed gate, in words, or ""; silent: it certainly runs natively, and logs
-    nothing."""
+    """An engine op."""
 
     name: str
     precision: Precision
+    # How its fallback can pass the closed gate, in words, or "".
     hole: str
+    # Whether it certainly runs natively, and logs nothing.
     silent: bool
     # Of passport.left_native, or "".
     left: str = ""

@@ -19,7 +19,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     known = signatures.definitions(meta)
     generating = {graph.engine_name(node.name) for node in graph.engine_nodes(meta.graph_def) if node.attr["_profile_generation_mode"].b}
     left = passport.left_native(passport.read(path, passport.MANIFEST))
-    ops = {one.name: dataclasses.asdict(Engine(one.name, one.precision, *_hole(one, one.name in generating), left.get(one.name, "")))
+    ops = {one.name: dataclasses.asdict(_engine(one, one.name in generating, left.get(one.name, "")))
            for one in graph.engine_ops(meta.graph_def)}
     return {"engines": {one.name: [ops[name] for name in one.engines] for one in inspector.signature_graphs(meta)},
             "signatures": {name: {"inputs": [spec.to_dict() for spec in graph.specs(one.inputs)],
@@ -29,7 +29,13 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             "warmup_records": _warmup_records(path), "twins": twins.find(meta)}
 
 
+def _engine(one: EngineOp, generating: bool, left: str) -> Engine:
+    hole, silent = _hole(one, generating)
+    return Engine(name=one.name, precision=one.precision, hole=hole, silent=silent, left=left)
+
+
 def _hole(engine: EngineOp, generating: bool) -> tuple[str, bool]:
+    """(`hole`, `silent`) of an Engine."""
     if generating:
         return f"{engine.name} was left in profile generation mode, which runs natively", True
     if engine.precision == "INT8" and engine.use_calibration and not engine.calibrated:

@@ -36,15 +36,18 @@ class Flags:
         return bool(self.inputs and self.outputs)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class End:
-    """A tensor that is fed or fetched. placeholder: whether it is one already; dtype: name; shape: dims, or None for an unknown rank; key:
-    its name in the signature, once that is chosen."""
+    """A tensor that is fed or fetched."""
 
     tensor: Tensor
+    # Whether it is one already.
     placeholder: bool
+    # A name, such as "float32".
     dtype: str
+    # Dims, or None for an unknown rank.
     shape: tuple[int | None, ...] | None
+    # Its name in the signature, once that is chosen.
     key: str = ""
 
     def text(self) -> str:
@@ -119,7 +122,7 @@ def _similar(graph: tf.Graph, wanted: Tensor) -> str:
 def _end(tensor: tf.Tensor) -> End:
     node, _, port = tensor.name.rpartition(":")
     shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return End(Tensor(node, int(port)), tensor.op.type in _PLACEHOLDERS, tensor.dtype.base_dtype.name, shape)
+    return End(tensor=Tensor(node, int(port)), placeholder=tensor.op.type in _PLACEHOLDERS, dtype=tensor.dtype.base_dtype.name, shape=shape)
 
 
 def _dead_ends(graph: tf.Graph, inputs: "tuple[End, ...] | list[End]") -> list[End]:
