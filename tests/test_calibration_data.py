@@ -271,7 +271,7 @@ def test_random_data_of_unknown_shape_or_input_is_refused():
     refused("unknown dimensions", "", (IDS,), random=True, mend="--shapes")
     refused("no input 'idx'", "", random=True, ranges="idx:0:1")
     refused("--calibration_ranges: 'x:1' is not", "", random=True, ranges="x:1")
-    refused("--calibration_ranges speaks of random data", "d.npz", ranges="x:0:1")
+    refused("--calibration_ranges is about random data", "d.npz", ranges="x:0:1")
 
 
 # functions
@@ -581,7 +581,7 @@ def test_what_pictures_cannot_become_is_refused_before_reading(tmp_path, specs, 
 
 def test_picture_flags_for_other_data_are_refused(tmp_path):
     np.savez(tmp_path / "d.npz", x=rows(8))
-    refused("--image_scale speaks of picture files", tmp_path, image_scale=0.5)
+    refused("--image_scale is about picture files", tmp_path, image_scale=0.5)
 
 
 # the record

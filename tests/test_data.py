@@ -117,7 +117,7 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
 @pytest.mark.parametrize(("flags", "words"), [
     (("pictures",), "--output is missing"), (("", "--output=x.npz"), "SOURCE is empty"), (("pictures", "--output=x.csv"), ".npz is what is written"),
     (("nothing", "--output=x.npz"), "nothing: no such file or folder"), (("pictures/ant", "--output=x.npz", "--output_labels=y.npy"), "outside"),
-    (("pictures", "--output=x.npz", "--label_feature=y"), "speaks of TFRecords"),
+    (("pictures", "--output=x.npz", "--label_feature=y"), "is about TFRecords"),
     (("pictures", "--output=x.npz", "--classes=classes.txt"), "no effect without --output_labels"),
     (("pictures", "--output=x.npz", "--output_labels=y.npy", "--classes=classes.txt"), "does not name the folder 'cat'"),
     (("pictures", "--output=x.npz", "--output_labels=y.npy", "--classes=none.txt"), "none.txt cannot be read"),
@@ -125,7 +125,7 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
     (("pictures", "--output=x.npz", "--output_calibration=x.npz"), "two results"),
     (("pictures", "--output=x.npz", "--output_calibration=y.npz", "--calibration_rows=12"), "holds 12 rows, and 12 rows besides the others"),
     (("pictures", "--output=x.npz", "--rows=9", "--output_calibration=y.npz", "--calibration_rows=4"), "12 rows, and 9 and 4 rows"),
-    (("here.npz", "--output=x.npz", "--image_scale=1/255"), "speaks of picture files"),
+    (("here.npz", "--output=x.npz", "--image_scale=1/255"), "is about picture files"),
     (("here.npz", "--output=x.npz", "--output_labels=y.npy"), "arrays have no labels"),
     (("pictures", "--output=here.npz"), "here.npz is there"), (("pictures", "--output=x.npz", "--signature_key=other"), "no signature 'other'")])
 def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, folder, monkeypatch):

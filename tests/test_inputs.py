@@ -82,7 +82,7 @@ def test_a_model_that_decodes_itself_gets_the_files_bytes(tmp_path, shape):
     given = rows_of(tmp_path / "p", tmp_path, {"s": [InputSpec("jpeg", "string", shape)]})
     assert given.arrays["s/jpeg"].shape == (3, *(shape or ())[1:])
     assert given.arrays["s/jpeg"].reshape(-1).tolist() == [(tmp_path / f"p/{name}/0.png").read_bytes() for name in ("ant", "bee", "cat")]
-    refused("image_scale speaks of pictures that are decoded here", tmp_path / "p", tmp_path, {"s": [TEXT]}, image_scale=0.5)
+    refused("image_scale is about pictures that are decoded here", tmp_path / "p", tmp_path, {"s": [TEXT]}, image_scale=0.5)
 
 
 def test_one_encoded_file_of_any_kind_is_a_row_of_strings_and_of_nothing_else(tmp_path):

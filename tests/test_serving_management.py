@@ -218,7 +218,7 @@ def test_a_version_that_does_not_load_changes_nothing(house, again):
     for _ in range(2 if again else 1):  # the second time the first error still stands in the list
         with pytest.raises(errors.TftrtError, match="version 3 of 'digits' did not load: INVALID_ARGUMENT: this model is broken on purpose") as caught:
             house.promote(3)
-        assert "the old version serves on" in caught.value.mend
+        assert "the old version goes on serving" in caught.value.mend
     assert house.file.read_text() == before and house.answers("stable") == 1
     house.assert_file_is_what_the_server_has()
     assert not pathlib.Path(f"{house.file}.previous").exists()

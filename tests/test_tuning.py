@@ -247,7 +247,7 @@ def test_calibration_methods_are_tried_by_what_they_promise():
 
     found = model.search(snr_db=unknown)
     assert [one.settings.calibration_method for one in found.trials[2:6]] == ["auto", "percentile", "mse", "max"]
-    assert found.notes[0] == "what the calibration methods promise could not be simulated: it draws random numbers"
+    assert found.notes[0] == "the calibration methods could not be simulated: it draws random numbers"
 
 
 def test_nodes_are_kept_high_with_the_most_accurate_calibration_method():
@@ -301,7 +301,7 @@ def test_without_a_trial_that_keeps_the_goal_the_nearest_is_named():
 def test_where_the_precision_above_misses_the_goal_too_no_nodes_are_kept_high():
     found = Synthetic([0.1] * 4, [0.1] * 4, speeds={"FP32": 0.02, "FP16": 0.02}).search()
     assert [one.settings.precision_mode for one in found.trials] == ["FP32", "FP16", "INT8"] and found.best.number == 1
-    assert found.notes[0] == "FP16 misses the goal, and so does FP32: no nodes were kept high"
+    assert found.notes[0] == "FP16 misses the goal, and so does FP32: no nodes were kept in a higher precision"
 
 
 @pytest.mark.parametrize("first, counts", [(1, [1, 2, 4, 8, 6, 5]), (5, [5, 2, 3, 4]), (6, [6, 3, 4, 5]), (3, [3, 6, 4, 5]), (30, [20, 10, 5, 2, 3, 4])])

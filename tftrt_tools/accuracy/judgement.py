@@ -54,7 +54,7 @@ class Rules:
         given = {name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)}
         bounds = thresholds.parse(options.thresholds)
         if thresholds.LABELS in bounds and not getattr(options, "labels", ""):
-            raise errors.UsageError(f"--thresholds: bounds behind {thresholds.LABELS}: are on what the answers have against --labels",
+            raise errors.UsageError(f"--thresholds: bounds behind {thresholds.LABELS}: are for the score against --labels",
                                     "give --labels, where the command has it, or leave them out")
         return cls(bounds=bounds, kinds=kinds.parse(options.output_kind), allow_constant_outputs=options.allow_constant_outputs, **given)
 

@@ -201,7 +201,7 @@ def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> Si
                                                      **{number: np.arange(count) == number for number in alone}}
     found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
     if fidelity < _LEAST_FIDELITY_DB:
-        raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, answers otherwise than the model "
+        raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
                                 f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
     effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
     nodes = harm.ranked([harm.Node(name=sites[number].name, op=sites[number].op, engine=sites[number].engine,
@@ -224,7 +224,7 @@ def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], t
 
     def tried(numbers: Iterable[int]) -> bool:
         gates = {kept: _without(simulated.sites, order[:kept], precision) for kept in numbers}
-        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} high")[0] if gates else {}
+        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} in a higher precision")[0] if gates else {}
         known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
         return any(known[kept].holds for kept in gates)
 

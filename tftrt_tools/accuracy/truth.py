@@ -72,7 +72,7 @@ def find(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], sa
     if not able:
         raise errors.UsageError(f"--labels: {_text(labels)} fits no output", _outputs(first, flag))
     raise errors.UsageError("--labels: which output holds the classes is not clear" if preferred[0].kind == label_kinds.CLASSES else
-                            "--labels: which output they speak of is not clear",
+                            "--labels: which output they are about is not clear",
                             "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred))
 
 

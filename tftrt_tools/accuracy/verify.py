@@ -170,7 +170,8 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
     renamed = name_matching.parse(options.rename)
     rules = judgement.Rules.of(options)
     if options.labels and not options.data:
-        raise errors.UsageError("--labels needs --data: random inputs have no right class", "add --data with the rows the labels speak of")
+        raise errors.UsageError("--labels needs --data: random inputs have no right class",
+                                "add --data with the rows that the labels are about")
     with opening.opened(original, converted, log_file=options.log_file) as (first, second):
         return _compared(first, second, rules, options, renamed)
 

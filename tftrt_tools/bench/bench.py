@@ -229,7 +229,7 @@ def _later_compared(options: Options, run: _Run) -> str:
     unjudged = sum(row.unjudged for row in run.rows)
     later = "a sample of the later ones was compared with the first" if options.original else \
         "a sample was compared with the first answer to the same request"
-    return later + (f", except for {unjudged} that are not the same bytes: too many to judge" if unjudged else "")
+    return later + (f", except for {unjudged} with other bytes, too many to judge" if unjudged else "")
 
 
 def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:

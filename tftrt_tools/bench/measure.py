@@ -178,7 +178,7 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
     if row.offered is not None and row.sent_rate is not None:
         if records.held or row.sent_rate < _KEPT_UP * row.offered:
             held = f", {records.held} requests waited because too many were under way" if records.held else ""
-            yield f"{row.offered:.1f}/s were to be sent, and {row.sent_rate:.1f}/s were{held}"
+            yield f"{row.offered:.1f}/s should have been sent, and {row.sent_rate:.1f}/s were sent{held}"
         if records.falling_behind > 1 / _KEPT_UP - 1 and row.throughput:
             yield f"the server answered {row.throughput:.1f}/s of {row.offered:.1f}/s, and the backlog grew"
     reached = records.under_way + records.unfinished
@@ -189,7 +189,7 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
     if records.unfinished:
         yield f"{records.unfinished} requests were given up without an answer"
     if records.unjudged:
-        yield f"{records.unjudged} more answers are not the first ones byte for byte, and were not judged: there were too many"
+        yield f"{records.unjudged} more answers differ from the first ones byte for byte, and were not judged because there were too many"
     for one in records.wrong_answers[:1]:
         yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
     if records.warm_up.stable is False:

@@ -47,7 +47,7 @@ def row(target: str, point: Point, records: Records, rows_of_request: npt.ArrayL
         offered=_offered(point, records) if open_loop and records.length_ns else None,
         sent_rate=_sent_rate(records) if open_loop and requests and records.length_ns else None, late=records.late,
         limited=f"limited by the load generator: {records.why}" if records.limited_by_generator else "",
-        waits=f"the load generator may have made the tail: {records.waits}" if records.waits else "",
+        waits=f"the load generator may have caused the tail: {records.waits}" if records.waits else "",
         response=latency(records.latency_ns, wanted), service=latency(records.service_ns, wanted, cdf=False), series=series(records),
         goal=judged(records, goal) if goal else (), complete=not records.partial,
         unjudged=records.unjudged, **more)

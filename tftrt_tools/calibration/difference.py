@@ -110,7 +110,7 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
             counts = [sum(map(is_numbered, one)) for one in scales]
             scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
             notes.append(f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
-                         "not compared: the tables number otherwise, having been made for other shapes or another batch mode")
+                         "not compared: the tables have other numbers, because they were made for other shapes or another batch mode")
         tensors += [TensorDifference(engine, name, scales[0].get(name), scales[1].get(name)) for name in {**scales[0], **scales[1]}]
     return Difference(a=name_a, b=name_b, equal=equal, tensors=tuple(tensors), notes=tuple(notes))
 

@@ -183,7 +183,7 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) 
     known = [one.segment[:19] for one in calibration.engines if one.segment]
     if not known:
         given = len(calibration.engines)
-        return errors.TftrtError(f"{engine} has no table: {given} of unknown engines given, and {wanted} engines ask",
+        return errors.TftrtError(f"{engine} has no table: {given} of unknown engines given, and {wanted} engines need one",
                                  "a plain table of TensorRT serves a model with one engine; else calibrate with tftrt")
     return errors.TftrtError(f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
                              f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",

@@ -68,7 +68,7 @@ def prepared(preparation: Preparation) -> list[str]:
     """Sentences on a savedmodel.preparation.Preparation: what it rewrote, and why."""
     said = []
     if preparation.opened:
-        said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT looks into none")
+        said.append(f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them")
     for name, value in preparation.frozen:
         said.append(f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it")
     for name in preparation.offered:

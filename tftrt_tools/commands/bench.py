@@ -71,9 +71,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_float("warmup_seconds", 10.0, "seconds of warm-up before each row at most, not counted; it ends when three half seconds "
                        "agree within 10 %", lower_bound=0, **text)
     flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
-    flags.DEFINE_float("lowest_rate", 0.0, "where the search for --slo begins, and gives up; by default it begins at half of what one "
-                       "request after the other reaches, and gives up at a 64th of that", lower_bound=0, **text)
-    flags.DEFINE_float("highest_rate", 0.0, "where the search for --slo ends at the latest; 0 for nowhere", lower_bound=0, **text)
+    flags.DEFINE_float("lowest_rate", 0.0, "the rate at which the search for --slo begins, and below which it gives up; by default "
+                       "it begins at half of the rate that single requests in a row reach, and gives up at a 64th of that", lower_bound=0,
+                       **text)
+    flags.DEFINE_float("highest_rate", 0.0, "the highest rate that the search for --slo tries; 0 for no limit", lower_bound=0, **text)
     flags.DEFINE_float("resolution", 0.05, "how close the search for --slo comes, as a share of the rate", lower_bound=0.001,
                        upper_bound=1, **text)
     flags.DEFINE_enum("expected", "first", ["first", "none"], "what answers are compared with, on a sample: the first answer to the "

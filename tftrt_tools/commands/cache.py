@@ -106,7 +106,7 @@ def _print(action: str, listing: Listing, json_path: str | None, forgotten: int)
         return
     if action != "list":
         say(f"removed: {_counted(listing.removed)}"
-            + (f", and {bytes_text(forgotten)} of what TensorRT knew of the speed of kernels" if forgotten else ""))
+            + (f", and {bytes_text(forgotten)} of TensorRT's timings of kernels" if forgotten else ""))
     elif listing.entries:
         columns = ["ID", "built for", "precision", "shapes", "GPU", "TensorRT", ">bytes", "last used, UTC"]
         console.print(_output.table(None, columns, [_row(entry, bytes_text) for entry in listing.entries]))

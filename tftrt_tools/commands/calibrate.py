@@ -43,7 +43,7 @@ def define(values: flags.FlagValues) -> None:
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
     _source_flags.define(values)
-    flags.DEFINE_boolean("compare", False, "print what INT8 leaves of each output by every method; --output_table may be left out",
+    flags.DEFINE_boolean("compare", False, "print the SNR of each output in INT8 with every method; --output_table may be left out",
                          **text)
     flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)

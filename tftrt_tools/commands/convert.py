@@ -55,8 +55,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("allow_no_engines", default.allow_no_engines, "accept a model that gets no engine", **text)
     _calibration_flags.define(values)
     define_calibrator(values)
-    flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept what TF-TRT does otherwise than a "
-                         "quantization-aware model, or the precision, asks", **text)
+    flags.DEFINE_boolean("allow_quantization_changes", default.allow_quantization_changes, "accept where TF-TRT departs from a "
+                         "quantization-aware model or from the precision", **text)
     flags.DEFINE_string("calibration_table", default.calibration_table, "INT8: a calibration file to reuse (of `tftrt calibrate`, `tftrt "
                         "table`, or a converted model) in place of data", **text)
     _source_flags.define(values)

@@ -171,7 +171,7 @@ def _suggestion(done: Sensitivity) -> str:
         return f"none found: {done.missed[0]}"
     nearest = min(tried, key=lambda one: harm.worst(one.effects).snr_db)
     missed = next(iter(text for effect in nearest.effects for text in effect.missed), done.missed[0])
-    return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} kept high {missed}"
+    return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} in a higher precision {missed}"
 
 
 def _row(rank: int, node: Node, measured: bool) -> tuple[object, ...]:

@@ -70,8 +70,8 @@ def define(values: flags.FlagValues) -> None:
                        "limit", lower_bound=0, **text)
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
-    flags.DEFINE_boolean("allow_quantization_changes", False, "accept what TF-TRT does otherwise than a quantization-aware model, or the "
-                         "precision, asks", **text)
+    flags.DEFINE_boolean("allow_quantization_changes", False, "accept where TF-TRT departs from a quantization-aware model or from the "
+                         "precision", **text)
     flags.DEFINE_list("calibration_methods", list(CALIBRATION_METHODS), "how the toolkit finds INT8 ranges; auto takes the method that "
                       "harms the outputs least in simulation; where the first misses the goal, those that promise less noise on --data "
                       "are tried", **text)
@@ -271,7 +271,7 @@ def _winner_text(done: Tuning, winner: Trial) -> str:
     ms, factors = done.winner_speed()
     text = f"winner: trial {winner.number}, {space.text(winner.settings, winner.high)}: {ms:.3f} ms at {done.objective}, "
     text += ", ".join(factors)
-    high = f"\n  kept high: {', '.join(winner.high)}" if winner.high else ""
+    high = f"\n  kept in a higher precision: {', '.join(winner.high)}" if winner.high else ""
     return text + high
 
 

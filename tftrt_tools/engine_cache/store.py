@@ -92,7 +92,7 @@ class Store:
                 os.utime(file)
             record = disk.read_record(file)
         if record.key.name != key.name:
-            raise disk.DamagedError("its record speaks of another engine")
+            raise disk.DamagedError("its record is about another engine")
         with disk.opened(disk.ENGINE, folder) as file:
             if os.fstat(file).st_size != record.bytes:
                 raise disk.DamagedError(f"its engine file has {os.fstat(file).st_size} bytes, not {record.bytes}")
@@ -274,7 +274,7 @@ class Store:
             with disk.closing(os.open(self._path(name), disk.OPEN | os.O_DIRECTORY)) as folder, disk.opened(disk.RECORD, folder) as file:
                 record = disk.read_record(file)
             if record.key.name != name:
-                record, problem = None, "its record speaks of another engine"
+                record, problem = None, "its record is about another engine"
         except FileNotFoundError:
             if not os.path.lexists(self._path(name)):
                 return None

@@ -86,9 +86,9 @@ def _signature(names: list[str]) -> str:
 def _check_labels(wanted: Wanted, found: find.Found) -> None:
     kind = found.kind
     if wanted.label_feature and kind != "tfrecords":
-        raise errors.UsageError(f"--label_feature speaks of TFRecords, and the data is {kind}", "leave it out")
+        raise errors.UsageError(f"--label_feature is about TFRecords, and the data is {kind}", "leave it out")
     if wanted.classes and not found.by_file:
-        raise errors.UsageError(f"--classes speaks of folders of pictures or other files, and the data is {kind}", "leave it out")
+        raise errors.UsageError(f"--classes is about folders of pictures or other files, and the data is {kind}", "leave it out")
     if (wanted.label_feature or wanted.classes) and not wanted.labels:
         raise errors.UsageError(f"--{'label_feature' if wanted.label_feature else 'classes'} has no effect without --output_labels",
                                 "name the file for the labels, or leave it out")

@@ -53,7 +53,7 @@ def checked(options: DataOptions) -> DataOptions:
         raise errors.UsageError("--calibration_data is missing",
                                 "name representative inputs; --calibrate_on_random_data does without, with useless ranges")
     if options.ranges and not options.random:
-        raise errors.UsageError("--calibration_ranges speaks of random data, and --calibration_data is given", "leave it out")
+        raise errors.UsageError("--calibration_ranges is about random data, and --calibration_data is given", "leave it out")
     for flag, value, least in (("calibration_batch_size", options.batch_size, 1), ("num_calibration_batches", options.batches, 0)):
         if value < least:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
@@ -103,4 +103,4 @@ def check_image_flags(options: DataOptions, kind: str) -> None:
     """Raise UsageError if flags for pictures are given with data of another kind (of find.Found)."""
     flags = image_flags(options)
     if flags and kind != "images":
-        raise errors.UsageError(f"{flags[0]} speaks of picture files, and the data is {kind}", "leave it out, or prepare the data so")
+        raise errors.UsageError(f"{flags[0]} is about picture files, and the data is {kind}", "leave it out, or prepare the data so")

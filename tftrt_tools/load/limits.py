@@ -73,6 +73,6 @@ def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, 
     if lags.size >= _FEWEST_BEATS and latencies.size:
         lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
         if lag > LAG_NS and lag > LAG_SHARE * tail:
-            signs.append(Sign(TIMES, f"replies waited up to {lag / 1e6:.1f} ms for it (99th percentile), and the latencies' is "
-                                     f"{tail / 1e6:.1f} ms: give it cores of its own"))
+            signs.append(Sign(TIMES, f"99 % of the replies waited {lag / 1e6:.1f} ms or less inside it, and 99 % of the latencies are "
+                                     f"{tail / 1e6:.1f} ms or less: give it cores of its own"))
     return tuple(signs)

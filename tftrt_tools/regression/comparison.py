@@ -143,7 +143,7 @@ class Regression:
             return f"{self.outcome}: {wrong[0].what}: {wrong[0].found}{more}"
         one = self.verdict.of("p50") if self.verdict else None
         if one and one.verdict == verdicts.UNSURE:
-            return f"{PASS}: whether it is slower or faster was not to be decided here, and cannot be told: {speed_text(one)}"
+            return f"{PASS}: speed did not count here, and whether it is slower or faster cannot be told: {speed_text(one)}"
         return f"{PASS}: the candidate {' '.join(_worded(one))}" if one else PASS
 
     def to_dict(self) -> dict[str, Any]:

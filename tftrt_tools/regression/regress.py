@@ -191,14 +191,15 @@ def check(options: Options) -> None:
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
     if options.labels and not options.data:
-        raise errors.UsageError("--labels needs --data: drawn inputs have no right class", "add --data with the rows the labels speak of")
+        raise errors.UsageError("--labels needs --data: drawn inputs have no right class",
+                                "add --data with the rows that the labels are about")
     if options.goals.accuracy and not options.compare:
         raise errors.UsageError("a goal on accuracy and --nocompare exclude each other", "leave one of them out")
     if options.labels and not options.goals.accuracy:
         raise errors.UsageError("--labels without a goal on accuracy has no effect", "add --accuracy=top1:threshold=…, or leave it out")
     _check_where(options)
     if thresholds.LABELS in judgement.Rules.of(options).bounds:
-        raise errors.UsageError("--thresholds: what the answers have against --labels is a goal here",
+        raise errors.UsageError("--thresholds: the score against --labels is a goal here",
                                 "write --accuracy=METRIC:threshold=…")
 
 

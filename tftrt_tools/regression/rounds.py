@@ -204,7 +204,7 @@ class Asker:
 
     def judge_itself(self, measured: Measured) -> None:
         """Record in Measured if the load generator was the limit."""
-        said = {limits.RATE: "may have been the limit", limits.TIMES: "may have made the tail"}
+        said = {limits.RATE: "may have been the limit", limits.TIMES: "may have caused the tail"}
         measured.limits = [f"with the {name} model the load generator {said[sign.of]}: {sign.text}" for name in self._shares
                            for sign in self.limits(name, np.concatenate([one.seconds for one in measured.of(name)]))]
 

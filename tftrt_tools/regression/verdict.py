@@ -304,7 +304,7 @@ def _why(one: Judgement, min_effect: float, level: float, found: bool) -> str:
         return f"{one.rounds} rounds are too few: they cannot show anything at the level of {level:.2g}"
     if found:
         return f"there is a difference, and whether it is {min_effect:.0%} or more is not settled"
-    worth = f"; the {one.rounds} rounds hang together and are worth {one.effective_rounds:.1f}" if one.hang_together else ""
+    worth = f"; the {one.rounds} rounds are correlated and worth {one.effective_rounds:.1f} independent ones" if one.hang_together else ""
     _, low, high, *_ = _numbers(one)
     # Half the interval's width, on the scale of ratios: a smaller difference cannot be outside of it.
     least = math.sqrt(high / low) - 1

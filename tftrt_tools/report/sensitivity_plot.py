@@ -41,7 +41,7 @@ def _legend() -> list[Any]:
     from matplotlib import lines, patches
 
     return [patches.Patch(color=plots.BLUE, label="rounded alone"),
-            patches.Patch(color=plots.RED, label="rounded alone, suggested to be kept high"),
+            patches.Patch(color=plots.RED, label="rounded alone, suggested for a higher precision"),
             lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded")]
 
 

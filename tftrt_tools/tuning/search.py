@@ -186,10 +186,10 @@ class _Search:
         above = [one for one in self._trials if one.settings.precision_mode in _ABOVE[precision] and not one.high]
         if above and not any(one.kept for one in above):
             self._notes.append(f"{precision} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
-                               "nodes were kept high")
+                               "nodes were kept in a higher precision")
             return
         if not self._worth(plain):
-            self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept high")
+            self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision")
             return
         if precision == "INT8":
             plain = self._calibrated_otherwise(plain)
@@ -201,7 +201,7 @@ class _Search:
             self._notes.append(f"{precision} misses the goal, and its nodes could not be ranked: {error.cause}")
             return
         if not ranked.names:
-            self._notes.append(f"{precision} misses the goal, and no node was found that could be kept high")
+            self._notes.append(f"{precision} misses the goal, and no node was found to keep in a higher precision")
             return
         self._fewest(plain, ranked.names, ranked.first)
 
@@ -225,7 +225,7 @@ class _Search:
         try:
             levels = {one: self._snr_db(one) for one in (*others, settings)} if others else {}
         except errors.TftrtError as error:
-            self._notes.append(f"what the calibration methods promise could not be simulated: {error.cause}")
+            self._notes.append(f"the calibration methods could not be simulated: {error.cause}")
             return others
         better = [one for one in others if levels[one] >= levels[settings] + harm.PROMISE_DB]
         if others and not better:
@@ -243,11 +243,12 @@ class _Search:
             if one.kept:
                 keeps = count
             elif not self._worth(one):
-                self._notes.append(f"{plain.settings.precision_mode} with {count} nodes kept high misses the goal and is no faster than "
-                                   "what keeps it: more were not tried")
+                self._notes.append(f"{plain.settings.precision_mode} with {count} nodes in a higher precision misses the goal and is no "
+                                   "faster than what keeps it: more were not tried")
                 return
             elif count == len(ranked):
-                self._notes.append(f"{plain.settings.precision_mode} misses the goal even with all {count} ranked nodes kept high")
+                self._notes.append(f"{plain.settings.precision_mode} misses the goal even with all {count} ranked nodes in a higher "
+                                   "precision")
                 return
             else:
                 misses, count = count, min(2 * count, len(ranked))

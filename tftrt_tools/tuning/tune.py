@@ -183,7 +183,7 @@ def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Tri
     if outcome.winner is None:
         return None, None, ()
     if not options.cache:
-        return outcome.winner, None, ("the best were not timed in turns: without an engine cache all would be built once more",)
+        return outcome.winner, None, ("the best trials were not timed in turns: without an engine cache all engines would be built again",)
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
     try:
@@ -191,11 +191,11 @@ def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Tri
     except errors.Interrupted:
         raise
     except errors.TftrtError as error:
-        return outcome.winner, None, (f"the best could not be timed in turns: {error.cause}",)
+        return outcome.winner, None, (f"the best trials could not be timed in turns: {error.cause}",)
     winner = final_module.chosen(found, outcome.trials, options.goal)
     if winner == outcome.winner:
         return winner, found, ()
-    return winner, found, (f"timed on its own trial {outcome.winner.number} was the one to take; timed in turns, trial {winner.number} is",)
+    return winner, found, (f"timed one by one trial {outcome.winner.number} was the best; timed in turns, trial {winner.number} is",)
 
 
 def _first_table(trials: Trials, settings: Settings) -> Calibration | None:

@@ -36,7 +36,7 @@ def rows_of(answer: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 def _largest(answer: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     rows = rows_of(answer)
-    assert rows is not None, "the answer has rows of classes, and so has what it is held against"
+    assert rows is not None, "the answer and the reference both have rows of classes"
     return rows.argmax(-1)
 
 

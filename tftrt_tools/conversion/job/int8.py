@@ -258,7 +258,7 @@ def _reused(name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given:
         if one.segment:
             one = fitting.fitted(one, *build, method_of(given))
         elif not fitting.knows(one.table, *build):
-            raise errors.TftrtError(f"the table speaks of no node of {engine} ({name}): it was made for another graph",
+            raise errors.TftrtError(f"the table has no node of {engine} ({name}): it was made for another graph",
                                     "give the table of this model, or calibrate it")
         found[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
     return found

@@ -51,7 +51,7 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
     if requests.only_text(request):
         flags = options_module.image_flags(options)
         if flags:
-            raise errors.UsageError(f"{flags[0]} speaks of pictures that are decoded here, and {request.takes}: files as they are",
+            raise errors.UsageError(f"{flags[0]} is about pictures that are decoded here, and {request.takes}: files as they are",
                                     "leave it out")
         return whole_files.source(request)
     target = _target(request)

@@ -69,7 +69,7 @@ class Transition:
             self._give(self._file.with_model(moved))
             self._verify(moved)
         except BaseException as error:
-            raise self._undone(error, self._file, "the old version serves on") from None
+            raise self._undone(error, self._file, "the old version goes on serving") from None
         committed = self._now
         try:
             if new != moved:
@@ -184,7 +184,7 @@ def recover(client: Client, path: str | pathlib.Path) -> str | None:
     if problem:
         raise errors.TftrtError(f"an earlier promotion was cut off, and it cannot be undone: {problem}",
                                 "mend that, and run the command again")
-    return f"an earlier promotion was cut off: {file.path} and the server were given back what they had before it"
+    return f"an earlier promotion was cut off: {file.path} and the server have their configuration from before it again"
 
 
 def _together(old: Model, new: Model, available: set[int]) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:
         return Evidence(source="native model", seen=text, speaks=YES, weight=LIKELY, call=call)
     if ratio.high <= latency.NOT_FASTER:
         if ratio.first < _LAUNCH_BOUND_SECONDS:
-            return Evidence(source="native model", seen=f"{text}; of requests this short the model itself may be the least part", speaks=NO,
-                            weight=WEAK, call=call)
+            return Evidence(source="native model", seen=f"{text}; requests are so short that the model may be only a small part of them",
+                            speaks=NO, weight=WEAK, call=call)
         return Evidence(source="native model", seen=text, speaks=NO, weight=LIKELY, call=call)
     return Evidence(source="native model", seen=f"{text}: neither clearly faster nor clearly not", speaks=NOTHING, weight=WEAK, call=call)

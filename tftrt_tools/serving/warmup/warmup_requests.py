@@ -79,7 +79,7 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
         if name in values.requests:
             found = [request_values.Request(call, "data") for call in values.requests[name]]
         elif facts.methods.get(name) in _EXAMPLE_METHODS and name not in values.arrays and _only_strings(specs[name]):
-            notes.append(f"{name} has no warm-up: its input is serialized tf.Examples, and no --warmup_data gives some")
+            notes.append(f"{name} has no warm-up: its input is serialized tf.Examples, and --warmup_data gives none")
             continue
         else:
             shapes = declared.get(name) or _shapes(name, specs[name], facts, options.batching, values, notes)
