@@ -75,11 +75,46 @@ def test_depthwise_ones_get_zeros_in_their_filters():
         layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 2), (1, 1, 1, 1), p, dilations=(r, r))  # noqa: E731
         written = check(model((None, None, None, 4), layer), (2, 11, 14, 4), (1, 12, 12, 4))
         assert written.type == "DepthwiseConv2dNative" and written.added_bytes > 0
-    # Zeros that are too many are not written.
-    many = model((None, 40, 40, 4), lambda x: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 2), (1, 1, 1, 1), "SAME", dilations=(8, 8)))
-    graph_def = frozen_graph(many)
-    before = graph_def.SerializeToString(deterministic=True)
-    assert dilated.rewrite(graph_def) == () and graph_def.SerializeToString(deterministic=True) == before
+
+
+def test_depthwise_ones_whose_zeros_would_be_too_many_are_sums():
+    for rate, size, padding in ((8, 40, "SAME"), (12, 31, "SAME"), (8, 21, "VALID")):
+        layer = lambda x, r=rate, p=padding: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), p, dilations=(r, r))  # noqa: E731
+        written = check(model((None, size, size + 3, 4), layer), (2, size, size + 3, 4), (1, size, size + 3, 4))
+        assert (written.type, written.dilations, written.added_bytes) == ("AddV2", (rate, rate), 0)
+    # Sizes that are open, and filters of several results for each channel, stay as they are.
+    for shape, results in (((None, None, 40, 4), 1), ((None, 40, 40, 4), 2)):
+        layer = lambda x, n=results: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, n), (1, 1, 1, 1), "SAME", dilations=(8, 8))  # noqa: E731
+        graph_def = frozen_graph(model(shape, layer))
+        before = graph_def.SerializeToString(deterministic=True)
+        assert dilated.rewrite(graph_def) == () and graph_def.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["known", "open"])
+def test_those_of_three_dimensions_get_zeros(opened):
+    for rates, padding in (((2, 2, 2), "SAME"), ((1, 2, 3), "SAME"), ((2, 2, 2), "VALID")):
+        layer = lambda x, r=rates, p=padding: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding=p, dilations=list(r))  # noqa: E731
+        shape = (None, *(None,) * 3, 2) if opened else (None, 7, 8, 9, 2)
+        asked = [(2, 7, 8, 9, 2), (1, 8, 8, 8, 2)] if opened else [(2, 7, 8, 9, 2)]
+        written = check(model(shape, layer), *asked)
+        assert (written.type, written.dilations, written.padding) == ("Conv3D", rates, padding) and written.added_bytes > 0
+    many = model((None, 12, 12, 12, 2), lambda x: tf.nn.convolution(x, weights(3, 3, 3, 2, 4), padding="SAME", dilations=[4, 4, 4]))
+    assert dilated.rewrite(frozen_graph(many)) == ()
+
+
+@pytest.mark.parametrize(("shape", "layer", "ops"), [
+    ((None, 40, 40, 4), lambda x: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), "SAME", dilations=(8, 8)), {"Slice": 9, "Mul": 9}),
+    ((None, 8, 8, 8, 4), lambda x: tf.nn.convolution(x, weights(3, 3, 3, 4, 4), padding="SAME", dilations=[2, 2, 2]), {"Conv3D": 1})])
+def test_tf_trt_takes_them_into_one_engine(shape, layer, ops, tmp_path):
+    path = save(model(shape, lambda x: tf.nn.relu(x), after=lambda y: tf.nn.relu(layer(y))), tmp_path / "model")
+    frozen = prepared(path, use_dynamic_shape=True)
+    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    engine, = passed.engines
+    assert passed.coverage == 1.0 and {op: engine.ops[op] for op in ops} == ops, passed.left_out
+    # In implicit batch mode TF-TRT takes no Slice.
+    assert [one.type for one in prepared(path, use_dynamic_shape=False).preparation.dilated] == [op for op in ops if op == "Conv3D"]
+    x = np.random.default_rng(1).normal(size=(2, *shape[1:])).astype("f4")
+    np.testing.assert_allclose(answers(frozen, x)[0], list(frozen.original(x=tf.constant(x)).values())[0].numpy(), rtol=1e-4, atol=1e-5)
 
 
 def by_hand(x, *, paddings, crops, block=2, inside=lambda y: y, filters=None):

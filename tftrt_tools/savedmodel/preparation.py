@@ -26,11 +26,11 @@ class Dilated(records.Record):
     # Of the node that computes it now.
     name: str
     type: str
-    # Along height and width.
-    dilations: tuple[int, int]
+    # Along height and width, and before them along the depth of three dimensions.
+    dilations: tuple[int, ...]
     # "SAME" or "VALID"; where "VALID" needs zeros around, a Pad is in front of it.
     padding: str
-    # Bytes of zeros in the filter of a depthwise one.
+    # Bytes of zeros in the filter of a depthwise one, or of one with three dimensions.
     added_bytes: int = 0
 
 

@@ -46,7 +46,7 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
         offered = _freeze_inputs(frozen, values)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
-        written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept)
+        written = dilated.rewrite(frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         done = Preparation(opened=tuple(wanted), convolutions=convolutions, dilated=written, paddings=paddings, folded=folded,

@@ -37,16 +37,22 @@ _ARITHMETIC = frozenset({"Shape", "Identity", "StridedSlice", "Slice", "GatherV2
 _CONSTANTS = (_ARITHMETIC | folding.FILTERS) - {"Shape"}
 # The most sizes to try; if more are needed, a convolution stays as it is.
 _MOST_SIZES = 5000
-# How many times a depthwise filter may grow. It gets zeros because on a CPU TensorFlow silently ignores the dilations of a depthwise
-# convolution.
+# How many times a filter may grow. One that is depthwise or has three dimensions gets zeros, because on a CPU TensorFlow silently ignores
+# the dilations of a depthwise convolution, and refuses those of one with three dimensions.
 _MOST_ZEROS = 16
+# The most numbers of a depthwise filter for each channel that are written as sums.
+_MOST_TAPS = 49
+# Of convolutions: how many dimensions their filters have beside the channels.
+_DIMENSIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
+_CHANNELS_LAST = (b"", b"NHWC", b"NDHWC")
 
 
 def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
-            kept: frozenset[str] = frozenset()) -> tuple[Dilated, ...]:
+            kept: frozenset[str] = frozenset(), sums: bool = True) -> tuple[Dilated, ...]:
     """Write the convolutions with dilations of a graph as one op each, in place, but not inside functions.
 
     Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
+      sums: write depthwise ones whose zeros would be too many as sums; in implicit batch mode TF-TRT takes no Slice.
     Returns: Dilated for each written one, in the graph's order.
     """
     if not any(node.op == "BatchToSpaceND" for node in graph_def.node):
@@ -57,7 +63,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset()
         site = _site(node, view)
         if site and site.convolution.name not in kept and site.before.name not in kept:
             plan = _plan(site, view)
-            if plan:
+            if plan and (sums or plan.taps is None):
                 written.append(_write(site, plan, view))
     return tuple(written)
 
@@ -98,18 +104,21 @@ class _Site:
     entry: node_def_pb2.NodeDef
     # The SpaceToBatchND at its beginning.
     before: node_def_pb2.NodeDef
-    # Rank of the data outside, 3 or 4.
+    # Rank of the data outside, 3 to 5.
     rank: int
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """blocks, pads: by height and width, pads as (before, after); filters: of a depthwise convolution, with zeros between."""
+    """blocks, pads: by height and width (before them the depth), pads as (before, after); filters: with zeros between, or None; taps: the
+    filter of a depthwise convolution that is written as a sum, or None; sizes: of the result, for taps."""
 
-    blocks: tuple[int, int]
-    pads: tuple[tuple[int, int], tuple[int, int]]
+    blocks: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
     padding: str
-    filters: npt.NDArray[Any] | None
+    filters: npt.NDArray[Any] | None = None
+    taps: npt.NDArray[Any] | None = None
+    sizes: tuple[int, ...] = ()
 
 
 class _View:
@@ -137,7 +146,7 @@ class _View:
 def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
     """The _Site that ends with a BatchToSpaceND, or None."""
     chain, node, squeezed = [], view.source(after), False
-    while node.op not in ("Conv2D", "DepthwiseConv2dNative"):
+    while node.op not in _DIMENSIONS:
         if view.readers[node.name] != 1 or not (_is_squeeze(node) and not squeezed or _is_alike(node, view)):
             return None
         squeezed = squeezed or node.op == "Squeeze"
@@ -155,7 +164,7 @@ def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
     if before.op != "SpaceToBatchND":
         return None
     return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
-                 rank=3 if squeezed else 4)
+                 rank=3 if squeezed else 2 + _DIMENSIONS[node.op])
 
 
 def _is_squeeze(node: node_def_pb2.NodeDef) -> bool:
@@ -166,7 +175,7 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
     if node.op in _ALIKE:
         return True
     if node.op == "FusedBatchNormV3":
-        return not node.attr["is_training"].b and node.attr["data_format"].s in (b"", b"NHWC")
+        return not node.attr["is_training"].b and node.attr["data_format"].s in _CHANNELS_LAST
     if node.op not in _BY_CHANNEL or node.attr["data_format"].s == b"NCHW":
         return False
     data, other = (view.input_shape(node, index) for index in (0, 1))
@@ -174,15 +183,17 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
 
 
 def _is_plain(node: node_def_pb2.NodeDef) -> bool:
-    """Whether it is a convolution with strides of one, in NHWC, without padding."""
+    """Whether it is a convolution with strides of one, with the channels last, without padding."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
-    return ones and node.attr["data_format"].s in (b"", b"NHWC") and node.attr["padding"].s == b"VALID"
+    return ones and node.attr["data_format"].s in _CHANNELS_LAST and node.attr["padding"].s == b"VALID"
 
 
 def _plan(site: _Site, view: _View) -> _Plan | None:
     blocks, others = (view.constant(one, 1) for one in (site.before, site.after))
-    kernel = view.input_shape(site.convolution, 1)
-    if blocks is None or others is None or not np.array_equal(blocks, others) or kernel.rank is None or None in kernel[:2].as_list():
+    kernel, dimensions = view.input_shape(site.convolution, 1), _DIMENSIONS[site.convolution.op]
+    if kernel.rank is None or None in kernel[:dimensions].as_list():
+        return None
+    if blocks is None or others is None or not np.array_equal(blocks, others):
         return None
     differences = _pads(site, blocks, view)
     if differences is None or len(differences) > site.rank - 2 or (differences < 0).any():
@@ -193,28 +204,46 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     pads = [*((int(before), int(after)) for before, after in differences), *[(0, 0)] * missing]
     if site.rank == 3:
         sizes, pads = [1, *sizes], [(0, 0), *pads]
-    widths = [(length - 1) * size for length, size in zip(kernel[:2].as_list(), sizes, strict=True)]
+    widths = [(length - 1) * size for length, size in zip(kernel[:dimensions].as_list(), sizes, strict=True)]
     if all(pad == (width // 2, width - width // 2) for pad, width in zip(pads, widths, strict=True)):
         padding = "SAME"
     else:
         padding = "VALID"
-    filters = None
-    if site.convolution.op == "DepthwiseConv2dNative":
-        filters = _spread(view.constant(site.convolution, 1), sizes)
-        if filters is None:
-            return None
-    return _Plan((sizes[0], sizes[1]), (pads[0], pads[1]), padding, filters)
-
-
-def _spread(filters: npt.NDArray[Any] | None, blocks: Sequence[int]) -> npt.NDArray[Any] | None:
-    """A filter with zeros between its values, or None if it would be too large or is not known."""
+    plan = _Plan(tuple(sizes), tuple(pads), padding)
+    if site.convolution.op == "Conv2D":
+        return plan
+    if dimensions == 3 and padding == "VALID" and any(map(any, pads)):
+        return None  # TF-TRT pads two dimensions
+    filters = view.constant(site.convolution, 1)
     if filters is None:
         return None
-    sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape[:2], blocks, strict=True)]
-    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[:2]):
+    spread = _spread(filters, sizes)
+    if spread is not None:
+        return dataclasses.replace(plan, filters=spread)
+    results = _results(site, widths, pads, view)
+    if dimensions == 3 or results is None or filters.shape[-1] != 1 or math.prod(filters.shape[:2]) > _MOST_TAPS:
         return None
-    spread = np.zeros((*sizes, *filters.shape[2:]), filters.dtype)
-    spread[::blocks[0], ::blocks[1]] = filters
+    return dataclasses.replace(plan, padding="VALID", taps=filters[..., 0], sizes=results)
+
+
+def _results(site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]], view: _View) -> tuple[int, ...] | None:
+    """Height and width of the result, or None where they are open."""
+    shape = view.input_shape(site.before, 0)
+    if shape.rank != site.rank:
+        return None
+    sizes = [1, *shape[1:-1]] if site.rank == 3 else list(shape[1:-1])
+    if None in sizes:
+        return None
+    return tuple(size + sum(pad) - width for size, pad, width in zip(sizes, pads, widths, strict=True))
+
+
+def _spread(filters: npt.NDArray[Any], blocks: Sequence[int]) -> npt.NDArray[Any] | None:
+    """A filter with zeros between its values, or None if it would be too large."""
+    sizes = [(length - 1) * block + 1 for length, block in zip(filters.shape, blocks, strict=False)]
+    if math.prod(sizes) > _MOST_ZEROS * math.prod(filters.shape[:len(blocks)]):
+        return None
+    spread = np.zeros((*sizes, *filters.shape[len(blocks):]), filters.dtype)
+    spread[tuple(slice(None, None, block) for block in blocks)] = filters
     return spread
 
 
@@ -266,14 +295,10 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     """Replace three nodes by one convolution. Returns: Dilated."""
     convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
     site.entry.input[0] = site.before.input[0]
-    if plan.filters is None:
+    if plan.filters is not None:
+        convolution.input[1] = _constant(f"{convolution.name}/filter", plan.filters, graph_def, nodes)
+    elif plan.taps is None:
         convolution.attr["dilations"].list.i[:] = [1, *plan.blocks, 1]
-    else:
-        constant = graph_def.node.add(name=_free(f"{convolution.name}/filter", nodes), op="Const")
-        nodes[constant.name] = constant
-        constant.attr["dtype"].type = tf.as_dtype(plan.filters.dtype).as_datatype_enum
-        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(plan.filters))
-        convolution.input[1] = constant.name
     convolution.attr["padding"].s = plan.padding.encode()
     if plan.padding == "VALID" and any(map(any, plan.pads)):
         pad = graph_def.node.add(name=_free(f"{convolution.name}/padding", nodes))
@@ -281,6 +306,8 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
         pad.attr["T"].CopyFrom(convolution.attr["T"])
         _padding(pad, convolution.input[0], [[0, 0], *plan.pads, [0, 0]], graph_def, nodes)
         convolution.input[0] = pad.name
+    if plan.taps is not None:
+        _sum(convolution, plan.taps, plan, graph_def, nodes)
     last = site.chain[-1] if site.chain else convolution
     dtype = site.after.attr["T"].type
     # Its name stays: others read it, or the signature returns it.
@@ -289,20 +316,59 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     site.after.attr["T"].type = dtype
     for node in (site.entry, convolution, *site.chain):
         node.attr.pop("_output_shapes", None)
-    added = plan.filters.nbytes - plan.filters[::plan.blocks[0], ::plan.blocks[1]].nbytes if plan.filters is not None else 0
+    spread = plan.filters
+    added = spread.nbytes - spread[tuple(slice(None, None, block) for block in plan.blocks)].nbytes if spread is not None else 0
     return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
+
+
+def _sum(node: node_def_pb2.NodeDef, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.GraphDef,
+         nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+    """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
+    by height, width and channel."""
+    dtype, data, controls = node.attr["T"].type, node.input[0], [one for one in node.input if one.startswith("^")]
+    products: list[str] = []
+    for place in np.ndindex(*taps.shape[:2]):
+        name = f"{node.name}/{'_'.join(map(str, place))}"
+        begin = [0, *(at * block for at, block in zip(place, plan.blocks, strict=True)), 0]
+        bounds = [_constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
+                  for what, values in (("begin", begin), ("size", [-1, *plan.sizes, -1]))]
+        moved = _added("Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum)
+        factors = _constant(f"{name}/factors", taps[place], graph_def, nodes)
+        products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
+    total = products[0]
+    for number, product in enumerate(products[1:-1]):
+        total = _added("AddV2", f"{node.name}/sum_{number}", [total, product], graph_def, nodes, T=dtype)
+    node.op, node.input[:] = "AddV2", [total, products[-1], *controls]
+    node.attr.clear()
+    node.attr["T"].type = dtype
+
+
+def _added(op: str, name: str, sources: Iterable[str], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef],
+           **types: int) -> str:
+    """Name of a new node. Args: types: its attributes."""
+    node = graph_def.node.add(name=_free(name, nodes), op=op, input=sources)
+    nodes[node.name] = node
+    for key, value in types.items():
+        node.attr[key].type = value
+    return node.name
+
+
+def _constant(name: str, values: npt.NDArray[Any], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> str:
+    """Name of a new constant."""
+    constant = graph_def.node.add(name=_free(name, nodes), op="Const")
+    nodes[constant.name] = constant
+    constant.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
+    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
+    return constant.name
 
 
 def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
              graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
     """Make a node the Pad of `source`, of rank four."""
-    constant = graph_def.node.add(name=_free(f"{node.name}/paddings", nodes), op="Const")
-    nodes[constant.name] = constant
-    constant.attr["dtype"].type = tf.int32.as_datatype_enum
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(sizes, np.int32)))
+    constant = _constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
     controls = [one for one in node.input if one.startswith("^")]
     dtype = node.attr["T"].type
-    node.op, node.input[:] = "Pad", [source, constant.name, *controls]
+    node.op, node.input[:] = "Pad", [source, constant, *controls]
     node.attr.clear()
     node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum
 
