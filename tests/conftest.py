@@ -41,9 +41,15 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
 
 
 @pytest.fixture(scope="session")
-def tftrt():
-    """The function run_tftrt."""
-    return run_tftrt
+def tftrt(request):
+    """A function as run_tftrt. Without a GPU the command runs in this process, and its children are shared: see command_here."""
+    if not request.config.getoption("-m").startswith("not gpu"):
+        yield run_tftrt
+        return
+    from tests import command_here
+
+    with contextlib.closing(command_here.Commands()) as commands:
+        yield commands.run
 
 
 @functools.cache
@@ -121,7 +127,7 @@ def pytest_runtest_protocol(item):
 
 
 @pytest.fixture(scope="session")
-def converted(zoo_model, tmp_path_factory):  # noqa: F811
+def converted(zoo_model, tftrt, tmp_path_factory):  # noqa: F811
     """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session."""
     from tests import zoo
 
@@ -133,7 +139,7 @@ def converted(zoo_model, tmp_path_factory):  # noqa: F811
         target = folder / label
         with zoo.lock(folder / f".{label}.lock"):
             if not target.exists():
-                done = run_tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={target}", *flags)
+                done = tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={target}", *flags)
                 assert done.returncode == 0, done.stderr
         return target
 

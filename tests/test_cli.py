@@ -7,8 +7,14 @@ import sys
 import pytest
 
 from tests.command_line import assert_clear, loaded_modules
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_tftrt
 from tftrt_tools import cli, errors
+
+
+@pytest.fixture(scope="session")
+def tftrt():
+    """A process for each command: how it starts is what is tested here."""
+    return run_tftrt
 
 
 def test_help_lists_every_command_and_loads_next_to_nothing(tftrt):

@@ -1,0 +1,106 @@
+"""A command in the process of its test, and its children shared: TensorFlow is imported once for all tests that ask the same of a child.
+
+The command is read, run and reported by the same code as in a process of its own, and each child is a process. Whether a command starts,
+and what one command leaves to the next, is the business of the tests that start it anew: those of the pages' examples first.
+"""
+
+import collections
+import contextlib
+import logging
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import pytest
+
+from tftrt_tools import child, cli
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_KEPT = 4  # idle children: each has TensorFlow, some have a model
+_start = child.worker
+
+
+class Children:
+    """Stands for `child.worker`: who asks for a child gets one that another has left, of the same function, environment and folder."""
+
+    def __init__(self):
+        self._idle = collections.OrderedDict()
+
+    @contextlib.contextmanager
+    def worker(self, target, env=None, log_file=None, python=None):
+        if log_file or python:
+            with _start(target, env, log_file, python) as one:
+                yield one
+            return
+        environment = {name: value for name, value in child._environment(env or {}).items() if name != "PYTEST_CURRENT_TEST"}
+        key = (target, os.getcwd(), frozenset(environment.items()))
+        held, one = self._idle.pop(key, (None, None))
+        if one is None or not one.alive:
+            held = contextlib.ExitStack()
+            one = held.enter_context(_start(target, env))
+        try:
+            yield one
+        finally:
+            if one.alive and key not in self._idle:
+                self._idle[key] = (held, one)
+                held = self._idle.popitem(last=False)[1][0] if len(self._idle) > _KEPT else contextlib.ExitStack()
+            held.close()
+
+    def close(self):
+        while self._idle:
+            self._idle.popitem()[1][0].close()
+
+
+@contextlib.contextmanager
+def _as_a_process(arguments, env, cwd, out, err):
+    """What a process has of its own, for a while: folder, environment, stdin, stdout, stderr, handlers of signals, warnings and logs."""
+    with contextlib.ExitStack() as undo:
+        patch = undo.enter_context(pytest.MonkeyPatch.context())
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        patch.chdir(cwd or ROOT)
+        patch.setattr(sys, "argv", ["tftrt", *arguments])
+        patch.setattr(sys, "stdin", undo.enter_context(open(os.devnull)))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            undo.callback(signal.signal, number, signal.getsignal(number))
+        for fd, name, file in ((1, "stdout", out), (2, "stderr", err)):
+            getattr(sys, name).flush()
+            kept = os.dup(fd)
+            undo.callback(os.close, kept)
+            undo.callback(os.dup2, kept, fd)
+            os.dup2(file.fileno(), fd)
+            patch.setattr(sys, name, undo.enter_context(open(fd, "w", encoding="utf-8", closefd=False)))
+        undo.enter_context(warnings.catch_warnings())
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        warnings.showwarning = lambda *told, file=None, line=None: sys.stderr.write(warnings.formatwarning(*told, line))
+        patch.setattr(logging.root, "handlers", [])
+        patch.setattr(logging.root, "level", logging.WARNING)
+        yield patch
+
+
+class Commands:
+    """`run` is as conftest.run_tftrt, but for the processes. A command that never ends is ended by the test's own limit of time."""
+
+    def __init__(self):
+        self._children = Children()
+
+    def run(self, *arguments, env=None, cwd=None, timeout=None):
+        arguments = [str(one) for one in arguments]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            with _as_a_process(arguments, env, cwd, out, err) as patch:
+                patch.setattr(child, "worker", self._children.worker)
+                code = cli.main(arguments)
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode())
+        return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)
+
+    def close(self):
+        self._children.close()
