@@ -147,10 +147,12 @@ def test_a_polling_reader_never_sees_half_a_version(source, tmp_path):
 
     reader = threading.Thread(target=poll)
     reader.start()
-    running = publisher(source, base, count=20)
-    running.communicate(timeout=60)
-    stop.set()
-    reader.join()
+    try:
+        running = publisher(source, base, count=20)
+        running.communicate(timeout=60)
+    finally:
+        stop.set()
+        reader.join()
     assert running.returncode == 0 and not wrong and len(version_directories.listing(base)) == 20
 
 
