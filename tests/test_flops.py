@@ -44,7 +44,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_counted_as_tensorflow_counts(case):
-    assert counted(*CASES[case]) == Flops(0, of_tensorflow(*CASES[case]))
+    assert counted(*CASES[case]) == Flops(inside=0, total=of_tensorflow(*CASES[case]))
 
 
 def test_what_tensorflow_does_not_count():
@@ -63,7 +63,7 @@ def test_open_sizes_are_told_and_given_ones_are_taken():
     open_one = counted(dense, (None, 4))
     assert (open_one.total, open_one.unknown, open_one.share, open_one.text()) == (0, ("dense",), None, "not known")
     assert open_one.note() == "FLOPs are not known: the sizes of dense are open"
-    assert counted(dense, (None, 4), sizes={"x0": (3, 4)}) == Flops(0, 2 * 3 * 4 * 8)
+    assert counted(dense, (None, 4), sizes={"x0": (3, 4)}) == Flops(inside=0, total=2 * 3 * 4 * 8)
     # A size that the graph refuses is as good as none.
     assert counted(dense, (None, 4), sizes={"x0": (3, 5)}).unknown == ("dense",)
 
@@ -147,12 +147,12 @@ def test_a_plan_counts_what_is_inside(zoo_model):
 
 def test_sums_and_old_manifests():
     assert together([None, None]) is None and together([]) is None
-    assert together([Flops(1, 2), None, Flops(3, 4, ("a",), ("b",))]) == Flops(4, 6, ("a",), ("b",))
-    assert Flops(0, 0).share is None and Flops(0, 0).text() == "none to do"
-    assert Flops(1, 4).text() == "25% of 4" and Flops(0, 8_180_000_000).text() == "0% of 8.18 G"
+    assert together([Flops(inside=1, total=2), None, Flops(inside=3, total=4, unknown=("a",), loops=("b",))]) == Flops(inside=4, total=6, unknown=("a",), loops=("b",))
+    assert Flops(inside=0, total=0).share is None and Flops(inside=0, total=0).text() == "none to do"
+    assert Flops(inside=1, total=4).text() == "25% of 4" and Flops(inside=0, total=8_180_000_000).text() == "0% of 8.18 G"
     plain = SignatureResult.untouched("f", ()).to_dict()
     assert SignatureResult.from_dict({key: value for key, value in plain.items() if key != "flops"}).flops is None
-    assert Flops.from_dict(json.loads(json.dumps(Flops(1, 2, ("a",)).to_dict()))) == Flops(1, 2, ("a",))
+    assert Flops.from_dict(json.loads(json.dumps(Flops(inside=1, total=2, unknown=("a",)).to_dict()))) == Flops(inside=1, total=2, unknown=("a",))
 
 
 def test_the_commands_print_it_and_the_manifest_keeps_it(converted, zoo_model, tmp_path):

@@ -17,9 +17,9 @@ def signature(coverage=0.34, **fields):
 
 @pytest.mark.parametrize(("flops", "coverage", "says"), [
     (None, 0.05, "with 5% of the ops in TensorRT the model gets 1.05 times as fast at most, as far as time goes by ops: hardly worth"),
-    (Flops(5, 100), 0.9, "with 5% of the FLOPs in TensorRT the model gets 1.05 times"),
-    (Flops(40, 100), 0.1, "with 40% of the FLOPs in TensorRT the model gets 1.67 times as fast at most, as far as time goes by FLOPs"),
-    (Flops(90, 100), 0.1, ""), (Flops(0, 0), 0.9, ""), (Flops(0, 0, ("a",)), 0.0, "with 0% of the ops in TensorRT the model gets 1.00 times")])
+    (Flops(inside=5, total=100), 0.9, "with 5% of the FLOPs in TensorRT the model gets 1.05 times"),
+    (Flops(inside=40, total=100), 0.1, "with 40% of the FLOPs in TensorRT the model gets 1.67 times as fast at most, as far as time goes by FLOPs"),
+    (Flops(inside=90, total=100), 0.1, ""), (Flops(inside=0, total=0), 0.9, ""), (Flops(inside=0, total=0, unknown=("a",)), 0.0, "with 0% of the ops in TensorRT the model gets 1.00 times")])
 def test_a_share_bounds_what_can_be_gained(flops, coverage, says):
     said = _worth.little((signature(coverage, flops=flops),), coverage)
     assert said.startswith(says) and bool(said) == bool(says)

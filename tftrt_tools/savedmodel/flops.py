@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tftrt_tools import records
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Flops(records.Record):
     """Floating point operations of the convolutions and matrix products of one call: a multiplication with its addition counts as two.
     Unknown batch sizes count as 1."""
@@ -50,8 +50,9 @@ def together(counts: Sequence[Flops | None]) -> Flops | None:
     known = [one for one in counts if one]
     if not known:
         return None
-    return Flops(sum(one.inside for one in known), sum(one.total for one in known), tuple(name for one in known for name in one.unknown),
-                 tuple(name for one in known for name in one.loops), tuple(name for one in known for name in one.rounds))
+    return Flops(inside=sum(one.inside for one in known), total=sum(one.total for one in known),
+                 unknown=tuple(name for one in known for name in one.unknown), loops=tuple(name for one in known for name in one.loops),
+                 rounds=tuple(name for one in known for name in one.rounds))
 
 
 def _nodes(names: tuple[str, ...]) -> str:

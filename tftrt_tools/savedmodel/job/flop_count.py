@@ -42,8 +42,9 @@ def count(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef, sizes: Mapping[
     found = {node.name: seen[node.name] if node.name in seen else _flops(node.name, known) for node in (*native, *inside)}
     unknown = tuple(name for name, flops in found.items() if flops is None)
     looping = control_flow.in_loops(before)
-    return Flops(sum(found[node.name] or 0 for node in inside), sum(flops or 0 for flops in found.values()), (*unknown, *hidden),
-                 tuple(name for name in found if name in looping and name not in seen), tuple(name for name in found if name in seen))
+    return Flops(inside=sum(found[node.name] or 0 for node in inside), total=sum(flops or 0 for flops in found.values()),
+                 unknown=(*unknown, *hidden), loops=tuple(name for name in found if name in looping and name not in seen),
+                 rounds=tuple(name for name in found if name in seen))
 
 
 def looping(before: graph_pb2.GraphDef, after: graph_pb2.GraphDef) -> tuple[str, ...]:
