@@ -66,8 +66,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("distribution", "constant", ["constant", "poisson"], "gaps between arrivals, open", **text)
     flags.DEFINE_string("schedule_file", "", "arrivals of the open loop: seconds from the start, one a line", **text)
     flags.DEFINE_float("duration_seconds", 10.0, "measured seconds of a row", lower_bound=0.001, **text)
-    flags.DEFINE_integer("min_queries", 0, "a row lasts until so many requests have ended, well or not, if that takes longer; offline "
-                         "sends exactly so many", lower_bound=0, **text)
+    flags.DEFINE_integer("min_queries", 0, "a row lasts until this many requests were answered or failed, if that takes longer; offline "
+                         "sends exactly this many", lower_bound=0, **text)
     flags.DEFINE_float("warmup_seconds", 10.0, "seconds of warm-up before each row at most, not counted; it ends when three half seconds "
                        "agree within 10 %", lower_bound=0, **text)
     flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     flags.DEFINE_string("label", None, "label to move, or to make", flag_values=values)
-    flags.DEFINE_integer("version", None, "version that shall have it", lower_bound=0, flag_values=values)
+    flags.DEFINE_integer("version", None, "version to move it to", lower_bound=0, flag_values=values)
     flags.DEFINE_boolean("unload_previous", False, "unload the version that the label left, where no other label is on it; by default it "
                          "stays loaded, ready for a rollback", flag_values=values)
     define_common(values)
@@ -46,8 +46,8 @@ def define_common(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_string("model_name", None, "the model", **text)
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
-    flags.DEFINE_boolean("load_new_models", False, "let the server load models that the file lists and it does not know; by default "
-                         "that is refused, as it is the sign of another server's file", **text)
+    flags.DEFINE_boolean("load_new_models", False, "let the server load models that the file lists and that are new to it; "
+                         "refused by default, because they are a sign of another server's file", **text)
     flags.DEFINE_float("wait_seconds", 600, "seconds that a version may take to load; a server tries a load that fails again five times, a "
                        "minute apart, unless its --max_num_load_retries says otherwise", lower_bound=0.1, **text)
     flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
@@ -91,4 +91,4 @@ def print_change(done: Change, json_path: str | None) -> None:
     say(f"versions: {', '.join(map(str, done.after.served_text()))}")
     for note in done.notes:
         say(f"  {note}")
-    say(f"written: {done.file} ({done.seconds:.1f} s)" if done.sent else "nothing to do: file and server have it so")
+    say(f"written: {done.file} ({done.seconds:.1f} s)" if done.sent else "nothing to do: file and server have it already")

@@ -53,13 +53,13 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
     flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines whose TensorRT is unknown", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
-    flags.DEFINE_boolean("replace_warmup", False, "make new warm-up requests where the model brings its own", **text)
+    flags.DEFINE_boolean("replace_warmup", False, "make new warm-up requests even if the model has its own", **text)
     flags.DEFINE_string("warmup_shapes", "", "shapes to warm up with, as --shapes of `tftrt convert`; by default the server's batch sizes "
                         "and the shapes that engines were built for", **text)
     flags.DEFINE_string("warmup_data", "", "values to warm up with: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data "
                         "of `tftrt verify`; by default they are drawn", **text)
     _calibration_flags.define_images(values)
-    flags.DEFINE_string("batching_parameters_file", "", "the server's: warm up its allowed_batch_sizes", **text)
+    flags.DEFINE_string("batching_parameters_file", "", "the server's batching parameters: warm up its allowed_batch_sizes", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to warm up, by default all", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log while the warm-up runs in this file", **text)
 

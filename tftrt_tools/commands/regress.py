@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tftrt_tools.regression.comparison import Regression
     from tftrt_tools.regression.regress import Options
 
-_NUMBERS = {"speed_up_at_least": "goal: native's median request time is so many times the candidate's",
+_NUMBERS = {"speed_up_at_least": "goal: at least this many times as fast as native, by the median request time",
             "p50_ms_at_most": "goal: milliseconds of the candidate's median request", "p99_ms_at_most": "goal: milliseconds of the "
             "candidate's p99", "throughput_at_least": "goal: the candidate's answers a second",
             "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its passport says",
@@ -70,9 +70,9 @@ def define(values: flags.FlagValues) -> None:
         flags.DEFINE_float(name, None, what, **text)
     flags.DEFINE_boolean("no_engine_fallback", False, "goal: the candidate's engines ran, as `tftrt smoke` finds out", **text)
     flags.DEFINE_string("goals", "", "TOML file of goals: the flags above and --accuracy, by their names", **text)
-    flags.DEFINE_boolean("allow_worse", False, "a slower candidate is no failure; the goals alone count", **text)
+    flags.DEFINE_boolean("allow_worse", False, "accept a slower candidate; only the goals count", **text)
     flags.DEFINE_string("save_baseline", "", "keep the result: in this file where it passed, or with auto in --history_dir", **text)
-    flags.DEFINE_string("baseline", "", "hold this run against a result: a file, or latest for the newest in --history_dir "
+    flags.DEFINE_string("baseline", "", "compare this run with a result: a file, or latest for the newest in --history_dir "
                         "that passed", **text)
     flags.DEFINE_string("history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text)
     flags.DEFINE_string("history_name", "", "name of the series in it; by default the candidate's last part", **text)
@@ -93,7 +93,7 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")
     flags.DEFINE_string("accuracy", "", "goals on the answers, METRIC:threshold=…, METRIC:max-degradation=… or "
                         "METRIC:percent-max-degradation=…, divided by ;, as in `tftrt tune`; they replace --thresholds", **text)
-    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that --accuracy and --labels speak of", **text)
+    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT of --accuracy and --labels", **text)
     flags.DEFINE_string("thresholds", "", "bounds of the answers, as in `tftrt verify`, in place of its defaults", **text)
     _judging_flags.define(text["flag_values"])
     flags.DEFINE_boolean("compare", True, "compare the answers", **text)
@@ -102,16 +102,16 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
 
 def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_integer("rounds", 30, "rounds before the first look at the data, and between two looks", lower_bound=1, **text)
-    flags.DEFINE_integer("max_rounds", 90, "rounds, at most; more looks make each of them stricter", lower_bound=1, **text)
+    flags.DEFINE_integer("max_rounds", 90, "the most rounds; with more looks each look is stricter", lower_bound=1, **text)
     flags.DEFINE_integer("requests", 0, "requests to each model in a round; by default as many as take about 0.4 s", lower_bound=0, **text)
     flags.DEFINE_integer("concurrency", 1, "requests under way at a time", lower_bound=1, **text)
-    flags.DEFINE_float("max_seconds", 600.0, "no further look is begun after so long", lower_bound=0, **text)
+    flags.DEFINE_float("max_seconds", 600.0, "no further look begins after this many seconds", lower_bound=0, **text)
     flags.DEFINE_list("rename", [], "inputs and outputs that have another name in the candidate, NATIVE=CANDIDATE each; with --in_process",
                       **text)
     flags.DEFINE_list("metrics", ["p50", "p99", "throughput"], "what is judged: p50, p90, p95, p99, p99.9, throughput", **text)
-    flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided: the others fail a run where they are worse, and are "
-                      "otherwise shown", **text)
-    flags.DEFINE_float("min_effect", 0.03, "share from which on a difference counts", lower_bound=0.001, upper_bound=10, **text)
+    flags.DEFINE_list("must_decide", ["p50"], "metrics that have to be decided; the others fail a run if they are worse, and are "
+                      "only shown otherwise", **text)
+    flags.DEFINE_float("min_effect", 0.03, "the smallest difference that counts, as a share", lower_bound=0.001, upper_bound=10, **text)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:

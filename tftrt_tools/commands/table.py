@@ -54,7 +54,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("format", "table", ["table", "tensorrt"], "show: for people, or one engine's table in TensorRT's text form", **text)
     flags.DEFINE_string("engine", None, "show, edit: only this engine", **text)
     flags.DEFINE_boolean("check", False, "diff: exit with 3 where the two differ", **text)
-    flags.DEFINE_enum("how", None, list(merge.HOW), "merge: what becomes of a tensor's scales", **text)
+    flags.DEFINE_enum("how", None, list(merge.HOW), "merge: how several scales of a tensor become one", **text)
     flags.DEFINE_string("output", None, "show --format=tensorrt, merge, edit: the file to write; it is replaced where it exists", **text)
     flags.DEFINE_multi_string("remove", [], "edit: take these tensors out: layers that need them stay out of INT8", **text)
     flags.DEFINE_multi_string("set", [], "edit: NAME=RANGE, the largest value to keep", **text)

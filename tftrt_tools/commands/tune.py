@@ -57,7 +57,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("accuracy", "", "the goal, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or module:metric:threshold=0.9",
                         **text)
     flags.DEFINE_string("metric_direction", "", "higher or lower: which values of a metric of your own are better [higher]", **text)
-    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT that the goal speaks of; by default the classes for top1, else the worst "
+    flags.DEFINE_string("accuracy_output", "", "SIGNATURE/OUTPUT of the goal; by default the classes for top1, else the worst "
                         "output", **text)
     flags.DEFINE_string("shapes", "", "shapes to build for and to time, as in `tftrt convert`", **text)
     flags.DEFINE_string("objective_shape", "", "the one of --shapes whose latency is minimized, by default the last", **text)

@@ -54,7 +54,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; by default the batch sizes that engines were built for, else 32",
                          lower_bound=0, **text)
     _data_flags.define_labels(values, "reports what both models have against it")
-    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels speaks of; needed where several could be meant", **text)
+    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text)
     flags.DEFINE_string("thresholds", "", "bounds, e.g. 'snr_db>=40,max_abs<=0.01;SIGNATURE/OUTPUT:top1>=0.99'; they replace the "
                         "defaults of the same metric (docs/judging.md lists them)", **text)
     flags.DEFINE_float("epsilon", 1e-3, "floor of the divisor of max_rel", lower_bound=0, **text)
