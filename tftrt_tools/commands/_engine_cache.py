@@ -20,7 +20,8 @@ def define(values: flags.FlagValues) -> None:
     """Define --engine_cache_dir and --engine_cache_max_bytes on FlagValues `values`."""
     flags.DEFINE_string("engine_cache_dir", None, "folder of the engine cache; by default $XDG_CACHE_HOME/tftrt/engines or "
                         "~/.cache/tftrt/engines", flag_values=values)
-    flags.DEFINE_string("engine_cache_max_bytes", "10GiB", "the most that the engine cache may hold, in bytes or as 500MB, 10GiB; 0 keeps nothing",
+    flags.DEFINE_string("engine_cache_max_bytes", "10GiB", "the most that the engine cache may hold, in bytes or as 500MB, 10GiB; 0 keeps "
+                        "nothing",
                         flag_values=values)
 
 
