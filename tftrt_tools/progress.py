@@ -24,7 +24,7 @@ def note(text: str) -> None:
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send what is said inside the block to `listener(text, done, total)`."""
+    """Send the progress reported inside the block to `listener(text, done, total)`."""
     global _listener
     before, _listener = _listener, listener
     try:

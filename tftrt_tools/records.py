@@ -158,7 +158,7 @@ def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typi
 
 
 def _place(kind: type, data: collections.abc.Mapping[str, typing.Any]) -> str:
-    """"name: " of the field that cannot be read, "" where it is none alone."""
+    """"name: " of the field that cannot be read, "" if it is not a single field."""
     hints = typing.get_type_hints(kind)
     for one in dataclasses.fields(kind):
         key = one.metadata.get(_KEY) or one.name

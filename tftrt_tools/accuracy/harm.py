@@ -115,11 +115,11 @@ class Node(records.Record):
     op: str
     # TF-TRT's name of the engine it would be in.
     engine: str
-    # Of the noise of all nodes rounded alone, on its worst output, 0 to 1.
+    # Its share of the noise of all nodes rounded alone, on its worst output, 0 to 1.
     share: float = 0.0
-    # Of rounding this node alone.
+    # The effects of rounding only this node.
     effects: tuple[Effect, ...]
-    # On a GPU, None where it was not measured.
+    # The measurement on a GPU, None if there is none.
     measured: Measured | None = None
 
     @property
@@ -180,21 +180,21 @@ class SignatureHarm(records.Record):
     name: str
     # How many were scored.
     rows: int
-    # Of rounding everything.
+    # The effects of rounding everything.
     total: tuple[Effect, ...]
-    # The worst first.
+    # The nodes, the worst first.
     nodes: tuple[Node, ...]
     # For 1, 2, … nodes, and where those miss verify's bounds for some larger numbers.
     kept: tuple[Kept, ...]
     # Names of nodes without ranges, which stay in a higher precision.
     unrounded: tuple[str, ...]
-    # How many were rounded with the rest and not looked at alone.
+    # How many nodes were rounded with the rest and not alone.
     other_nodes: int
     # SNR of the simulation with nothing rounded against the model.
     fidelity_db: float
-    # Of everything rounded on a GPU, () where not measured.
+    # The effects of everything rounded, measured on a GPU; () if not measured.
     measured: tuple[Effect, ...] = ()
-    # By which INT8 has its ranges, "" where that is not known.
+    # The method of INT8's ranges, "" if not known.
     method: str = ""
     # All that were compared.
     methods: tuple[ByMethod, ...] = ()
@@ -262,9 +262,9 @@ class Sensitivity(passport.Stamped):
     # Where INT8's ranges come from, in words; "" for FP16.
     ranges: str
     signatures: tuple[SignatureHarm, ...]
-    # Of execution.job.gpu.seen.
+    # The GPU, by execution.job.gpu.seen.
     gpu: dict[str, str] | None
-    # That the study took.
+    # Time of the study.
     seconds: float = records.field(digits=2)
     # Why nothing was measured on the GPU, or "".
     measured_problem: str = ""

@@ -72,7 +72,7 @@ class Judgement:
     problems: tuple[str, ...]
     # A line for each signature of which no output shows anything, () where that was accepted.
     nothing_shown: tuple[str, ...] = ()
-    # Lines.
+    # Warnings, a line each.
     warnings: tuple[str, ...] = ()
     # {module:function: its value} of the user's functions that have bounds.
     functions: Mapping[str, float] = dataclasses.field(default_factory=dict)

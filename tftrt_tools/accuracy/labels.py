@@ -68,7 +68,7 @@ class Labels:
     def as_numbers(self, classes: int = 0) -> "Labels":
         """Names of classes, and numbers of classes that are floats, as integers.
 
-        Args: classes: how many the output has, 0 where nobody knows. Raises: UsageError for a name that --classes lacks, and if without
+        Args: classes: how many the output has, 0 if not known. Raises: UsageError for a name that --classes lacks, and if without
           --classes there are not as many names as the output has classes: their order would not be the model's.
         """
         there = len(set(self.array.reshape(-1).tolist())) if self.texts and not self.names else classes

@@ -45,13 +45,13 @@ class Options:
     data_rows: int = 0
     # Rows of a call.
     batch_size: int = inputs.DEFAULT_BATCH
-    # Regular expression of the nodes to look at alone, "" for all.
+    # Regular expression of the nodes to round alone, "" for all.
     nodes: str = ""
     # Whether the worst nodes are measured on a GPU.
     measure: Measure = "auto"
     # How many of them.
     measure_nodes: int = 8
-    # Of INT8's ranges; None for none.
+    # The data for INT8's ranges, or None.
     calibration: DataOptions | None = None
     # Where to keep what TensorFlow logs.
     log_file: str | None = None

@@ -78,7 +78,7 @@ class _Passed:
     inlined: Any
     # {engine: tensors} of inline_segments, of the engines in the precision to study.
     inner: Mapping[str, dict[str, str]]
-    # Of its inputs, an .npz each call.
+    # The .npz paths of its inputs, one for each call.
     paths: tuple[str, ...]
 
 

@@ -42,17 +42,17 @@ class Options:
     # How its files are read, and how many rows (0 for all).
     reading: DataOptions = DataOptions()
     data_rows: int = 0
-    # Texts of the flags; the seed of what is drawn.
+    # Texts of the flags; the seed of drawn inputs.
     shapes: str = ""
     ranges: str = ""
     seed: int = 0
     # Rows of a call, 0 for the declared ones.
     batch_size: int = 0
-    # Of the truth, as accuracy.labels.read takes them.
+    # The right answers, as accuracy.labels.read takes them.
     labels: str = ""
     label_column: str = ""
     classes: str = ""
-    # "signature/output" that the labels speak of, or "".
+    # "signature/output" that the labels are about, or "".
     label_output: str = ""
     # Texts of the flags.
     thresholds: str = ""
@@ -96,7 +96,7 @@ class Verification(passport.Stamped):
     evidence: str
     # {"name", "compute_capability", "driver"}, None without one.
     gpu: dict[str, str] | None
-    # Of each output.
+    # The comparison of each output.
     comparisons: tuple[metrics.Comparison, ...]
     # {output: {metric: bound}}.
     bounds: dict[str, dict[str, float]]
@@ -115,11 +115,11 @@ class Verification(passport.Stamped):
     # {signature: rows}; and rows of the data that filled no call.
     samples: dict[str, int]
     dropped: int
-    # Of what was drawn.
+    # The seed of drawn inputs.
     seed: int
     # As truth.to_dict says, None without labels.
     accuracy: dict[str, Any] | None
-    # Of an INT8 model.
+    # For an INT8 model: how much of the data its calibration used.
     calibration: held_out.CalibrationUse | None = None
     # {arithmetic: seconds of the GPU's kernels} of a call of each shape that engines served.
     kernels: dict[str, float] = dataclasses.field(default_factory=dict)

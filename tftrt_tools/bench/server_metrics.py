@@ -70,8 +70,8 @@ def url(rest: str = "", metrics_url: str = "") -> str:
 
 
 def fetch(address: str) -> Samples:
-    """{(sample name, ((label, value), …)): value} of the page's counters and histograms. Raises: TftrtError where there is no page, or
-    it is none of that kind."""
+    """{(sample name, ((label, value), …)): value} of the page's counters and histograms. Raises: TftrtError if there is no page, or if
+    it has another format."""
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
             text = answer.read().decode("utf-8", "replace")

@@ -43,9 +43,9 @@ class Summary(records.Record):
     # How many both have, and how many of them are equal, bit by bit.
     tensors: int
     equal: int
-    # Of the ratios.
+    # The median of the ratios.
     median: float
-    # Of their logarithms, in octaves.
+    # The standard deviation of their logarithms, in octaves.
     spread: float
     # Percentiles of the ratios.
     p5: float
@@ -69,7 +69,7 @@ class Difference(records.Record):
     equal: bool
     # Differences outside of the tensors, and how engines were paired; lines.
     notes: tuple[str, ...]
-    # Of all engines that were paired.
+    # The tensors of all paired engines.
     tensors: tuple[TensorDifference, ...]
 
     @property

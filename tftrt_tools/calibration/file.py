@@ -30,7 +30,7 @@ class EngineTable(records.Record):
     # "sha256:…" of the segment's graph with its names (savedmodel.job.segments.digest), the keys of the table; "" where it is not known (a
     # table from elsewhere).
     segment: str
-    # Where it was when the table was made; the engine's name changes with the settings, the segment does not.
+    # The names of signature and engine when the table was made; the engine's name changes with the settings, the segment does not.
     signature: str
     engine: str
     table: Table
@@ -50,7 +50,7 @@ class EngineTable(records.Record):
         return self.engine or "the table"
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: what is left out is pairs here, and objects in the file."""
+        """Written by hand: left_out is pairs here, and objects in the file."""
         return {**super().to_dict(), "left_out": [{"tensor": name, "reason": reason} for name, reason in self.left_out]}
 
     @classmethod
@@ -85,7 +85,7 @@ class Calibration(records.Record):
     engines: tuple[EngineTable, ...]
     # For each edit or merge, oldest first.
     provenance: tuple[dict[str, Any], ...] = ()
-    # Of the methods, None where they were not compared.
+    # The comparison of the methods, None if they were not compared.
     comparison: Comparison | None = None
 
     def __post_init__(self) -> None:

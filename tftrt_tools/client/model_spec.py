@@ -75,7 +75,7 @@ def text_field(number: int, value: str) -> list[Any]:
 
 
 def utf8(value: str) -> bytes:
-    """Bytes of a text. Raises: UsageError for one that is none."""
+    """Bytes of a text. Raises: UsageError for a value that is not a text."""
     try:
         return value.encode()
     except (UnicodeEncodeError, AttributeError):

@@ -50,9 +50,9 @@ class Build(passport.Stamped):
     shapes: str
     # None in implicit batch mode.
     strategy: Strategy | None = records.field(key="dynamic_shape_profile_strategy")
-    # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
+    # Versions of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
-    # Of execution.job.gpu.seen; None if engines were removed.
+    # The GPU, by execution.job.gpu.seen; None if engines were removed.
     gpu: dict[str, Any] | None
     signatures: tuple[SignatureResult, ...]
     # The result of coverage.check for each declared shape.

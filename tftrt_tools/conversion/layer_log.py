@@ -47,13 +47,13 @@ class Layer(records.Record):
     node: str
     # TensorRT's.
     kind: str
-    # Of its first input (TF32 is not told from FP32), "" for other types.
+    # The type of its first input (TF32 counts as FP32), "" for other types.
     precision: Precision | Literal[""]
     # Whether it is a convolution or matrix product.
     multiplies: bool
     # Tensors without a range, for which it could not be INT8.
     without_range: tuple[str, ...] = ()
-    # Of the engine's optimization profiles, from 0: each has layers of its own.
+    # The number of its optimization profile, from 0: each profile has its own layers.
     profile: int = 0
 
 

@@ -41,23 +41,23 @@ class Conversion(passport.Stamped):
 
     # Absolute path of the input as given.
     source: str
-    # Of the input as given, "sha256:…".
+    # Digest of the input as given, "sha256:…".
     source_digest: str
     # Absolute path, None for a dry run.
     output: str | None
     settings: settings_module.Settings
     # Tags of the source's MetaGraphs that are not in the output.
     left_behind: tuple[str, ...] = ()
-    # Of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
+    # Versions of TensorFlow, TensorRT (linked and loaded), CUDA, cuDNN and Python.
     versions: dict[str, str]
-    # Of execution.job.gpu.seen, None where no GPU was visible.
+    # The GPU, by execution.job.gpu.seen; None if no GPU was visible.
     gpu: dict[str, Any] | None
     # Wall time.
     seconds: float = records.field(digits=2)
     signatures: tuple[SignatureResult, ...]
     # The result of coverage.check for each declared shape.
     shapes_served: tuple[dict[str, Any], ...] = ()
-    # Of an INT8 model.
+    # The calibration of an INT8 model.
     calibration: Calibration | None = None
     # Why the engine cache did not work, or "".
     cache_problem: str = ""

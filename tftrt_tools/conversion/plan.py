@@ -54,7 +54,7 @@ class SizeResult(records.Record):
     low: int
     # None: any larger one.
     high: int | None
-    # How many.
+    # How many engines.
     engines: int
     # Computing ops in the engines.
     inside: int
@@ -109,9 +109,9 @@ class SignaturePlan(records.Record):
     advice: Advice | None = None
     # {"kind", "cause", "mend"} of a signature that cannot be converted, whose other fields are then empty.
     problem: dict[str, Any] | None = None
-    # Of a quantization-aware signature.
+    # The quantization of a quantization-aware signature.
     quantization: Quantization | None = None
-    # On segments that no GPU can build.
+    # Findings on segments that no GPU can build.
     findings: tuple[Finding, ...] = ()
     # How its graph would be rewritten before the pass.
     preparation: Preparation = Preparation()
@@ -146,13 +146,13 @@ class SignaturePlan(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(records.Record):
-    """A SavedModel that TF-TRT has not seen yet."""
+    """The plan for a SavedModel that is not converted yet."""
 
     # Absolute path of its directory.
     model: str
-    # Of its MetaGraph.
+    # Tags of its MetaGraph.
     tags: tuple[str, ...]
-    # With which it was tried.
+    # The settings of the trial.
     settings: Settings
     # The version that tried it.
     tensorflow: str

@@ -31,11 +31,11 @@ CALIBRATION = ("calibration_table", "calibrator", "calibration_method", "calibra
 class Settings(records.Record):
     """Settings of one conversion."""
 
-    # Of the engines.
+    # The precision of the engines.
     precision_mode: Precision = "FP32"
     # Signatures to convert; () for all. The others stay as they were.
     signature_keys: tuple[str, ...] = ()
-    # Of the MetaGraph; () for the only one, or "serve".
+    # Tags of the MetaGraph; () for the only one, or "serve".
     tags: tuple[str, ...] = ()
     # Nodes (Identity not counted, constants counted) that a segment needs to become an engine.
     minimum_segment_size: int = 3
@@ -63,7 +63,7 @@ class Settings(records.Record):
     # For the toolkit's calibrator; "auto" takes the method that harms the outputs least in the simulation of INT8. TensorRT's calibrator
     # knows only entropy.
     calibration_method: CalibrationMethod = methods.AUTO
-    # Of |x|, for "percentile" and "auto", in (50, 100].
+    # The percentile of |x|, for "percentile" and "auto", in (50, 100].
     calibration_percentile: float = methods.PERCENTILE
     # Calibration file to reuse; "" to calibrate.
     calibration_table: str = ""

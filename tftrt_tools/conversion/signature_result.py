@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class BuiltEngine(records.Record):
     """An engine that was built."""
 
-    # Of its engine op.
+    # The name of its engine op.
     name: str
-    # For which it was built, one shape an input.
+    # The shapes that it was built for, one an input.
     shapes: tuple[Shape, ...]
-    # Of the serialized engine.
+    # The size of the serialized engine.
     bytes: int
     # Time to build all engines of its engine op, on the machine that built it.
     seconds: float | None = None
@@ -79,9 +79,9 @@ class SignatureResult(records.Record):
     built: tuple[BuiltEngine, ...] = ()
     # Seconds to build all of them, None if nothing was to be built.
     build_seconds: float | None = None
-    # Of a quantization-aware model.
+    # The quantization of a quantization-aware model.
     quantization: Quantization | None = None
-    # On its engine ops that no GPU can build.
+    # Findings on its engine ops that no GPU can build.
     findings: tuple[Finding, ...] = ()
     # How its graph was rewritten before the pass.
     preparation: Preparation = Preparation()

@@ -14,9 +14,9 @@ class EngineRecord(records.Record):
 
     # What the engine depends on.
     key: EngineKey
-    # Of the engine file, hex.
+    # Digest of the engine file, hex.
     sha256: str
-    # Of the engine file.
+    # Size of the engine file.
     bytes: int
     # Seconds to build it; None where not known.
     build_seconds: float | None

@@ -77,7 +77,7 @@ class EngineKey(records.Record):
     tensorrt: str
     # Version of TensorRT that TensorFlow is linked with.
     tensorrt_linked: str
-    # Of the GPU, such as "9.0".
+    # Compute capability of the GPU, such as "9.0".
     compute_capability: str
     # The device's name. TensorRT times kernels on it to choose them: an engine for another device with the same compute capability would
     # run, but slower.
@@ -85,13 +85,13 @@ class EngineKey(records.Record):
     # Versions, "" where not known. TensorRT 8 takes kernels from cuDNN and cuBLAS too.
     cuda: str = ""
     cudnn: str = ""
-    # Of the device, 0 where not known. Devices of one name can differ in it.
+    # Multiprocessors of the device, 0 if not known. Devices of one name can differ in it.
     multiprocessors: int = 0
     use_calibration: bool = False
     explicit_precision: bool = False
     # digest_of_text of the calibration table, "" for none.
     calibration_digest: str = ""
-    # segments.digest(…, names=True) where a calibration table is used, which speaks of node names, else "".
+    # segments.digest(…, names=True) with a calibration table, because that has node names; else "".
     names_digest: str = ""
     # {variable: value}, as `environment` gives it.
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -60,6 +60,6 @@ def release(fd: int, path: pathlib.Path) -> None:
         os.unlink(path)
     except OSError:
         pass
-    # close() alone does not free the lock where a child, forked meanwhile, shares the descriptor.
+    # close() alone does not free the lock if a child that was forked meanwhile shares the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)

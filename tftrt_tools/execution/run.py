@@ -114,7 +114,7 @@ class Run:
 
     # An .npz path for each call.
     answers: tuple[str, ...]
-    # Where it ran.
+    # The place where it ran.
     where: Where
     # Of each call.
     seconds: tuple[float, ...]

@@ -56,7 +56,7 @@ class Wanted:
     label: str
     # Whether float32 is computed as exactly as the machine can, without TF32.
     exact: bool = False
-    # Of the part of the model to load, for a kind whose models have several parts with tags; () for the usual one.
+    # Tags of the part of the model to load, for a kind whose models have several parts; () for the usual one.
     tags: tuple[str, ...] = ()
 
 

@@ -44,14 +44,14 @@ class Written(records.Record):
     """What was written."""
 
     wanted: Wanted
-    # Of find.Found.
+    # The kind, of find.Found.
     source_kind: str
-    # How many.
+    # How many rows each file has.
     rows: int
     calibration_rows: int
     # Rows left out of the calibration file, because the other file has equal ones.
     in_both: int
-    # Of the .npz.
+    # Size of the .npz.
     bytes: int
     # {array: "dtype[shape]"}.
     inputs: dict[str, str]

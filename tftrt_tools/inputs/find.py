@@ -65,7 +65,7 @@ def find(source: str, said: str = FLAG) -> Found:
 
 
 def _whole(files: list[str], source: str, said: str) -> tuple[str, ...]:
-    """Files of no known kind; a model that takes strings may decode them. Raises: UsageError where there are none."""
+    """Files of no known kind; a model that takes strings may decode them. Raises: UsageError if there are none."""
     if not files:
         what = "matches no file" if not os.path.exists(source) else "holds no file of a known kind"
         raise errors.UsageError(f"{said} {what}", f"known: {KNOWN}, or module:function")

@@ -31,7 +31,7 @@ class DataOptions(records.Record):
     # Texts of --shapes and --calibration_ranges; `shapes` also says how long the rows of TFRecords are where the signature does not.
     shapes: str = ""
     ranges: str = ""
-    # Of pictures: "HxW" in pixels, "" for the signature's.
+    # The size of pictures: "HxW" in pixels, "" for the signature's.
     image_size: str = ""
     # "stretch", "crop" (cover the size, cut the middle out) or "pad" (fit into the size, black borders).
     image_resize: str = "stretch"

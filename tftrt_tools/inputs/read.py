@@ -27,11 +27,11 @@ class Rows:
 
     # {SIGNATURE/INPUT: array, rows in front}, of the signatures that the source fills.
     arrays: dict[str, npt.NDArray[Any]]
-    # Of find.Found.
+    # The kind, of find.Found.
     kind: str
     # Where each row comes from: the path for pictures and other whole files, () for other sources.
     names: tuple[str, ...]
-    # Of each row among all rows of the source, counted from 0.
+    # The number of each row among all rows of the source, counted from 0.
     numbers: tuple[int, ...]
     # Rows of the source, 0 if not counted.
     total: int

@@ -78,7 +78,7 @@ class Plan:
     kind: Kind = "closed"
     # Requests under way, over all processes, of a closed or offline run.
     concurrency: int = 1
-    # Of an open run: int64 [n], ns from the start.
+    # The instants of an open run: int64 [n], ns from the start.
     schedule: npt.NDArray[np.int64] | None = None
     # A closed or offline run lasts for so many seconds, and for `min_queries`.
     seconds: float = 10.0

@@ -62,9 +62,9 @@ class Records:
     # int64 [n]: bits, as request_entries.Entries.
     flags: Column
     kind: Kind
-    # Of the measured stretch.
+    # The length of the measured stretch.
     length_ns: int
-    # By status code.
+    # {status code: failures}.
     errors: dict[int, Failures] = dataclasses.field(default_factory=dict)
     # Requests of an open loop that were sent more than 1 ms after their instant, though nothing held them back.
     late: int = 0

@@ -75,7 +75,7 @@ def read(path: str | os.PathLike[str]) -> Schedule:
 
 
 def checked(schedule: npt.ArrayLike) -> Schedule:
-    """The schedule as an array. Raises: UsageError where it is none."""
+    """The schedule as an array. Raises: UsageError if it is not a schedule."""
     array = np.asarray(schedule)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise errors.UsageError(f"a schedule is a 1-D array of whole nanoseconds, not {array.dtype} {list(array.shape)}",

@@ -160,8 +160,8 @@ class Kind(Protocol):
         """The contents of each model, by the paths of `opened`. Raises: TftrtError."""
 
     def overview(self, path: str) -> Overview | None:
-        """What is in a model of a kind that is not converted, read without its runtime; None of others, of which the conversion's own pass
-        tells more. Raises: UsageError, TftrtError where it is no whole model."""
+        """The contents of a model of a kind that TF-TRT does not convert, read without its runtime; None for other kinds, about which
+        the graph pass tells more. Raises: UsageError, TftrtError if it is not a whole model."""
 
     def digest(self, path: str) -> str:
         """"sha256:…" of all files that the answers depend on. Args: path: as the user named it."""

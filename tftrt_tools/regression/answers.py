@@ -48,7 +48,7 @@ class Judged:
     requests: int
     # The problems that are about answers that show nothing.
     nothing_shown: tuple[str, ...] = ()
-    # Lines.
+    # Warnings, a line each.
     warnings: tuple[str, ...] = ()
     # Names of the outputs that miss a bound.
     missed: tuple[str, ...] = ()

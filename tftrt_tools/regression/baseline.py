@@ -74,7 +74,7 @@ def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArra
 
 
 def read(path: str | pathlib.Path) -> Baseline:
-    """The Baseline in a file. Raises: UsageError where it is none."""
+    """The Baseline in a file. Raises: UsageError if the file is not a baseline."""
     try:
         document = json.loads(pathlib.Path(path).read_text())
         whole = document["kind"] == "regression" and document["schema_version"] == 1

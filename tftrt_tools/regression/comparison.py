@@ -102,7 +102,7 @@ class Regression:
     ended: str = ""
     # Wall time.
     seconds: float = 0.0
-    # Lines.
+    # Notes, a line each.
     notes: tuple[str, ...] = ()
 
     @property

@@ -55,7 +55,7 @@ class Step(records.Record):
 class Series:
     """One candidate, called in one way, on one kind of machine."""
 
-    # Of the candidate.
+    # The name of the candidate.
     name: str
     # How it was called, in words.
     asked: str

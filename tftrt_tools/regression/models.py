@@ -34,7 +34,7 @@ class Model(records.Record):
     engine_bytes: int | None = None
     # The most bytes of GPU memory during their build.
     gpu_memory_bytes: int | None = None
-    # Of passport.left_native.
+    # Engine ops that were left native, by passport.left_native.
     left_native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property

@@ -79,7 +79,7 @@ def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:
-    """{engine op that the build left without an engine: why, in words}. That they run in TensorFlow is no fallback."""
+    """{engine op that the build left without an engine: why, in words}. They run in TensorFlow, which does not count as a fallback."""
     return {one["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in one["reason"] else one["reason"])
             for signature in (manifest or {}).get("signatures", ()) for one in signature.get("unbuilt", ())}
 

@@ -42,7 +42,7 @@ class Preparation(records.Record):
     opened: tuple[str, ...] = ()
     # Of the main graph.
     convolutions: tuple[Grouped, ...] = ()
-    # That were written as one node.
+    # Convolutions with dilations that were written as one node.
     dilated: tuple[Dilated, ...] = ()
     # Names of those that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ class Source:
     # How a Keras file may be loaded: with layers that run code; module:dict of its own classes, or "".
     unsafe: bool = False
     custom_objects: str = ""
-    # Of a graph without signatures, texts of the tensors that are fed and fetched; () to let the graph decide.
+    # For a graph without signatures: texts of the tensors that are fed and fetched; () to let the graph decide.
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 

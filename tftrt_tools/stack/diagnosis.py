@@ -34,7 +34,7 @@ class Diagnosis(records.Record):
     tensorflow: str | None
     # Name of its wheel.
     distribution: str | None
-    # Where it lies.
+    # Its directory.
     folder: str | None
     # Versions that TensorFlow was built with, as it states them.
     cuda: str | None

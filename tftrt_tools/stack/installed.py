@@ -21,7 +21,7 @@ class TensorFlow:
 
     # Name of its wheel; None where there is only a package without metadata.
     distribution: str | None
-    # Of that wheel, None likewise.
+    # The version of that wheel, or None.
     version: str | None
     # The package's directory; None where only the metadata is left.
     folder: str | None

@@ -47,7 +47,7 @@ class Task:
     # The calibration's data, or a table to use in its place.
     data: DataOptions | None = None
     table: Calibration | None = None
-    # Of the engine cache.
+    # {"folder", "max_bytes"} of the engine cache, None for none.
     cache: Mapping[str, Any] | None = None
     # Minutes for the engines of a trial; None for no bound.
     build_minutes: float | None = None

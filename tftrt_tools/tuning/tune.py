@@ -68,7 +68,7 @@ class Options:
     # Calibration methods to try after the settings' own; and the percentile for the method "percentile".
     methods: tuple[choices.CalibrationMethod, ...] = ()
     percentile: float = Settings().calibration_percentile
-    # Of the engine cache.
+    # {"folder", "max_bytes"} of the engine cache, None for none.
     cache: Mapping[str, Any] | None = None
     # Minutes for the engines of a trial; None for no bound.
     build_minutes: float | None = None
@@ -245,7 +245,7 @@ class _Prepared:
     objective: str
     # As in Tuning.
     data: Mapping[str, Any]
-    # Lines.
+    # Warnings, a line each.
     warnings: tuple[str, ...]
 
 

@@ -31,11 +31,11 @@ class Comparison(records.Record):
 
     signature: str
     output: str
-    # Of the output; "detections" for a detector's.
+    # The dtype of the output; "detections" for a detector's.
     dtype: str
-    # Of the output; detections of the reference.
+    # Elements of the output; for a detector, detections of the reference.
     elements: int
-    # Of accuracy.kinds.
+    # The kind, of accuracy.kinds.
     kind: str
     # {metric: value}, of the metrics that apply.
     values: Mapping[str, float]

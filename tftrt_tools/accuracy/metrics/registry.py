@@ -19,7 +19,7 @@ def of_kinds(wanted: set[str]) -> dict[type[Measure], tuple[Metric, ...]]:
 
 @functools.cache
 def of_ids_alone() -> frozenset[type[Measure]]:
-    """The Measures that ids have and values have not."""
+    """The Measures that ids have and values do not have."""
     return frozenset(of_kinds({kinds.IDS})) - frozenset(of_kinds({kinds.VALUES}))
 
 

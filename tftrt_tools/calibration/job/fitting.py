@@ -57,7 +57,7 @@ def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Sha
 
 
 def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -> bool:
-    """Whether a table of unknown origin speaks of this engine's nodes at all. Args: table: table.Table; the others as in `fitted`."""
+    """Whether a table of unknown origin has any of this engine's nodes. Args: table: table.Table; the others as in `fitted`."""
     names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
     own = {name for name in names if not is_numbered(name) and not name.startswith(("TensorRTInputPH_", "TensorRTOutputPH_"))}
     return not own or bool(own & table.scales.keys())

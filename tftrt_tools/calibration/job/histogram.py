@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# 16 in each of the 2,048 that the entropy method looks at.
+# 16 in each of the entropy method's 2,048 bins.
 BINS = 1 << 15
 # Elements at a time: the buffers stay in a core's cache.
 _CHUNK = 1 << 17

@@ -34,7 +34,7 @@ class Judging:
 class Ranges:
     """The result of one pass over calibration data, for a signature's INT8 engines."""
 
-    # Of inline.inline_segments.
+    # The results of inline.inline_segments.
     inlined: Any
     inner: Mapping[str, dict[str, str]]
     # By engine.

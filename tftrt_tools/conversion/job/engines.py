@@ -47,9 +47,9 @@ IN_A_FUNCTION = "it is inside a function, whose shapes are not known"
 class Site:
     """Where engines are built and kept."""
 
-    # Of execution.job.gpu.seen.
+    # The GPU, by execution.job.gpu.seen.
     gpu: Mapping[str, Any]
-    # Of finishing.versions.
+    # The versions of finishing.versions.
     versions: Mapping[str, str]
     # For the engine files.
     folder: str | os.PathLike[str]

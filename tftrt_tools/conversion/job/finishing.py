@@ -33,7 +33,7 @@ class Work:
     """The facts that all signatures of a conversion share."""
 
     settings: Settings
-    # Of execution.job.gpu.seen; None where no GPU is visible.
+    # The GPU, by execution.job.gpu.seen; None if no GPU is visible.
     gpu: Mapping[str, Any] | None
     # As `versions` returns them.
     versions: dict[str, str]

@@ -105,7 +105,7 @@ class PassResult:
     # {op: how many} of those nodes.
     native_ops: dict[str, int]
     quantization: Quantization
-    # Of the Frozen.
+    # The preparation of the Frozen.
     preparation: Preparation
 
     @property

@@ -28,7 +28,7 @@ _NAMED = 5
 class _Target:
     """The form of a decoded picture."""
 
-    # Of the input.
+    # Name and dtype of the input.
     name: str
     dtype: str
     # In pixels.

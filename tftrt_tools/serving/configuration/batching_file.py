@@ -45,7 +45,7 @@ class Settings(records.Record):
 
     # Rows; a batch is padded to the next of them.
     allowed_batch_sizes: tuple[int, ...] = ()
-    # Rows.
+    # The most rows of a batch.
     max_batch_size: int | None = None
     # Microseconds that a batch waits for more requests.
     batch_timeout_micros: int | None = None

@@ -55,7 +55,7 @@ class Configuration:
     batching: batching_file.Settings | None
     # The versions whose engines' sizes were read.
     covered: tuple[Covered, ...]
-    # Lines.
+    # Warnings, a line each.
     warnings: tuple[str, ...]
 
     def server_flags(self) -> list[str]:

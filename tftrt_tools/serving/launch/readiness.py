@@ -21,10 +21,10 @@ class Probe:
 
     # Its address.
     host: str
-    # Of gRPC and REST; 0 and -1 if only the log tells them.
+    # The ports of gRPC and REST; 0 and -1 if only the log tells them.
     port: int
     rest_port: int
-    # Names.
+    # The names of the models.
     models: tuple[str, ...]
     # Whether the gRPC port speaks TLS; then the server is ready when its log says so.
     tls: bool = False

@@ -49,7 +49,7 @@ class Change:
 
     # PROMOTE or ROLLBACK.
     action: str
-    # Of the server.
+    # The address of the server.
     address: str
     # Path of its models.config.
     file: str
@@ -59,7 +59,7 @@ class Change:
     answers: dict[str, int | None]
     # Whether the server got a new configuration.
     sent: bool
-    # Lines.
+    # Notes, a line each.
     notes: tuple[str, ...]
     # Wall time.
     seconds: float

@@ -77,9 +77,9 @@ class Publication:
     version: int
     # The directory of the model, which a server is given.
     base_path: str
-    # Of the version.
+    # The directory of the version.
     path: str
-    # Of the model's files.
+    # The digest of the model's files.
     digest: str
     target: server_target.Target
     # TF-TRT converted the model.

@@ -19,7 +19,7 @@ class CallResult(records.Record):
     signature: str
     # {input: shape}
     shapes: dict[str, tuple[int, ...]]
-    # Of its first request, and the median of the later ones; None where it was refused.
+    # Seconds of its first request, and the median of the later ones; None if it was refused.
     first_seconds: float | None
     p50_seconds: float | None
     # How many were answered.
@@ -36,7 +36,7 @@ class CallResult(records.Record):
 class Smoke:
     """A finished smoke test."""
 
-    # Of the server's gRPC port.
+    # The address of the server's gRPC port.
     address: str
     model_name: str
     model_version: int

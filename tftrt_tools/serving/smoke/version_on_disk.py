@@ -26,7 +26,7 @@ class Engine:
     hole: str
     # Whether it certainly runs natively, and logs nothing.
     silent: bool
-    # Of passport.left_native, or "".
+    # Why it was left native, by passport.left_native, or "".
     left: str = ""
 
 
@@ -44,7 +44,7 @@ class Model:
     signatures: Mapping[str, Mapping[str, Any]]
     # How many warm-up requests the version has.
     warmup_records: int
-    # Of twins.find: {signature: the one that stands for it}
+    # The twins of twins.find: {signature: the one that stands for it}
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def engines_of(self, signature: str) -> tuple[Engine, ...]:
