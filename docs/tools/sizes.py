@@ -11,8 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/dev/measured/pages.md"
 _HEAD = """# The pages
 
-How long each page is. `python -m docs.tools.sizes` writes this page. Until 2026-11-23 there were two pages, README.md with 106,373 bytes and
-BUILD_NOTES.md with 106,560; the commands now write `docs/flags.md`.
+How long each page is. `python -m docs.tools.sizes` writes this page. Until 2026-11-23 there were two pages, README.md with 106,373 bytes
+and BUILD_NOTES.md with 106,560; the commands now write `docs/flags.md`.
 
 | page | bytes |
 |---|---|"""
