@@ -102,6 +102,55 @@ def test_those_of_three_dimensions_get_zeros(opened):
     assert dilated.rewrite(frozen_graph(many)) == ()
 
 
+def channels_last(graph_def):
+    """The same graph with convolutions of the channels last, which a CPU can run, between transpositions."""
+    result = type(graph_def)(versions=graph_def.versions)
+    for node in graph_def.node:
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        if node.attr["data_format"].s != b"NCHW":
+            continue
+        copy.attr["data_format"].s = b"NHWC"
+        for name in ("strides", "dilations"):
+            sizes = list(node.attr[name].list.i)
+            copy.attr[name].list.i[:] = [sizes[0], *sizes[2:], sizes[1]]
+        copy.name += "/last"
+        for name, source, order in ((f"{node.name}/data", node.input[0], [0, 2, 3, 1]), (node.name, copy.name, [0, 3, 1, 2])):
+            axes = result.node.add(name=f"{name}/order", op="Const")
+            axes.attr["dtype"].type = tf.int32.as_datatype_enum
+            axes.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(order, np.int32)))
+            turned = result.node.add(name=name, op="Transpose", input=[source, axes.name])
+            turned.attr["T"].CopyFrom(node.attr["T"])
+            turned.attr["Tperm"].type = tf.int32.as_datatype_enum
+        copy.input[0] = f"{node.name}/data"
+    return result
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["known", "open"])
+def test_those_with_channels_first_are_written_too(opened, tmp_path):
+    def layer(x, kind, rates, padding):
+        if kind == "Conv2D":
+            return tf.nn.convolution(x, weights(3, 3, 4, 3), padding=padding, dilations=list(rates), data_format="NCHW")
+        return tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), padding, dilations=rates, data_format="NCHW")
+
+    for kind, rates, padding in (("Conv2D", (2, 3), "SAME"), ("Conv2D", (2, 2), "VALID"), ("DepthwiseConv2dNative", (2, 2), "SAME"),
+                                 *([] if opened else [("DepthwiseConv2dNative", (8, 8), "SAME")])):
+        shape = (None, 4, None, None) if opened else (None, 4, 23, 20)
+        body = model(shape, lambda x, k=kind, r=rates, p=padding: layer(x, k, r, p))
+        function = body.get_concrete_function()
+        before, fetched = function.graph.as_graph_def(), function.outputs[0].name
+        after = function.graph.as_graph_def()
+        [written] = dilated.rewrite(after, frozenset([fetched.split(":")[0]]))
+        assert written.dilations == rates and written.type == (kind if rates != (8, 8) else "AddV2")
+        for size in ((23, 20), *(((18, 19),) if opened else ())):
+            x = np.random.default_rng(1).normal(size=(2, 4, *size)).astype("f4")
+            np.testing.assert_allclose(run(channels_last(after), x, fetched), run(channels_last(before), x, fetched), rtol=1e-4, atol=1e-5)
+        path = save(model(shape, lambda x: tf.nn.relu(x), after=lambda y, k=kind, r=rates, p=padding: tf.nn.relu(layer(y, k, r, p))),
+                    tmp_path / f"{kind}{rates[1]}{padding}")
+        engine, = graph_pass.run(prepared(path, use_dynamic_shape=True), Settings(use_dynamic_shape=True)).engines
+        assert engine.compute_ops > 2 and not {"SpaceToBatchND", "BatchToSpaceND"} & set(engine.ops)
+
+
 @pytest.mark.parametrize(("shape", "layer", "ops"), [
     ((None, 40, 40, 4), lambda x: tf.nn.depthwise_conv2d(x, weights(3, 3, 4, 1), (1, 1, 1, 1), "SAME", dilations=(8, 8)), {"Slice": 9, "Mul": 9}),
     ((None, 8, 8, 8, 4), lambda x: tf.nn.convolution(x, weights(3, 3, 3, 4, 4), padding="SAME", dilations=[2, 2, 2]), {"Conv3D": 1})])

@@ -43,7 +43,7 @@ def test_an_optimizer_in_a_model_is_loaded_and_saved_as_one(kind, tmp_path):
     import numpy as np
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import protos
+    from tftrt_tools.savedmodel.job import protos
 
     model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
     model.compile((tf.keras.optimizers if kind == "optimizers" else tf.keras.optimizers.legacy).Adam(), "mse")

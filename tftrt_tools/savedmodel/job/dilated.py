@@ -44,7 +44,7 @@ _MOST_ZEROS = 16
 _MOST_TAPS = 49
 # Of convolutions: how many dimensions their filters have beside the channels.
 _DIMENSIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
-_CHANNELS_LAST = (b"", b"NHWC", b"NDHWC")
+_CHANNELS_LAST, _CHANNELS_FIRST = (b"", b"NHWC", b"NDHWC"), (b"NCHW", b"NCDHW")
 
 
 def rewrite(graph_def: graph_pb2.GraphDef, results: frozenset[str] = frozenset(),
@@ -107,6 +107,15 @@ class _Site:
     # Rank of the data outside, 3 to 5.
     rank: int
 
+    @property
+    def channels_first(self) -> bool:
+        """Whether the channels are before the sizes."""
+        return self.convolution.attr["data_format"].s in _CHANNELS_FIRST
+
+    def by_axis(self, outside: Any, of_each: Iterable[Any]) -> list[Any]:
+        """Values for all dimensions. Args: outside: for batch and channels; of_each: for the others."""
+        return [outside, outside, *of_each] if self.channels_first else [outside, *of_each, outside]
+
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
@@ -163,6 +172,9 @@ def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
         before = view.source(entry)
     if before.op != "SpaceToBatchND":
         return None
+    # By their shapes, the operands of others may have a number for each place there.
+    if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(one.op not in _ALIKE for one in chain)):
+        return None
     return _Site(after=after, chain=tuple(reversed(chain)), convolution=node, entry=entry if squeezed else node, before=before,
                  rank=3 if squeezed else 2 + _DIMENSIONS[node.op])
 
@@ -183,9 +195,9 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
 
 
 def _is_plain(node: node_def_pb2.NodeDef) -> bool:
-    """Whether it is a convolution with strides of one, with the channels last, without padding."""
+    """Whether it is a convolution with strides of one, without padding."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
-    return ones and node.attr["data_format"].s in _CHANNELS_LAST and node.attr["padding"].s == b"VALID"
+    return ones and node.attr["data_format"].s in (*_CHANNELS_LAST, *_CHANNELS_FIRST) and node.attr["padding"].s == b"VALID"
 
 
 def _plan(site: _Site, view: _View) -> _Plan | None:
@@ -196,6 +208,10 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     if blocks is None or others is None or not np.array_equal(blocks, others):
         return None
     differences = _pads(site, blocks, view)
+    if differences is not None and site.channels_first:
+        if blocks[0] != 1 or differences[0].any():
+            return None
+        blocks, differences = blocks[1:], differences[1:]
     if differences is None or len(differences) > site.rank - 2 or (differences < 0).any():
         return None
     # Blocks begin with the first dimension after the batch; one of three dimensions has no height.
@@ -231,7 +247,8 @@ def _results(site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]]
     shape = view.input_shape(site.before, 0)
     if shape.rank != site.rank:
         return None
-    sizes = [1, *shape[1:-1]] if site.rank == 3 else list(shape[1:-1])
+    inner = shape[2:] if site.channels_first else shape[1:-1]
+    sizes = [1, *inner] if site.rank == 3 else list(inner)
     if None in sizes:
         return None
     return tuple(size + sum(pad) - width for size, pad, width in zip(sizes, pads, widths, strict=True))
@@ -298,16 +315,16 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     if plan.filters is not None:
         convolution.input[1] = _constant(f"{convolution.name}/filter", plan.filters, graph_def, nodes)
     elif plan.taps is None:
-        convolution.attr["dilations"].list.i[:] = [1, *plan.blocks, 1]
+        convolution.attr["dilations"].list.i[:] = site.by_axis(1, plan.blocks)
     convolution.attr["padding"].s = plan.padding.encode()
     if plan.padding == "VALID" and any(map(any, plan.pads)):
         pad = graph_def.node.add(name=_free(f"{convolution.name}/padding", nodes))
         nodes[pad.name] = pad
         pad.attr["T"].CopyFrom(convolution.attr["T"])
-        _padding(pad, convolution.input[0], [[0, 0], *plan.pads, [0, 0]], graph_def, nodes)
+        _padding(pad, convolution.input[0], site.by_axis([0, 0], plan.pads), graph_def, nodes)
         convolution.input[0] = pad.name
     if plan.taps is not None:
-        _sum(convolution, plan.taps, plan, graph_def, nodes)
+        _sum(site, plan.taps, plan, graph_def, nodes)
     last = site.chain[-1] if site.chain else convolution
     dtype = site.after.attr["T"].type
     # Its name stays: others read it, or the signature returns it.
@@ -321,19 +338,21 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     return Dilated(name=convolution.name, type=convolution.op, dilations=plan.blocks, padding=plan.padding, added_bytes=added)
 
 
-def _sum(node: node_def_pb2.NodeDef, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.GraphDef,
+def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.GraphDef,
          nodes: dict[str, node_def_pb2.NodeDef]) -> None:
     """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
     by height, width and channel."""
+    node = site.convolution
     dtype, data, controls = node.attr["T"].type, node.input[0], [one for one in node.input if one.startswith("^")]
     products: list[str] = []
     for place in np.ndindex(*taps.shape[:2]):
         name = f"{node.name}/{'_'.join(map(str, place))}"
-        begin = [0, *(at * block for at, block in zip(place, plan.blocks, strict=True)), 0]
+        begin = site.by_axis(0, (at * block for at, block in zip(place, plan.blocks, strict=True)))
         bounds = [_constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
-                  for what, values in (("begin", begin), ("size", [-1, *plan.sizes, -1]))]
+                  for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))]
         moved = _added("Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum)
-        factors = _constant(f"{name}/factors", taps[place], graph_def, nodes)
+        values = taps[place][:, None, None] if site.channels_first else taps[place]
+        factors = _constant(f"{name}/factors", values, graph_def, nodes)
         products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
     total = products[0]
     for number, product in enumerate(products[1:-1]):
