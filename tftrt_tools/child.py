@@ -1,7 +1,7 @@
 """Runs a function of this package in a process of its own.
 
-TensorFlow, TensorRT and CUDA abort the process on some inputs and broken installations. Whatever calls them
-runs here, so that an abort becomes an error message, and the command itself starts without loading them.
+TensorFlow, TensorRT and CUDA abort the process on some inputs and broken installations. Code that calls them runs in a child, so an
+abort becomes an error message, and the command itself starts without loading them.
 
 The child is `python -m tftrt_tools.child FD module:function`. It reads JSON requests on stdin, one a line, until that is closed.
 For each it writes JSON lines to the pipe FD: {"progress": [text, done, total]}, then {"result": …} or {"error": …}.
@@ -76,9 +76,9 @@ def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python:
 @contextlib.contextmanager
 def worker(target: str, env: Mapping[str, Any] | None = None, log_file: str | os.PathLike[str] | None = None,
            python: str | None = None) -> Iterator[Worker]:
-    """A child process that answers many calls of `target`, one after the other: what it loaded and cached stays.
+    """A child process that answers many calls of `target`, one after the other, and keeps what it loaded and cached.
 
-    Arguments as for `run`. Yields: Worker. The child ends with the context, at once where a call is under way.
+    Arguments as for `run`. Yields: Worker. The child ends with the context, at once if a call is under way.
     """
     with scratch.folder("child") as folder:
         log_path = pathlib.Path(log_file) if log_file else pathlib.Path(folder) / "log"
@@ -190,7 +190,8 @@ def _started(target: str, env: Mapping[str, Any], python: str | None,
             # The child has its own session: Ctrl-C reaches only this process, which then ends the child.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
                                        env=_environment(env), start_new_session=True)
-        # Off the list first. After an interrupt between these lines it must not be closed again: its number may be another file's.
+        # Remove it from the list first: after an interrupt between these lines it must not be closed again, because its number may be
+        # another file's.
         open_ends.remove(writer)
         os.close(writer)
         with open(reader, "rb", closefd=False) as lines:
@@ -210,7 +211,7 @@ def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def _dismiss(process: subprocess.Popen[bytes]) -> None:
-    """Close the child's stdin, at which an idle child ends."""
+    """Close the child's stdin, so that an idle child ends."""
     with contextlib.suppress(BrokenPipeError):
         _stdin(process).close()
     with contextlib.suppress(subprocess.TimeoutExpired):

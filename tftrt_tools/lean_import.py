@@ -1,4 +1,4 @@
-"""TensorFlow imported without what it imports only for its Keras, which commands do not use."""
+"""Imports TensorFlow without Keras and without packages that only Keras needs, because commands do not use them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 
-# TensorFlow passes over each of them where it is not installed.
+# TensorFlow skips each of these if it is not installed.
 _LEFT_OUT = frozenset({"keras", "scipy", "h5py"})
 
 
 @contextlib.contextmanager
 def tensorflow() -> Iterator[None]:
-    """An import of TensorFlow in this block leaves out Keras and what only Keras needs, a fifth of its time. They are imported when used.
-    What needs Keras without naming it, as a SavedModel with an optimizer does, imports it itself."""
+    """An import of TensorFlow in this block leaves out Keras and what only Keras needs, a fifth of its time. They are imported when
+    used. Code that needs Keras without naming it, such as loading a SavedModel with an optimizer, has to import it."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
@@ -26,7 +26,7 @@ def tensorflow() -> Iterator[None]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds them where they are, since TensorFlow asks for their folder, and does not load them before TensorFlow is there."""
+    """Finds these modules, because TensorFlow asks for their folders, but does not load them before TensorFlow is imported."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:

@@ -24,7 +24,7 @@ FOLDER = ".timings"
 # A larger cache is not kept; TensorRT then measures again.
 MAX_BYTES = 64 << 20
 _DIGEST_BYTES = 32
-# TensorRT refuses a cache when a build begins. A process that goes on for so long has had its cache accepted.
+# TensorRT refuses a cache when a build begins. If the process still runs after this time, TensorRT has accepted it.
 TRIAL_SECONDS = 60.0
 
 
@@ -38,7 +38,7 @@ class Timings:
 
     @property
     def path(self) -> pathlib.Path:
-        """Where it lies, where there is an engine cache."""
+        """The path of the cache, if there is an engine cache."""
         name = hashlib.sha256(json.dumps(self.conditions, sort_keys=True).encode()).hexdigest()
         return pathlib.Path(self.folder or "") / FOLDER / name
 
@@ -57,7 +57,7 @@ class Timings:
         timer = threading.Timer(TRIAL_SECONDS, self._passed)
         timer.daemon = True
         try:
-            # The lock says that the process lives.
+            # While the process lives, it holds the lock.
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             timer.start()
@@ -81,7 +81,7 @@ class Timings:
             self.path.unlink(missing_ok=True)
             self._mark.unlink(missing_ok=True)
         except OSError:
-            pass  # a living process tries it
+            pass  # another living process has it on trial
         finally:
             os.close(descriptor)
 

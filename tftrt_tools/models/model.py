@@ -34,7 +34,7 @@ class Engine(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents(records.Record):
-    """What is in a model, read without running it."""
+    """The contents of a model, read without running it."""
 
     # {name: Signature}.
     signatures: dict[str, Signature]
@@ -66,13 +66,13 @@ class File(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overview(records.Record):
-    """What is in a model that TF-TRT does not convert, read without its runtime: the result of `tftrt inspect`."""
+    """The contents of a model that TF-TRT does not convert, read without its runtime: the result of `tftrt inspect`."""
 
     # Absolute path.
     model: str
     # Name of its kind.
     form: str = records.field(key="format")
-    # {name: Signature}. The dtype of what is no tensor says what it is, such as "sequence".
+    # {name: Signature}. For an input that is not a tensor, the dtype says what it is, such as "sequence".
     signatures: dict[str, Signature]
     # {domain: version} of its ops.
     opsets: dict[str, int]
@@ -80,11 +80,11 @@ class Overview(records.Record):
     ops: dict[str, int]
     # {dtype: elements} of its constants.
     weights: dict[str, int]
-    # Its own, and those that hold weights of it.
+    # Its own file, and files that hold its weights.
     files: tuple[File, ...]
     # Further facts for people, {"producer": "tf2onnx 1.17.0"}.
     facts: dict[str, str]
-    # What `tftrt inspect` tells of other models and no model of this kind can be asked, a line each.
+    # What `tftrt inspect` tells of other models but not of this kind, a line each.
     unasked: tuple[str, ...]
 
     document: typing.ClassVar[str] = "overview"
@@ -144,7 +144,7 @@ class Kind(Protocol):
 
     @property
     def unconverted(self) -> tuple[str, str] | None:
-        """Why TF-TRT converts no model of this kind, and what to do instead; None of a kind that it converts."""
+        """Why TF-TRT converts no model of this kind, and what to do instead; None for a kind that it converts."""
 
     def takes(self, path: str) -> bool:
         """Whether a path names a model of this kind; nothing is opened."""

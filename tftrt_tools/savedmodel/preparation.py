@@ -9,7 +9,7 @@ from tftrt_tools import records
 class Grouped(records.Record):
     """A convolution of several groups."""
 
-    # Of the node.
+    # The name of the node.
     name: str
     type: str
     groups: int
@@ -23,12 +23,12 @@ class Grouped(records.Record):
 class Dilated(records.Record):
     """A convolution with dilations that consisted of three nodes."""
 
-    # Of the node that computes it now.
+    # The name of the node that computes it now.
     name: str
     type: str
-    # Along height and width, and before them along the depth of three dimensions.
+    # The dilations along height and width; with three dimensions, the depth's first.
     dilations: tuple[int, ...]
-    # "SAME" or "VALID"; where "VALID" needs zeros around, a Pad is in front of it.
+    # "SAME" or "VALID"; if "VALID" needs padding, a Pad comes before it.
     padding: str
     # Bytes of zeros in the filter of a depthwise one, or of one with three dimensions.
     added_bytes: int = 0
@@ -40,11 +40,11 @@ class Preparation(records.Record):
 
     # Names of the calls for XLA that were replaced by their functions' nodes.
     opened: tuple[str, ...] = ()
-    # Of the main graph.
+    # Grouped convolutions of the main graph.
     convolutions: tuple[Grouped, ...] = ()
     # Convolutions with dilations that were written as one node.
     dilated: tuple[Dilated, ...] = ()
-    # Names of those that were moved behind the ExpandDims of their convolution.
+    # Names of paddings that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()
     # Names of FakeQuant nodes on constants that became constants.
     folded: tuple[str, ...] = ()

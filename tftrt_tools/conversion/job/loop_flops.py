@@ -1,4 +1,4 @@
-"""The FLOPs of a signature, with those of its loops: how many rounds a loop has shows when it runs."""
+"""Counts the FLOPs of a signature with its loops. Only a run shows how many rounds a loop has."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def count(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], calls: Sequence[Call]) -> Flops:
     """The FLOPs of a call of one row.
 
-    A signature with such loops runs once, natively, on drawn values. Where its sizes are open, or it refuses the values, its loops count
-    for their first round.
+    A signature with such loops runs once, natively, on drawn values. If its sizes are open, or it refuses the values, only the first
+    round of its loops counts.
 
     Args: graph_def: what the pass made of `frozen`. specs: of the signature. calls: for which engines are to be built.
     """
@@ -37,7 +37,7 @@ def count(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSp
 
 
 def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row: Mapping[str, Shape]) -> dict[str, int]:
-    """{node: its operations in all rounds of a call}; {} where nothing can be run."""
+    """{node: its operations in all rounds of a call}; {} if it cannot be run."""
     call: dict[str, tuple[int, ...]] = {}
     for name, tensor in zip(frozen.input_names, frozen.inputs, strict=True):
         shape = row[tensor.removesuffix(":0")]
@@ -62,7 +62,7 @@ def _counting(frozen: Frozen, found: dict[str, int]) -> Any:
         graph = tf.compat.v1.get_default_graph()
         for name in found:
             operation = graph.get_operation_by_name(f"model/{name}")
-            # The result itself, so that each round counts: sizes that are known would be constants, outside of the loop.
+            # Count the result itself, in each round: known sizes would be constants, outside of the loop.
             shapes = [tf.raw_ops.Shape(input=tensor) for tensor in operation.inputs]
             tf.numpy_function(_adding(found, name, operation), [operation.outputs[0], *shapes], [])
         return []

@@ -1,5 +1,5 @@
-"""What is in an ONNX file, read from its bytes (onnx.proto): without ONNX Runtime, without the package onnx, and without its weights in
-memory."""
+"""Reads the contents of an ONNX file from its bytes (onnx.proto): without ONNX Runtime, without the package onnx, and without its
+weights in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.wire import fields, varints
 
-# The first byte of every ONNX file that is known: field 1, the version of the format.
+# The first byte of every known ONNX file: field 1, the version of the format.
 _FIRST = b"\x08"
 # The domain of ONNX's own ops, which files leave empty.
 _OWN = "ai.onnx"
@@ -26,10 +26,10 @@ _OWN = "ai.onnx"
 _DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool", 10: "float16",
            11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn",
            18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn"}
-# Values that are no tensors: fields of TypeProto.
+# Values that are not tensors: fields of TypeProto.
 _NO_TENSORS = {4: "sequence", 5: "map", 7: "opaque", 8: "sparse tensor", 9: "optional"}
 _TENSOR_TYPE = 1
-# Graphs in graphs: deeper is no model, but a damaged file.
+# The deepest nesting of graphs: a file with more is damaged.
 _DEEPEST = 50
 _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (TensorRT itself builds ONNX: `trtexec --onnx=FILE`)",
@@ -37,7 +37,7 @@ _UNASKED = (
     "what it was made from, and whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
 )
 
-# {number of a field: its values}; of an integer's, the number is negative.
+# {number of a field: its values}; for integers the number is negative.
 _Fields = Mapping[int, list[Any]]
 
 
@@ -53,7 +53,7 @@ class _Counted:
 
 
 def overview(path: str) -> Overview:
-    """What is in the file. Raises: UsageError, TftrtError where it is no whole ONNX model."""
+    """The Overview of a file. Raises: UsageError, TftrtError if it is not a whole ONNX model."""
     with _opened(path) as model:
         counted = _counted(path, model)
         graph = _only(model, 7)
@@ -82,7 +82,8 @@ def outside(path: str) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[_Fields]:
-    """The fields of a ModelProto; a ValueError in the context says that the file is no ONNX model. Raises: UsageError, TftrtError."""
+    """The fields of a ModelProto; a ValueError inside the context means that the file is not an ONNX model. Raises: UsageError,
+    TftrtError."""
     if not pathlib.Path(path).is_file():
         raise errors.UsageError(f"no such file: {path}", "check the path of the ONNX file")
     with open(path, "rb") as file:
@@ -101,7 +102,7 @@ def _opened(path: str) -> Iterator[_Fields]:
 
 
 def _counted(path: str, model: _Fields) -> _Counted:
-    """What is in its graphs and functions. Raises: ValueError; TftrtError where a file with weights is missing."""
+    """The contents of its graphs and functions. Raises: ValueError; TftrtError where a file with weights is missing."""
     counted = _Counted()
     _count(_only(model, 7), counted)
     for function in map(_fields, model.get(25, ())):
@@ -182,7 +183,7 @@ def _count_tensor(raw: memoryview, counted: _Counted) -> None:
 
 
 def _dims(tensor: _Fields) -> list[int]:
-    """The field 1, integers: each by itself, or many in one piece."""
+    """The integers of field 1, single or packed."""
     return [*tensor.get(-1, ()), *(int(one) for raw in tensor.get(1, ()) for one in varints.decode(raw))]
 
 
@@ -191,7 +192,7 @@ def _dtype(number: int) -> str:
 
 
 def _spec(value: _Fields) -> InputSpec:
-    """The InputSpec of a ValueInfoProto; of what is no tensor, the dtype says what it is."""
+    """The InputSpec of a ValueInfoProto; if it is not a tensor, the dtype says what it is."""
     name, kind = _text(value, 1), _only(value, 2)
     if _TENSOR_TYPE not in kind:
         return InputSpec(name, next((text for number, text in _NO_TENSORS.items() if number in kind), "unknown"), None)
@@ -199,6 +200,6 @@ def _spec(value: _Fields) -> InputSpec:
     if 2 not in tensor:
         return InputSpec(name, _dtype(_number(tensor, 1)), None)
     dims = (_fields(raw) for raw in _only(tensor, 2).get(1, ()))
-    # A size that is not known has a name in place of a number, or neither.
+    # An unknown size has a name instead of a number, or neither.
     sizes = (_number(dim, 1) if -1 in dim else -1 for dim in dims)
     return InputSpec(name, _dtype(_number(tensor, 1)), tuple(None if size < 0 else size for size in sizes))

@@ -35,7 +35,7 @@ _TYPES = frozenset({tf.float32, tf.float16, tf.int32, tf.bool})
 # Ops with channels, and which of their inputs has them.
 _CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput": 2, "Conv3D": 0, "Conv3DBackpropInputV2": 2}
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
-# What a build proves nothing about.
+# Findings that a successful build does not disprove.
 _WRONG = "its answers would be wrong"
 _POOLS = frozenset({"MaxPool", "AvgPool"})
 # Ops whose operand with fewer dimensions is reshaped in the build.
@@ -64,7 +64,7 @@ def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
 
 
 def standing(findings: Iterable[Finding], built: Container[str]) -> tuple[Finding, ...]:
-    """Those that are not proved wrong by an engine: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
+    """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
     of the engine ops that have one."""
     return tuple(one for one in findings if one.about not in built or one.text.startswith(_WRONG))
 
