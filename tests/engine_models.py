@@ -35,3 +35,21 @@ class Steps(tf.Module):
         for weights in self.weights:
             x = tf.cumsum(tf.nn.relu(tf.matmul(x, weights) + 1.) * 2.)
         return {"y": x}
+
+
+class Characters(tf.Module):
+    """One engine op gets a row for each character of all texts, another one row for each text."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.random.stateless_normal((8, 8), [1, 2]))
+
+    def layers(self, x):
+        return tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(x, self.w) + 1.0), self.w) + 1.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        codes = tf.strings.unicode_decode(text, "UTF-8")
+        of_each = self.layers(tf.one_hot(codes.flat_values % 8, 8))
+        lengths = tf.one_hot(tf.cast(codes.row_lengths(), tf.int32), 8)
+        return {"y": self.layers(lengths) + tf.math.segment_sum(of_each, tf.zeros_like(codes.flat_values))[:1]}

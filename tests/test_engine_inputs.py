@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tests import signature_models as models
-from tests.engine_models import Branches, saved
+from tests.engine_models import Branches, Characters, saved
 from tftrt_tools import errors, tf_private
 from tftrt_tools.conversion.job import engine_inputs, graph_pass
 from tftrt_tools.conversion.settings import Settings
@@ -13,6 +13,10 @@ from tftrt_tools.savedmodel.job import control_flow, inline, loading
 
 
 def of_calls(path, *calls, smallest=3):
+    return inputs_of(path, *calls, smallest=smallest).feeds
+
+
+def inputs_of(path, *calls, smallest=3):
     root = tf.saved_model.load(str(path))
     function = root.signatures["serving_default"]
     frozen = graph_pass.freeze("serving_default", function)
@@ -97,6 +101,34 @@ def test_a_branch_that_no_call_takes_reaches_no_engine_op(tmp_path):
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
     """A TF1 export's placeholder with a default, and one of a function."""
     assert set(of_calls(models.with_unread_input(tmp_path / "tf1"), {"x": (2, 8), "training": ()}).values()) == {((Fed((2, 8)),),)}
+
+
+def test_shapes_that_follow_the_values_are_told_apart(tmp_path):
+    found = inputs_of(saved(Characters(), tmp_path / "model"), {"text": (4,)}, {"text": (16,)})
+    fixed = {engine for engine, feeds in found.feeds.items() if {feed[0].shape[0] for feed in feeds} == {4, 16}}
+    assert fixed and found.by_values and not fixed & found.by_values and fixed | found.by_values == set(found.feeds)
+
+
+class Photos(tf.Module):
+    """Decodes pictures and resizes them, one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.random.stateless_normal((3, 3, 3, 4), [1, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="jpeg")])
+    def __call__(self, jpeg):
+        def one(content):
+            return tf.image.resize(tf.io.decode_jpeg(content, channels=3), (16, 16)) / 255.0
+
+        x = tf.nn.conv2d(tf.map_fn(one, jpeg, fn_output_signature=tf.TensorSpec((16, 16, 3))), self.w, 2, "SAME")
+        return {"y": tf.reduce_mean(tf.nn.relu(x), (1, 2))}
+
+
+def test_a_model_that_decodes_pictures_is_given_some(tmp_path):
+    found = inputs_of(saved(Photos(), tmp_path / "model"), {"jpeg": (1,)}, {"jpeg": (4,)})
+    assert [(1, 16, 16, 3), (4, 16, 16, 3)] in [[feed[0].shape for feed in feeds] for feeds in found.feeds.values()]
+    assert not found.by_values
 
 
 def test_what_lies_behind_an_inner_loop_is_still_inside_the_outer():

@@ -87,7 +87,7 @@ def test_what_calls_a_frozen_signature_pairs_names_with_tensors(make, names, tmp
     found = collect.collect(frozen, inlined, list(placeholders.values()), [{name: one[:1] for name, one in feed.items()}])
     for name, one in feed.items():
         assert found[placeholders[name]].absmax == pytest.approx(np.abs(one[:1]).max())
-    shapes = engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), [{name: (2, models.WIDTH) for name in names}])
+    shapes = engine_inputs.of_calls(frozen, graph_def, loading.input_specs(function), [{name: (2, models.WIDTH) for name in names}]).feeds
     assert all(fed.shape[0] == 2 for calls in shapes.values() for call in calls for fed in call)
     simulated = rounded.Simulated("serving_default", frozen, rounding.add_int8(inlined, ()))
     rows = {name: tf.constant(one[:1]) for name, one in feed.items()}

@@ -14,7 +14,7 @@ from tests import keras_layers
 from tests import signature_models as models
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.engine_models import Steps, saved
+from tests.engine_models import Characters, Steps, saved
 from tests.gpu_commands import EXACT, NO_GPU, build, convert, engines_of, report, verify
 from tests.saved_inputs import saved_inputs
 from tftrt_tools.savedmodel import engine_assets, passport
@@ -251,6 +251,17 @@ def test_engines_inside_loops_are_built_and_found_again(dynamic, tmp_path):
 def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
     said = convert(models.with_unread_input(tmp_path / "source"), tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x8,4x8;training:scalar,scalar")
     assert engines_of(said) and verify(tmp_path / "source", tmp_path / "out")[0] == 0
+
+
+def test_an_engine_whose_shapes_follow_the_texts_stays_native_and_is_named(tmp_path):
+    """No declared shapes cover it: the number of characters in all texts is its batch."""
+    source = saved(Characters(), tmp_path / "source")
+    said = convert(source, tmp_path / "out", "--precision_mode=FP16", "--shapes=text:4,16")
+    (signature,) = said["signatures"]
+    assert signature["built"] and ["depend on what the inputs hold" in one["reason"] for one in signature["unbuilt"]] == [True]
+    np.savez(tmp_path / "rows.npz", text=np.array([word.encode() for word in "some texts of other lengths than those that were drawn".split()] * 4))
+    code, result, error = verify(source, tmp_path / "out", f"--data={tmp_path / 'rows.npz'}", "--batch_size=16")
+    assert code == 0, error or result["problems"]
 
 
 class GpuMemoryTaken:

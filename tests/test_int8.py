@@ -321,7 +321,7 @@ def test_a_table_follows_the_shapes_of_each_build(zoo_model):
     graph_def = graph_pass.run(frozen, settings).graph_def
     native = graph.native_segments(graph_def)
     engine = max(native, key=lambda name: len(native[name].function.node_def))
-    static = [fed.shape for fed in engine_inputs.of_calls(frozen, graph_def, specs, [one])[engine][0]]
+    static = [fed.shape for fed in engine_inputs.of_calls(frozen, graph_def, specs, [one]).feeds[engine][0]]
     names = {key: {found.name for found in tensor_names.names(native[engine].function, True, shapes) if found.tensor}
              for key, shapes in (("one", static), ("any", native[engine].shapes))}
     assert names["one"] != names["any"]

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tests import keras_layers
 from tests.conftest import ROOT
+from tests.detectors import detector
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution.job import build_log
@@ -207,3 +208,18 @@ def test_what_is_written_to_stderr_is_read_on_the_way(kind, tmp_path):
                               check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.stdout.strip() == (repr("after\npython too\n") if kind == "file" else "''")
     assert ((tmp_path / "log").read_text() or done.stderr) == "before\nafter\npython too\n"
+
+
+def test_non_max_suppression_stays_in_tensorflow_for_want_of_a_plugin(tmp_path):
+    root = tf.saved_model.load(str(detector(tmp_path / "model")))
+    passed = graph_pass.run(graph_pass.freeze("serving_default", root.signatures["serving_default"]), Settings(use_dynamic_shape=True))
+    [left] = [one for one in passed.left_out if one.op == "CombinedNonMaxSuppression"]
+    assert passed.engines and "EfficientNMS_TFTRT_TRT" in left.reason
+
+
+def test_tensorrt_still_lacks_the_plugin_that_tftrt_asks_for():
+    """Where it has one, the op need not stay in TensorFlow (graph_pass.NEVER_BUILT). Its own Python lists the plugins without a GPU."""
+    code = ("import tensorrt; tensorrt.init_libnvinfer_plugins(None, ''); "
+            "print(*{one.name for one in tensorrt.get_plugin_registry().plugin_creator_list})")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert "EfficientNMS_TRT" in done.stdout.split() and "EfficientNMS_TFTRT_TRT" not in done.stdout.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,19 +25,34 @@ if TYPE_CHECKING:
 
 # The inputs of an engine op in one of its runs: a Fed for each.
 Feed = tuple[Fed, ...]
+_DECODERS = {"DecodeJpeg", "DecodeAndCropJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif"}
+# Height and width of the pictures for a model that decodes strings, one for each drawing.
+_PICTURES = ((64, 48), (48, 80), (33, 65))
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """What reaches the engine ops of a signature for declared calls.
+
+    feeds: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () if no
+      call reaches the engine op, because its branch is not taken; an engine op inside a function is missing.
+    by_values: the engines whose shapes depend on what the inputs hold: the number of words in a text, say. No declared shapes cover them.
+    """
+
+    feeds: dict[str, tuple[Feed, ...]]
+    by_values: frozenset[str] = frozenset()
 
 
 def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec],
-             calls: Sequence[Call]) -> dict[str, tuple[Feed, ...]]:
+             calls: Sequence[Call]) -> Inputs:
     """Find the inputs of every engine op of the main graph.
 
     Shapes come from TensorFlow's shape inference. If it does not know them, if an input may be a shape tensor (its values count), or if
-    a loop or a conditional decides what runs, the graph runs natively on random inputs (seed 0), and an op beside each engine op reads
-    its inputs.
+    a loop or a conditional decides what runs, the graph runs natively on random inputs, and an op beside each engine op reads its inputs.
+    It runs on several drawings of them: where the shapes differ, they depend on the values. The feeds are those of the first (seed 0).
 
     Args: graph_def: the converted graph of `frozen`. specs: of the signature's inputs. calls: [{input: shape}].
-    Returns: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () if
-      no call reaches the engine op, because its branch is not taken; an engine op inside a function is missing.
+    Returns: Inputs.
     Raises: TftrtError for a call that the model refuses.
     """
     inlined, _ = inline.inline_segments(graph_def)
@@ -51,9 +67,11 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
         feeds = [tuple(one for name in sources[engine] if (one := fed[name]) is not None) for fed in known]
         if all(len(feed) == len(sources[engine]) for feed in feeds):
             found[engine] = dict.fromkeys(feeds)
+    by_values: set[str] = set()
     if len(found) < len(sources):
-        found |= _observed(frozen, inlined, {engine: names for engine, names in sources.items() if engine not in found}, specs, calls)
-    return {engine: tuple(found[engine]) for engine in sources}
+        observed, by_values = _observed(frozen, inlined, {name: own for name, own in sources.items() if name not in found}, specs, calls)
+        found |= observed
+    return Inputs({engine: tuple(found[engine]) for engine in sources}, frozenset(by_values))
 
 
 def _with_port(source: str) -> str:
@@ -87,39 +105,81 @@ def _fed(tensor: Any) -> Fed | None:
 
 
 def _observed(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], specs: Sequence[InputSpec],
-              calls: Sequence[Call]) -> dict[str, dict[Feed, None]]:
-    """{engine: its different Feeds in order}, seen in native runs. They run on the CPU, where no kernel has to be compiled for a new
-    GPU; else wherever TensorFlow puts them (a CPU has no convolution with channels first)."""
+              calls: Sequence[Call]) -> tuple[dict[str, dict[Feed, None]], set[str]]:
+    """What native runs show: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
+
+    They run on the CPU, where no kernel has to be compiled for a new GPU; else wherever TensorFlow puts them (a CPU has no convolution
+    with channels first)."""
+    # Words differ in length, but few drawn ones may not.
+    drawings = 3 if any(spec.dtype == "string" for spec in specs) else 2
     for device in ("/CPU:0", None):
         found: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
-        seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
-        function = _watching(frozen, inlined, sources, seen, device)
+        differing: set[str] = set()
+        observer = _Observer(frozen, inlined, sources, device)
         try:
             for number, call in enumerate(calls):
                 progress.say("looking at what reaches the engine ops", number, len(calls))
-                arrays = random_inputs.random(specs, call, seed=0)
-                run(function, [arrays[name] for name in frozen.input_names])
-                for engine, feeds in seen.items():
+                first, *others = (observer.feeds(random_inputs.random(specs, call, seed), seed) for seed in range(drawings))
+                for engine, feeds in first.items():
                     # Iterations of a loop overlap, so the order of their records differs from run to run; profiles and cache keys need a
                     # fixed one.
                     found[engine] |= dict.fromkeys(sorted(feeds, key=_size))
-                    feeds.clear()
-            return found
+                differing |= {engine for engine, feeds in first.items() for other in others if _differ(feeds, other[engine])}
+            return found, differing
         except tf.errors.OpError as error:
             refused = _refused(call, error)
     raise refused
+
+
+def _differ(one: frozenset[Feed], other: frozenset[Feed]) -> bool:
+    """Whether two drawings gave an engine op other shapes. A branch that one of them did not take says nothing, nor do the values of
+    integers that may be no shape tensor."""
+    shapes, others = ({tuple(fed.shape for fed in feed) for feed in feeds} for feeds in (one, other))
+    return bool(shapes and others) and shapes != others
 
 
 def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return [(one.shape, one.values or ()) for one in feed]
 
 
-def run(function: Any, arrays: Sequence[npt.NDArray[Any]]) -> None:
-    """Run it on `arrays`. If the model refuses their values (a float that serves as an index, say), run it on zeros."""
+class _Observer:
+    """Runs the model natively and records what reaches the engine ops."""
+
+    def __init__(self, frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], device: str | None):
+        self._names, self._graph_def = frozen.input_names, inlined
+        self._seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
+        self._function = _watching(frozen, inlined, sources, self._seen, device)
+
+    def feeds(self, arrays: Mapping[str, npt.NDArray[Any]], drawing: int) -> dict[str, frozenset[Feed]]:
+        """{engine: its Feeds} of one call. Raises: tf.errors.OpError."""
+        self._forget()
+        run(self._function, [arrays[name] for name in self._names], self._graph_def, self._forget, drawing)
+        return {engine: frozenset(feeds) for engine, feeds in self._seen.items()}
+
+    def _forget(self) -> None:
+        for feeds in self._seen.values():
+            feeds.clear()
+
+
+def run(function: Any, arrays: Sequence[npt.NDArray[Any]], graph_def: graph_pb2.GraphDef, forget: Callable[[], None],
+        drawing: int = 0) -> None:
+    """Run it on `arrays`. If the model refuses their values (a float that serves as an index, a string that is no picture), run it again:
+    numbers are zeros then, and strings are pictures if the graph decodes any. forget: called in between. Raises: tf.errors.OpError."""
     try:
         function(*map(tf.constant, arrays))
     except tf.errors.InvalidArgumentError:
-        function(*(tf.constant(np.zeros_like(array)) if array.dtype.kind in "fiu" else tf.constant(array) for array in arrays))
+        forget()
+        bodies = [graph_def.node, *(one.node_def for one in graph_def.library.function)]
+        decodes = any(node.op in _DECODERS for body in bodies for node in body)
+        function(*(tf.constant(_plain(array, _PICTURES[drawing] if decodes else None)) for array in arrays))
+
+
+def _plain(array: npt.NDArray[Any], picture: tuple[int, int] | None) -> npt.NDArray[Any]:
+    if array.dtype.kind in "fiu":
+        return np.zeros_like(array)
+    if array.dtype.kind == "O" and picture:
+        return np.full(array.shape, tf.io.encode_jpeg(np.zeros((*picture, 3), np.uint8)).numpy(), object)
+    return array
 
 
 def _watching(frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], seen: Mapping[str, set[Feed]],

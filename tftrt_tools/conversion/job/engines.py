@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tftrt_tools.savedmodel.shapes import Call
 
 NOT_REACHED = "no declared shape reaches it: it is in a branch or loop that was not run"
+BY_VALUES = "its shapes depend on what the inputs hold, not on their shapes alone, so that no declared shapes cover them"
 IN_A_FUNCTION = "it is inside a function, whose shapes are not known"
 
 
@@ -77,14 +78,15 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
     Raises: TftrtError where an engine did not build.
     """
     wanted = _wanted(calls, settings)
-    feeds = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
+    inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
+    feeds = inputs.feeds
     if not settings.dynamic:
         # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
         feeds = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in feeds.items()}
     cached = max(settings.maximum_cached_engines, len(wanted), *map(len, feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
-    builder = _Builder(graph_def, result, settings, feeds, site)
+    builder = _Builder(graph_def, result, settings, engine_inputs.Inputs(feeds, inputs.by_values), site)
     start = time.monotonic()
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
@@ -114,12 +116,12 @@ def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
 
 
 class _Builder:
-    """Builds the engines of one signature. feeds: {engine: Feeds} of engine_inputs.of_calls."""
+    """Builds the engines of one signature."""
 
     def __init__(self, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings,
-                 feeds: Mapping[str, tuple[Feed, ...]], site: Site):
+                 inputs: engine_inputs.Inputs, site: Site):
         self._graph_def, self._result, self._settings = graph_def, result, settings
-        self._feeds, self._site = feeds, site
+        self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
         self._keys = self._cache_keys() if site.store else {}
         self._gpu = gpu_module.identity()
         self._timings = TimingCache.of(site, self._gpu)
@@ -129,6 +131,8 @@ class _Builder:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
         if not self._feeds.get(engine.name):
             return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
+        if engine.name in self._by_values:
+            return Unbuilt(engine.name, BY_VALUES)
         budget, key = self._site.budget, self._keys.get(engine.name)
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)

@@ -92,6 +92,10 @@ def never_built(frozen: Frozen, graph_def: graph_pb2.GraphDef, calls: Sequence[C
     return (*unbuildable.find(graph_def), *unbuildable.too_large(frozen.graph_def, graph_def, by_text))
 
 
+# Ops that TF-TRT takes and TensorRT never builds, and why. They stay in TensorFlow. Seen on an H200, TensorFlow 2.14.1, TensorRT 8.5.3.
+NEVER_BUILT = {"CombinedNonMaxSuppression": "TF-TRT asks for the plugin EfficientNMS_TFTRT_TRT, which TensorRT 8.5 does not have"}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PassResult:
     """A signature after the pass."""
@@ -223,7 +227,8 @@ def _once(frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, pre
         max_workspace_size_bytes=settings.max_workspace_size_bytes, maximum_cached_engines=settings.maximum_cached_engines,
         use_dynamic_shape=settings.dynamic, dynamic_shape_profile_strategy=settings.strategy)
     meta = tf_private.meta_graph(graph_def, [*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)])
-    variables = {"TF_TRT_OP_DENYLIST": ",".join(settings.keep_native_ops), "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
+    denied = ",".join([*settings.keep_native_ops, *NEVER_BUILT])
+    variables = {"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)}
     with environment.variables(variables), native_log.captured() as text:
         converted = converter.run(meta)
     engine_order.sort_borders(converted)
@@ -246,6 +251,8 @@ def _reason(node: node_def_pb2.NodeDef, log: PassLog, native: AbstractSet[str], 
         return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
+    if node.op in NEVER_BUILT and node.op not in settings.keep_native_ops:
+        return pass_log.LeftOut(node.name, node.op, NEVER_BUILT[node.op])
     if node.name in log.left_out:
         return log.left_out[node.name]
     for cluster in log.clusters:

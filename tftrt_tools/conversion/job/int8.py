@@ -214,7 +214,7 @@ def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inp
     if not made or not settings.dynamic or not (len(calls) == 1 or earlier):
         return tuple(made)
     # Several calls are several profiles.
-    inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls) if len(calls) == 1 else {}
+    inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls).feeds if len(calls) == 1 else {}
     native, fitted = graph.native_segments(graph_def), []
     for one in made:
         profiles = [[fed.shape for fed in call] for call in inputs.get(one.engine, ())]

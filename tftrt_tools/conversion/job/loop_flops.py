@@ -48,7 +48,8 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
     found = dict.fromkeys(names, 0)
     arrays = random_inputs.random(specs, call, seed=0)
     try:
-        engine_inputs.run(_counting(frozen, found), [arrays[name] for name in frozen.input_names])
+        engine_inputs.run(_counting(frozen, found), [arrays[name] for name in frozen.input_names], frozen.graph_def,
+                          lambda: found.update(dict.fromkeys(names, 0)))
     except (tf.errors.OpError, ValueError, KeyError):
         return {}
     return found
