@@ -8,7 +8,6 @@ import collections
 import contextlib
 import logging
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -17,9 +16,9 @@ import warnings
 
 import pytest
 
+from tests import conftest
 from tftrt_tools import child, cli
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
 _start = child.worker
 
@@ -62,7 +61,7 @@ def _as_a_process(arguments, env, cwd, out, err):
         patch = undo.enter_context(pytest.MonkeyPatch.context())
         for name, value in (env or {}).items():
             patch.setenv(name, value)
-        patch.chdir(cwd or ROOT)
+        patch.chdir(cwd or conftest.ROOT)
         patch.setattr(sys, "argv", ["tftrt", *arguments])
         patch.setattr(sys, "stdin", undo.enter_context(open(os.devnull)))
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -85,13 +84,12 @@ def _as_a_process(arguments, env, cwd, out, err):
 
 
 class Commands:
-    """`run` is as conftest.run_tftrt, but for the processes. A command that never ends is ended by the test's own limit of time."""
+    """Runs commands here. A command that never ends is ended by the test's own limit of time."""
 
     def __init__(self):
         self._children = Children()
 
-    def run(self, *arguments, env=None, cwd=None, timeout=None):
-        arguments = [str(one) for one in arguments]
+    def run(self, *arguments, env=None, cwd=None):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             with _as_a_process(arguments, env, cwd, out, err) as patch:
                 patch.setattr(child, "worker", self._children.worker)
@@ -104,3 +102,23 @@ class Commands:
 
     def close(self):
         self._children.close()
+
+
+_here = None
+
+
+@contextlib.contextmanager
+def kept():
+    """Until the end of this, `run_tftrt` runs commands here."""
+    global _here
+    with contextlib.closing(Commands()) as _here:
+        yield
+    _here = None
+
+
+def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
+    """Run the command. Returns: CompletedProcess with text output."""
+    arguments = [str(one) for one in arguments]
+    if _here is None:
+        return conftest.run_tftrt(*arguments, env=env, cwd=cwd, timeout=timeout)
+    return _here.run(*arguments, env=env, cwd=cwd)

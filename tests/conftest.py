@@ -40,16 +40,21 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
                           env=environment, cwd=cwd or ROOT, timeout=timeout, check=False)
 
 
-@pytest.fixture(scope="session")
-def tftrt(request):
-    """A function as run_tftrt. Without a GPU the command runs in this process, and its children are shared: see command_here."""
-    if not request.config.getoption("-m").startswith("not gpu"):
-        yield run_tftrt
-        return
+@pytest.fixture(scope="session", autouse=True)
+def commands_here(request):
+    """Without a GPU, the commands of command_here run in this process."""
     from tests import command_here
 
-    with contextlib.closing(command_here.Commands()) as commands:
-        yield commands.run
+    with command_here.kept() if request.config.getoption("-m").startswith("not gpu") else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture(scope="session")
+def tftrt():
+    """The function command_here.run_tftrt."""
+    from tests import command_here
+
+    return command_here.run_tftrt
 
 
 @functools.cache
@@ -103,7 +108,9 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for."""
+    """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for. The
+    tests that may take longest come first: at the end of a run one worker would be alone with them."""
+    items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0))
     for marker, what in (("corpus", "models"), ("portable", "packages")):
         for item in items if marker not in config.getoption("-m") else ():
             if item.get_closest_marker(marker):

@@ -173,11 +173,11 @@ def test_keras_files_are_exported_on_the_way(tftrt, tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 def test_layers_that_run_code_need_consent(tftrt, tmp_path, suffix):
-    code = ("import tensorflow as tf, sys\nl = tf.keras.layers\n"
-            "m = tf.keras.Sequential([l.Input((8,)), l.Dense(16, activation='relu'), l.Lambda(lambda x: x * 2, name='twice'), l.Dense(4)])\n"
-            "m.save(sys.argv[1])")
+    from tensorflow.keras import Sequential, layers
+
     path = tmp_path / f"model{suffix}"
-    subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)
+    twice = layers.Lambda(lambda x: x * 2, name="twice")
+    Sequential([layers.Input((8,)), layers.Dense(16, activation="relu"), twice, layers.Dense(4)]).save(path)
     refused = convert(tftrt, path, tmp_path / "out")
     assert refused.returncode == 2 and "twice" in refused.stderr and "--allow_unsafe_deserialization" in refused.stderr
     assert not (tmp_path / "out").exists()
@@ -185,11 +185,15 @@ def test_layers_that_run_code_need_consent(tftrt, tmp_path, suffix):
 
 
 def test_custom_layers_are_named_by_custom_objects(tftrt, tmp_path):
+    from tensorflow.keras import Sequential, layers
+
     (tmp_path / "my_layers.py").write_text(
         "import tensorflow as tf\nclass Twice(tf.keras.layers.Layer):\n  def call(self, x):\n    return x * 2.0\nCUSTOM = {'Twice': Twice}\n")
-    code = ("import tensorflow as tf, sys\nsys.path.insert(0, '')\nfrom my_layers import Twice\nl = tf.keras.layers\n"
-            "tf.keras.Sequential([l.Input((8,)), l.Dense(16, activation='relu'), Twice(), l.Dense(4)]).save('model.h5')")
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
+    class Twice(layers.Layer):
+        def call(self, x):
+            return x * 2.0
+
+    Sequential([layers.Input((8,)), layers.Dense(16, activation="relu"), Twice(), layers.Dense(4)]).save(tmp_path / "model.h5")
     refused = convert(tftrt, "model.h5", "out", cwd=tmp_path)
     assert refused.returncode == 1 and "--custom_objects" in refused.stderr
     assert convert(tftrt, "model.h5", "out", "--custom_objects=my_layers:CUSTOM", cwd=tmp_path).returncode == 0
@@ -382,19 +386,25 @@ def test_a_graph_over_2_gib_is_refused_before_it_is_frozen(tmp_path):
 
 
 def test_a_signature_that_changes_variables_is_refused_and_can_be_left_out(tftrt, tmp_path):
-    code = ("import tensorflow as tf, sys\n"
-            "class Counting(tf.Module):\n"
-            "  def __init__(self):\n    self.n = tf.Variable(0.0); self.w = tf.Variable(tf.ones([8, 8]))\n"
-            "  @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name='x')])\n"
-            "  def count(self, x):\n    self.n.assign_add(1.0)\n    return {'y': tf.matmul(x, self.w) + self.n}\n"
-            "  @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name='x')])\n"
-            "  def plain(self, x):\n    return {'y': tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(x, self.w)), self.w))}\n"
-            "c = Counting()\ntf.saved_model.save(c, sys.argv[1], signatures={'count': c.count, 'plain': c.plain})\n")
-    subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True, capture_output=True)
-    assert_clear(convert(tftrt, tmp_path / "model", tmp_path / "out"), 1, "changes variables")
-    assert convert(tftrt, tmp_path / "model", tmp_path / "out", "--signature_keys=plain").returncode == 0
     import tensorflow as tf
 
+    class Counting(tf.Module):
+        def __init__(self):
+            self.n, self.w = tf.Variable(0.0), tf.Variable(tf.ones([8, 8]))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name="x")])
+        def count(self, x):
+            self.n.assign_add(1.0)
+            return {"y": tf.matmul(x, self.w) + self.n}
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name="x")])
+        def plain(self, x):
+            return {"y": tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(x, self.w)), self.w))}
+
+    made = Counting()
+    tf.saved_model.save(made, str(tmp_path / "model"), signatures={"count": made.count, "plain": made.plain})
+    assert_clear(convert(tftrt, tmp_path / "model", tmp_path / "out"), 1, "changes variables")
+    assert convert(tftrt, tmp_path / "model", tmp_path / "out", "--signature_keys=plain").returncode == 0
     from tftrt_tools.execution.job import native_copy
 
     native_copy.write(tmp_path / "out", tmp_path / "native")

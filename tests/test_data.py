@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
-from tests.conftest import run_tftrt
 from tests.picture_files import FOLDERS, pictures
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags
@@ -35,7 +35,7 @@ def loaded(path):
         return {name: arrays[name] for name in arrays.files}
 
 
-def test_pictures_come_with_their_labels_and_share_no_row_with_the_calibration(zoo_model, tmp_path):
+def test_pictures_come_with_their_labels_and_share_no_row_with_the_calibration(tftrt, zoo_model, tmp_path):
     pixels = pictures(tmp_path / "pictures", each=10)
     said = data(tmp_path, zoo_model("digits_cnn"), "pictures", "--image_scale=1/255", "--output=scored.npz", "--output_labels=labels.npy",
                 "--output_calibration=calibration.npz", "--calibration_rows=9")
@@ -46,7 +46,7 @@ def test_pictures_come_with_their_labels_and_share_no_row_with_the_calibration(z
     for row, label in zip(scored["image"], classes, strict=True):
         assert any(np.allclose(row[..., 0], one / 255, atol=1e-6) for one in pixels[FOLDERS[label]])
     assert [(one["index"], one["name"], one["rows"]) for one in said["classes"]] == [(0, "ant", 7), (1, "bee", 7), (2, "cat", 7)]
-    done = run_tftrt("verify", zoo_model("digits_cnn"), zoo_model("digits_cnn"), "--data=scored.npz", "--labels=labels.npy", "--nowrite",
+    done = tftrt("verify", zoo_model("digits_cnn"), zoo_model("digits_cnn"), "--data=scored.npz", "--labels=labels.npy", "--nowrite",
                      cwd=tmp_path)
     assert done.returncode == 0 and "accuracy on 21 labels" in done.stdout, done.stderr
 
@@ -81,7 +81,7 @@ def test_equal_rows_are_kept_out_of_the_calibration(zoo_model, tmp_path):
     assert loaded(tmp_path / "others.npz")["image"][:, 0, 0, 0].tolist() == [9.0]
 
 
-def test_records_bring_a_label_and_strings_stay_strings(zoo_model, tmp_path):
+def test_records_bring_a_label_and_strings_stay_strings(tftrt, zoo_model, tmp_path):
     import tensorflow as tf
 
     def feature(value):
@@ -103,7 +103,7 @@ def test_records_bring_a_label_and_strings_stay_strings(zoo_model, tmp_path):
     rows = loaded(tmp_path / "rows.npz")
     assert sorted(rows) == ["user_embedding/user", "user_embedding/user_features", "user_embedding/visits"]
     assert rows["user_embedding/user"].tolist()[3:] == [b"user 3xxx", b"user 4xxxx"]
-    verified = run_tftrt("verify", zoo_model("ranker"), zoo_model("ranker"), "--data=rows.npz", "--nowrite", cwd=tmp_path)
+    verified = tftrt("verify", zoo_model("ranker"), zoo_model("ranker"), "--data=rows.npz", "--nowrite", cwd=tmp_path)
     assert verified.returncode == 0 and "user_embedding: 5 rows of data" in verified.stdout, verified.stderr
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import run_tftrt
 from tests.prepared_models import answers, prepared, unet_with_conditionals
 from tftrt_tools import errors
 from tftrt_tools.commands import _output
@@ -90,17 +89,17 @@ def test_what_cannot_be_frozen_is_a_clear_error(flag, said):
         frozen_inputs.values(flag, SPECS)
 
 
-def test_convert_keeps_the_signature_and_verify_sends_the_value(unet, tmp_path):
-    done = run_tftrt("convert", f"--input_saved_model_dir={unet}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape",
+def test_convert_keeps_the_signature_and_verify_sends_the_value(tftrt, unet, tmp_path):
+    done = tftrt("convert", f"--input_saved_model_dir={unet}", f"--output_saved_model_dir={tmp_path / 'out'}", "--use_dynamic_shape",
                      "--freeze=training:false")
     assert done.returncode == 0, done.stderr
     assert "input training is false for good (--freeze)" in done.stdout
     assert "--freeze=training:false" in (tmp_path / "out/assets.extra/tftrt/convert.flags").read_text()
-    verified = run_tftrt("verify", unet, tmp_path / "out")
+    verified = tftrt("verify", unet, tmp_path / "out")
     assert verified.returncode == 0 and "PASSED" in verified.stdout, verified.stdout + verified.stderr
     # Data need not hold the input; with another value it would compare two different things.
     np.savez(tmp_path / "rows.npz", volume=volume())
-    assert run_tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'rows.npz'}").returncode == 0
+    assert tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'rows.npz'}").returncode == 0
     np.savez(tmp_path / "other.npz", volume=volume(), training=np.array(True))
-    other = run_tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'other.npz'}")
+    other = tftrt("verify", unet, tmp_path / "out", f"--data={tmp_path / 'other.npz'}")
     assert other.returncode == 2 and "another value than False" in other.stderr

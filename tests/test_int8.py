@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from saved_models import digits_cnn
 from tests import quantized
+from tests.command_here import run_tftrt
 from tests.command_line import processes_marked
-from tests.conftest import ROOT, run_tftrt
+from tests.conftest import ROOT
 from tests.zoo import zoo_inputs
 from tftrt_tools.calibration import file, table
 from tftrt_tools.calibration.job import fitting

@@ -173,13 +173,13 @@ def test_nodes_that_are_kept_high_are_not_rounded_in_the_comparison(chain):
 # What tells of it.
 
 
-def test_convert_and_compare_print_the_table_and_keep_it(chain, tmp_path):
+def test_convert_and_compare_print_the_table_and_keep_it(tftrt, chain, tmp_path):
     model, data = chain
-    done = run_tftrt("calibrate", model, f"--calibration_data={data}", "--compare", cwd=tmp_path)
+    done = tftrt("calibrate", model, f"--calibration_data={data}", "--compare", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "mse" in done.stdout and "serving_default/scores" in done.stdout and "nothing was written" in done.stdout
     assert "on 64 rows of the calibration data (each with the ranges of other rows)" in done.stdout and not list(tmp_path.iterdir())
-    done = run_tftrt("convert", f"--input_saved_model_dir={model}", "--output_saved_model_dir=out", "--precision_mode=INT8",
+    done = tftrt("convert", f"--input_saved_model_dir={model}", "--output_saved_model_dir=out", "--precision_mode=INT8",
                      f"--calibration_data={data}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     kept = file.read(tmp_path / "out")
@@ -189,15 +189,15 @@ def test_convert_and_compare_print_the_table_and_keep_it(chain, tmp_path):
     assert manifest["calibration"]["method"] == kept.method and manifest["settings"]["calibration_method"] == "auto"
     assert Comparison.from_dict(manifest["calibration"]["comparison"]).taken == kept.method
     assert "--calibration_method=auto\n" in (passport.folder(tmp_path / "out") / passport.FLAGS).read_text()
-    done = run_tftrt("convert", f"--input_saved_model_dir={model}", "--output_saved_model_dir=again", "--precision_mode=INT8",
+    done = tftrt("convert", f"--input_saved_model_dir={model}", "--output_saved_model_dir=again", "--precision_mode=INT8",
                      "--calibration_table=out", cwd=tmp_path)
     assert done.returncode == 0 and file.read(tmp_path / "again").comparison == kept.comparison, done.stderr
 
 
-def test_compare_is_the_toolkits():
-    done = run_tftrt("calibrate", "model", "--calibration_data=x.npz", "--compare", "--calibrator=tensorrt")
+def test_compare_is_the_toolkits(tftrt):
+    done = tftrt("calibrate", "model", "--calibration_data=x.npz", "--compare", "--calibrator=tensorrt")
     assert done.returncode == errors.EXIT_USAGE and "--compare is for the toolkit's methods" in done.stderr
-    done = run_tftrt("calibrate", "model", "--calibration_data=x.npz")
+    done = tftrt("calibrate", "model", "--calibration_data=x.npz")
     assert done.returncode == errors.EXIT_USAGE and "--output_table is missing" in done.stderr and "--compare" in done.stderr
 
 
@@ -232,9 +232,9 @@ def test_flags_of_before_repeat_their_conversion(name, lines, more, method, form
     assert values.calibration_method == method
 
 
-def test_sensitivity_takes_what_convert_would_take_and_shows_the_others(chain, tmp_path):
+def test_sensitivity_takes_what_convert_would_take_and_shows_the_others(tftrt, chain, tmp_path):
     model, data = chain
-    done = run_tftrt("sensitivity", model, f"--data={data}", "--json=a.json", cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    done = tftrt("sensitivity", model, f"--data={data}", "--json=a.json", cwd=tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1"})
     assert done.returncode == 0, done.stderr
     signature, = json.loads((tmp_path / "a.json").read_text())["signatures"]
     said = calibrated(model, data, batch=32)[0]

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from tests import quantized
-from tests.conftest import run_tftrt
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors
@@ -51,11 +50,11 @@ def spread(zoo_model, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def studied(spread, tmp_path_factory):
+def studied(tftrt, spread, tmp_path_factory):
     """(the command's output, its JSON, its folder) for that network in INT8."""
     model, path = spread
     folder = tmp_path_factory.mktemp("studied")
-    done = run_tftrt("sensitivity", model, f"--data={path}", "--calibration_method=max", "--json=a.json", "--html=a.html", "--plot=a.png",
+    done = tftrt("sensitivity", model, f"--data={path}", "--calibration_method=max", "--json=a.json", "--html=a.html", "--plot=a.png",
                      cwd=folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((folder / "a.json").read_text()), folder
@@ -242,9 +241,9 @@ def test_a_picture_of_an_unknown_kind_is_refused():
         pictures.check("a.gif")
 
 
-def test_calibration_data_where_nothing_is_calibrated_is_refused(chain):
+def test_calibration_data_where_nothing_is_calibrated_is_refused(tftrt, chain):
     model, path = chain
-    done = run_tftrt("sensitivity", model, f"--data={path}", "--precision_mode=FP16", f"--calibration_data={path}")
+    done = tftrt("sensitivity", model, f"--data={path}", "--precision_mode=FP16", f"--calibration_data={path}")
     assert done.returncode == errors.EXIT_USAGE and "no effect" in done.stderr
 
 

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from tests.command_line import assert_clear
-from tests.conftest import run_tftrt
 from tests.sources_command import run
 from tftrt_tools import errors, scratch
 from tftrt_tools.accuracy import verify
@@ -77,18 +76,18 @@ def test_the_verification_with_the_file_is_one_that_publish_accepts(keras, conve
     assert published.evidence.valid and published.evidence.said["original"] == str(keras)
 
 
-def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(keras, tmp_path):
-    done = run_tftrt("publish", str(keras), "--model_name=m", f"--base_path={tmp_path}", "--warmup_shapes=pixels:1x8x8x3")
+def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(tftrt, keras, tmp_path):
+    done = tftrt("publish", str(keras), "--model_name=m", f"--base_path={tmp_path}", "--warmup_shapes=pixels:1x8x8x3")
     assert done.returncode == 0, done.stderr
     found, = describe.describe(tmp_path / "m/1")
     assert {spec.name for spec in found.inputs["serving_default"]} == {"pixels"}
     record = passport.read(tmp_path / "m/1", passport.PUBLISH)
     assert record["model"] == str(keras) and record["warmup"]["count"] == 1 and f"publish {keras} " in record["command"]
-    missing = run_tftrt("publish", str(keras.with_name("other.h5")), "--model_name=m", f"--base_path={tmp_path}")
+    missing = tftrt("publish", str(keras.with_name("other.h5")), "--model_name=m", f"--base_path={tmp_path}")
     assert_clear(missing, 2, "other.h5")
     lambdas = keras.with_name("lambda.keras")
     tf.keras.Sequential([tf.keras.layers.Lambda(lambda x: x * 2, input_shape=(2,))]).save(lambdas)
-    assert_clear(run_tftrt("publish", str(lambdas), "--model_name=m", f"--base_path={tmp_path}"), 2, "--allow_unsafe_deserialization")
+    assert_clear(tftrt("publish", str(lambdas), "--model_name=m", f"--base_path={tmp_path}"), 2, "--allow_unsafe_deserialization")
     assert sorted(path.name for path in (tmp_path / "m").iterdir() if path.is_dir()) == ["1"]
 
 
@@ -164,12 +163,12 @@ def test_files_of_others_are_told_with_the_way_from_there(name, what, way, tmp_p
     assert way in refused.value.mend
 
 
-def test_a_file_that_needs_consent_is_refused_by_all_and_taken_with_it(tmp_path, rows):
+def test_a_file_that_needs_consent_is_refused_by_all_and_taken_with_it(tftrt, tmp_path, rows):
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Input((8,), name="x"), layers.Dense(16, activation="relu"), layers.Lambda(lambda x: x * 2, name="twice"),
                                  layers.Dense(4)])
     model.save(tmp_path / "model.keras")
-    refused = run_tftrt("inspect", tmp_path / "model.keras")
+    refused = tftrt("inspect", tmp_path / "model.keras")
     assert_clear(refused, errors.EXIT_USAGE, "--allow_unsafe_deserialization")
     assert "twice" in refused.stderr
-    assert run_tftrt("inspect", tmp_path / "model.keras", "--allow_unsafe_deserialization").returncode == errors.EXIT_DONE
+    assert tftrt("inspect", tmp_path / "model.keras", "--allow_unsafe_deserialization").returncode == errors.EXIT_DONE
