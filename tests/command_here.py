@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 
 import pytest
@@ -31,7 +32,7 @@ class Children:
 
     @contextlib.contextmanager
     def worker(self, target, env=None, log_file=None, python=None):
-        if log_file or python:
+        if log_file or python or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
             with _start(target, env, log_file, python) as one:
                 yield one
             return
