@@ -9,6 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.command_line import assert_clear
+from tests.conftest import run_tftrt
 from tests.picture_files import pictures
 from tftrt_tools import errors
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
@@ -263,7 +264,7 @@ def test_scales_are_numbers_and_fractions_of_numbers(text, value):
 
 # the commands
 
-def test_verify_scores_pictures_by_their_folders_and_by_a_table(tftrt, zoo_model, tmp_path):
+def test_verify_scores_pictures_by_their_folders_and_by_a_table(zoo_model, tmp_path):
     rng, rows = np.random.default_rng(0), []
     for number in range(6):
         folder = tmp_path / "p" / f"c{number % 2}"
@@ -275,14 +276,14 @@ def test_verify_scores_pictures_by_their_folders_and_by_a_table(tftrt, zoo_model
     model = zoo_model("digits_cnn")
     shares = []
     for given in ("folders", "l.csv"):
-        done = tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", f"--labels={given}",
+        done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", f"--labels={given}",
                          "--classes=classes.txt", cwd=tmp_path)
         assert done.returncode == 0 and "accuracy on 6 labels" in done.stdout, done.stderr
         shares.append(next(line for line in done.stdout.splitlines() if "accuracy on" in line))
     assert shares[0] == shares[1]
-    done = tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", "--labels=folders", cwd=tmp_path)
+    done = run_tftrt("verify", model, model, "--nowrite", "--data=p", "--image_scale=1/255", "--labels=folders", cwd=tmp_path)
     assert_clear(done, 2, "--labels has 2 names of classes, and the output 10 classes")
-    assert_clear(tftrt("verify", model, model, "--data=m.onnx", cwd=tmp_path), 2, "no such file")
+    assert_clear(run_tftrt("verify", model, model, "--data=m.onnx", cwd=tmp_path), 2, "no such file")
 
 
 @pytest.mark.parametrize("mode", ["tf", "caffe", "torch"])
