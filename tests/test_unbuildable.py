@@ -199,6 +199,13 @@ def test_tensorrts_own_error_stands_beside_it():
                                                      "10: Internal Error (no implementation))")
 
 
+def test_a_reason_over_two_lines_keeps_its_node():
+    """TF-TRT's form where TensorRT gives no layer: the function, then the place in the source and the node."""
+    text = BUILD.split("Reason: ")[0] + ("Reason: INTERNAL: TFTRT::ConvertCombinedNMS\ntensorflow/compiler/tf2tensorrt/convert/convert_nodes.cc:5200 "
+                                         "failed to add TRT layer, at: nms/CombinedNonMaxSuppression")
+    assert build_log.reason(text) == "INTERNAL: TFTRT::ConvertCombinedNMS failed to add TRT layer, at: nms/CombinedNonMaxSuppression"
+
+
 @pytest.mark.parametrize("kind", ["file", "pipe"])
 def test_what_is_written_to_stderr_is_read_on_the_way(kind, tmp_path):
     script = ("import os, sys; from tftrt_tools import native_log; os.write(2, b'before\\n'); at = native_log.position();"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 
 _REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
+# The second line of a reason: the place in TensorFlow's source, and the node that TensorRT refuses.
+_NODE = re.compile(r"\S+:\d+ (failed to add TRT layer, at: .+)")
 _TENSORRT = re.compile(r": E \S*trt_logger\.cc:\d+\] DefaultLogger (.+)")
 
 
 def reason(text: str) -> str:
     """Args: text: of a log. Returns: the first reason in it, with TensorRT's last error before it, or ""."""
     errors = ""
-    for line in text.splitlines():
+    lines = text.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if match := _TENSORRT.search(line):
             errors = f" (TensorRT: {match[1].strip()})"
         for pattern in _REASONS:
             if match := pattern.search(line):
-                return match[1].strip() + errors
+                node = _NODE.match(following.strip())
+                return match[1].strip() + (f" {node[1]}" if node else "") + errors
     return ""
