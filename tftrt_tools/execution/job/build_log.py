@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 _REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
@@ -13,8 +14,7 @@ _TENSORRT = re.compile(r": E \S*trt_logger\.cc:\d+\] DefaultLogger (.+)")
 def reason(text: str) -> str:
     """Args: text: of a log. Returns: the first reason in it, with TensorRT's last error before it, or ""."""
     errors = ""
-    lines = text.splitlines()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in itertools.pairwise([*text.splitlines(), ""]):
         if match := _TENSORRT.search(line):
             errors = f" (TensorRT: {match[1].strip()})"
         for pattern in _REASONS:
