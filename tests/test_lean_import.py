@@ -25,7 +25,7 @@ def work(request):
 def _saved_again(model, output):
     import tensorflow as tf
 
-    from tftrt_tools.savedmodel import loading
+    from tftrt_tools.savedmodel.job import loading
 
     root = loading.load(model).root
     tf.saved_model.save(root, output, signatures=dict(root.signatures))
