@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
 from tftrt_tools import tf_private
 from tftrt_tools.conversion.job import timing_cache
 from tftrt_tools.engine_cache import timings
+from tftrt_tools.engine_cache.store import Store
 
 CONDITIONS = {"gpu": "ab12", "tensorrt": "8.5.3"}
 
@@ -47,6 +49,7 @@ def test_what_cannot_be_kept_is_no_error(kept, tmp_path):
 _DYING = """
 import os, pathlib, sys
 from tftrt_tools.engine_cache import timings
+from tftrt_tools.engine_cache.store import Store
 kept = timings.Timings(pathlib.Path(sys.argv[1]), {conditions})
 timings.TRIAL_SECONDS = float(sys.argv[2])
 with kept.trial():
@@ -114,6 +117,22 @@ def test_around_a_build_the_disk_is_read_and_written(kept):
         raise ZeroDivisionError
     assert kept.read() == b"of both"
     registry.write(before)
+
+
+@pytest.mark.parametrize(("switch", "size", "gpu", "carried"), [(None, 1 << 20, "GPU-1", True), ("1", 1 << 20, "GPU-1", True),
+                                                                ("0", 1 << 20, "GPU-1", False), (None, 0, "GPU-1", False),
+                                                                (None, 1 << 20, "", False)])
+def test_times_are_carried_unless_something_speaks_against_it(switch, size, gpu, carried, tmp_path, monkeypatch):
+    monkeypatch.delenv(timing_cache.SWITCH, raising=False)
+    if switch:
+        monkeypatch.setenv(timing_cache.SWITCH, switch)
+    site = types.SimpleNamespace(store=Store(tmp_path / "cache", size), versions={"tensorrt": "8.5.3"}, gpu={"name": "a GPU"})
+    registry = tf_private.TimingCache()
+    before = registry.read()
+    with timing_cache.TimingCache.of(site, gpu).shared():
+        registry.write(b"times of this build")
+    registry.write(before)
+    assert len(list((tmp_path / "cache").glob(".timings/*"))) == carried
 
 
 def test_another_tensorflow_is_left_alone(monkeypatch):

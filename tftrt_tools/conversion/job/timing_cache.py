@@ -28,10 +28,10 @@ class TimingCache:
     def of(cls, site: Site, gpu: str) -> TimingCache:
         """For the builds of an engines.Site on the GPU with the identity `gpu`.
 
-        Times are not carried without an engine cache, with TFTRT_TIMING_CACHE=0 in the environment, if this TensorFlow keeps them in
-        another form, or if nothing names the GPU.
+        Times are not carried without an engine cache that keeps something, with TFTRT_TIMING_CACHE=0 in the environment, if this
+        TensorFlow keeps them in another form, or if nothing names the GPU.
         """
-        if site.store is None or not gpu or os.environ.get(SWITCH, "1") == "0":
+        if site.store is None or not site.store.max_bytes or not gpu or os.environ.get(SWITCH, "1") == "0":
             return cls(None, None)
         try:
             registry = tf_private.TimingCache()
