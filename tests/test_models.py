@@ -156,13 +156,16 @@ def test_what_can_be_converted_is_named_without_them(tmp_path):
 
 def test_it_is_benched_and_compared_in_process(matrix, graph, tmp_path):
     found = tmp_path / "bench.json"
-    assert cli.main(["bench", f"--in_process={matrix}", f"--original={graph()}", "--duration_seconds=0.2", "--warmup_seconds=0.1",
-                     f"--json={found}"]) == 0
-    assert json.loads(found.read_text())["rows"][0]["answered"] > 10
+    assert cli.main(["bench", f"--in_process={matrix}", f"--original={graph()}", "--duration_seconds=1", "--warmup_seconds=0.1",
+                     f"--json={found}", f"--html={tmp_path / 'bench.html'}"]) == 0
+    assert json.loads(found.read_text())["rows"][0]["answered"] > 0
+    assert "matrix of 0 B with 1 op" in (tmp_path / "bench.html").read_text()
     found = tmp_path / "regress.json"
     # Which of the two is the faster is not the question here.
     cli.main(["regress", "--in_process", f"--native={graph()}", f"--candidate={matrix}", "--rounds=12", "--max_rounds=12",
-              "--allow_worse", f"--json={found}"])
+              "--allow_worse", f"--json={found}", f"--html={tmp_path / 'regress.html'}"])
+    page = (tmp_path / "regress.html").read_text()
+    assert "matrix of 0 B with 1 op" in page and "producer by hand" in page
     said = json.loads(found.read_text())
     assert said["failed"] == {"native": 0, "candidate": 0} and said["answers"]["problems"] == []
 

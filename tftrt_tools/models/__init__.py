@@ -3,7 +3,8 @@
 A *model on disk* (`model.Model`) says its kind, its signatures (name, dtype, shape), its engines where it has any, and its passport
 (digest, manifest). A *runner* (`execution.runner.Runner`) of that kind, in a child process, answers arrays with arrays and tells what ran
 where. Commands open models with `opening.opened`, run them with `execution.run.run`, and put load on them with what `Kind.timed` names.
-They know no kind by name.
+They know no kind by name. A kind that TF-TRT does not convert says so (`Kind.unconverted`), and tells `tftrt inspect` and the reports what
+is in its models (`Kind.overview`).
 
 A new kind is a folder here and a line in `table.KINDS`:
 

@@ -24,18 +24,17 @@ def write_verification(done: Verification, path: str) -> None:
     kind that is not converted for what is in it. Args: path: file to write, whole or not at all."""
     manifest = opening.document(done.converted, passport.MANIFEST)
     signatures = (manifest or {}).get("signatures", [])
-    told = {side: _told(model, done.runtimes.get(side, "")) for side, model in (("original", done.original), ("converted", done.converted))}
     page = template("verification.html").render(
-        done=done, manifest=manifest, signatures=signatures, told=told,
+        done=done, manifest=manifest, signatures=signatures,
         snr=plots.signal_to_noise(done.comparisons, done.bounds), ops=plots.where_ops_run(signatures),
         missed={miss.output for miss in done.misses}, kernels=kernels.text, answers=answers, wanted=thresholds.text)
     whole_file.write_text(path, page)
 
 
-def _told(model: str, runtime: str) -> str:
-    """What a model of a kind that is not converted tells, in a line; "" of any other."""
-    seen = opening.overview(model)
-    return f"{seen.text()}; ran in {runtime}" if seen else ""
+def told(model: str) -> str:
+    """What a model of a kind that is not converted tells, in a line; "" of any other, and where there is none. Args: model: its path."""
+    seen = opening.overview(model) if model else None
+    return seen.text() if seen else ""
 
 
 def write_tuning(done: Tuning, path: str) -> None:
@@ -63,5 +62,5 @@ def template(name: str) -> Template:
 
     templates = jinja2.Environment(loader=jinja2.PackageLoader("tftrt_tools.report", "templates"), autoescape=True,
                                    trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    templates.globals["stamp"] = passport.stamp
+    templates.globals |= {"stamp": passport.stamp, "told": told}
     return templates.get_template(name)
