@@ -393,6 +393,13 @@ def test_a_closed_client_says_so():
         one.status("m")
 
 
+def test_a_server_without_a_thread_left_is_told_with_its_flag():
+    """The words of a real tensorflow_model_server 2.14.1 whose gRPC threads were all at work."""
+    error = serving_error.of("RESOURCE_EXHAUSTED", "Server Threadpool Exhausted", "here:8500", 1)
+    assert "no thread left" in error.cause and "--grpc_max_threads" in error.mend
+    assert serving_error.of("RESOURCE_EXHAUSTED", "Received message larger than max", "here:8500", 1).mend == ""
+
+
 def test_the_texts_of_a_server_stay_whole_in_the_message():
     error = serving_error.of("INVALID_ARGUMENT", "a\n  b", "here:8500", 1)
     assert (error.message, str(error), error.exit_code) == ("a\n  b", "here:8500 says INVALID_ARGUMENT: a b", 1)

@@ -101,7 +101,7 @@ REFUSED = [
     ('{"instances": [1], "inputs": 1}', "float",
      'JSON Value: {\n    "instances": [\n        1\n    ],\n    "inputs": 1\n} Not formatted correctly expecting only one of'
      " 'inputs' or 'instances' keys to exist "),
-    ('{"instances": 1}', "float", f"JSON Value: {DOCUMENT % 1} Excepting 'instances' to be an list/array"),
+    ('{"instances": 1}', "float", f"JSON Value: {DOCUMENT % 1} Expecting 'instances' to be an list/array"),
     ('{"instances": []}', "float", f"JSON Value: {DOCUMENT % '[]'} No values in 'instances' array"),
     ('{"inputs": "a"}', "float", 'JSON Value: "a" Type: String is not of expected type: float'),
     ('{"inputs": [1.5]}', "int32", "JSON Value: 1.5 Type: Number is not of expected type: int32"),

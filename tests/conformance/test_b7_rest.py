@@ -152,7 +152,7 @@ def test_both_inputs_and_instances_are_refused(server):
              pattern="JSON Value: .* Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ?")
 
 
-@pytest.mark.parametrize("instances, pattern", [(5, "JSON Value: .* Excepting 'instances' to be an list/array"),
+@pytest.mark.parametrize("instances, pattern", [(5, "JSON Value: .* Expecting 'instances' to be an list/array"),
                                                 ([], "JSON Value: .* No values in 'instances' array")])
 def test_instances_have_to_be_a_list_with_something_in_it(server, instances, pattern):
     """B7."""

@@ -11,6 +11,8 @@ _NO_CONNECTION = ("failed to connect", "connections to all backends failing", "d
 _HTTP = ("http1", "http/1", "parsing http/2", "trying to connect an http")
 _LOST = ("socket closed", "connection reset", "broken pipe", "goaway", "stream removed", "connection aborted", "endpoint closing")
 _PREDICT = "Predict"
+# gRPC's words in a server of which more was asked at once than its threads can do.
+_NO_THREADS = "threadpool exhausted"
 
 
 class ServingError(errors.TftrtError):
@@ -54,6 +56,9 @@ def _words(code: str, message: str, address: str, seconds: float | None, method:
                 "is that the gRPC port of a TensorFlow Serving? give more time (timeout)")
     if code == "UNIMPLEMENTED" and method != _PREDICT:
         return f"{address} is no TensorFlow Serving: it has no {method}", "give the gRPC port of a TensorFlow Serving"
+    if code == "RESOURCE_EXHAUSTED" and _NO_THREADS in message.lower():
+        return (f"{address} has no thread left for this call: {one_line(message)}",
+                "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)")
     # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.
     return (f"{address} says {code}: {one_line(message)}",
             "is that the gRPC port of a TensorFlow Serving?" if code == "UNIMPLEMENTED" else "")

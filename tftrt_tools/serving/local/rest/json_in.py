@@ -95,7 +95,7 @@ def _instances(document: dict[str, Any]) -> list[Any]:
     if "inputs" in document:
         problem = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
     elif not isinstance(value, list):
-        problem = "Excepting 'instances' to be an list/array"
+        problem = "Expecting 'instances' to be an list/array"
     elif not value:
         problem = "No values in 'instances' array"
     if problem:
