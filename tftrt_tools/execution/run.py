@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools import child
-from tftrt_tools.execution import npz
 from tftrt_tools.execution.runner import Mode, Where
 from tftrt_tools.execution.trace import CallTrace
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -140,11 +139,15 @@ class Run:
 
     def answer(self, index: int) -> dict[str, npt.NDArray[Any]]:
         """{output: np.ndarray} of call `index`."""
+        from tftrt_tools.execution import npz  # NumPy is not needed for a command's help
+
         return npz.load(self.answers[index])
 
 
 def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Write the inputs of calls to `folder`. Returns: [(signature, path)]."""
+    from tftrt_tools.execution import npz
+
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
