@@ -373,7 +373,7 @@ def test_bad_settings_are_refused_in_one_line(kind, arguments, told):
 
 
 @pytest.mark.parametrize("config, told", [("model_config_lst {}", "line 1: ModelServerConfig has no field"), (5, "cannot be a int"),
-                                          (ROOT / "no.config", "No such file")])
+                                          (ROOT / "no.config", "No such file"), (str(ROOT / "no.config"), "No such file")])
 def test_a_bad_configuration_is_refused_in_one_line(config, told):
     with client.Client("127.0.0.1:1") as one, pytest.raises(errors.TftrtError) as caught:
         one.reload(config)

@@ -168,6 +168,9 @@ def test_reload_moves_a_label_by_message_text_and_file(client, folder, tmp_path)
         (tmp_path / "models.config").write_text(models.config_text(folder, {"stable": 2}))
         client.reload(tmp_path / "models.config")
         assert answering() == 2
+        (tmp_path / "models.config").write_text(models.config_text(folder, {"stable": 1}))
+        client.reload(str(tmp_path / "models.config"))
+        assert answering() == 1
     finally:
         client.reload(folder / "models.config")
     with pytest.raises(ServingError) as caught:

@@ -84,7 +84,7 @@ def reload(connection: Connection, config: Any, timeout: float | None = None) ->
 
     It returns when models with new names are available; for a new version of a known model, ask `status`. It is never sent twice.
 
-    Args: config: a pathlib.Path of a models.config, its text, or a ModelServerConfig message.
+    Args: config: the path of a models.config, its text, or a ModelServerConfig message.
     Raises: ServingError, UsageError.
     """
     def read(raw: bytes) -> None:

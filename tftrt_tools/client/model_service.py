@@ -68,10 +68,13 @@ def _version_status(raw: memoryview) -> VersionStatus:
 def reload_request(config: Any) -> bytes:
     """bytes of the ReloadConfigRequest of a whole ModelServerConfig.
 
-    Args: config: a pathlib.Path of a models.config, its text, or the message. Raises: UsageError.
+    Args: config: the path of a models.config (a pathlib.Path, or a str of one line without braces), its text, or the message.
+    Raises: UsageError.
     """
     if hasattr(config, "SerializeToString"):
         return b"".join(varints.delimited(1, config.SerializeToString()))
+    if isinstance(config, str) and config.strip() and not set(config) & set("{}<>\n"):
+        config = pathlib.Path(config)
     from tftrt_tools.wire import config_messages
 
     where = config if isinstance(config, pathlib.Path) else "the configuration"
@@ -79,7 +82,7 @@ def reload_request(config: Any) -> bytes:
         content = config.read_text() if isinstance(config, pathlib.Path) else config
         if not isinstance(content, str):
             raise errors.UsageError(f"a configuration cannot be a {type(config).__name__}",
-                                    "give the pathlib.Path of a models.config, its text, or a ModelServerConfig")
+                                    "give the path of a models.config, its text, or a ModelServerConfig")
         return reload_request(config_messages.parse(config_messages.MODELS, content))
     except OSError as error:
         raise errors.from_os_error(error) from None
