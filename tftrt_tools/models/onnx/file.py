@@ -16,7 +16,7 @@ from tftrt_tools import errors
 from tftrt_tools.models.model import File, Overview, Signature
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
-from tftrt_tools.wire import fields, varints
+from tftrt_tools.wire import fields
 
 # The first byte of every known ONNX file: field 1, the version of the format.
 _FIRST = b"\x08"
@@ -184,6 +184,8 @@ def _count_tensor(raw: memoryview, counted: _Counted) -> None:
 
 def _dims(tensor: _Fields) -> list[int]:
     """The integers of field 1, single or packed."""
+    from tftrt_tools.wire import varints  # NumPy is not needed for a command's help
+
     return [*tensor.get(-1, ()), *(int(one) for raw in tensor.get(1, ()) for one in varints.decode(raw))]
 
 
