@@ -51,6 +51,13 @@ def test_dataclasses_with_more_than_four_fields_take_them_by_name():
     assert by_place(trees) == []
 
 
+def test_constructors_say_that_they_return_nothing():
+    # mypy takes one with typed arguments without that.
+    found = [f"{path.relative_to(PACKAGE)}:{one.lineno}" for path in PACKAGE.rglob("*.py") for one in ast.walk(ast.parse(path.read_text()))
+             if isinstance(one, ast.FunctionDef) and one.name == "__init__" and one.returns is None]
+    assert found == []
+
+
 @pytest.mark.parametrize(("mark", "fields", "found"), [
     ("@dataclasses.dataclass", "abcde", True), ("@dataclass(frozen=True)", "abcde", True), ("@dataclasses.dataclass(kw_only=False)", "abcde", True),
     ("@dataclasses.dataclass(frozen=True, kw_only=True)", "abcde", False), ("@dataclasses.dataclass", "abcd", False), ("", "abcde", False)])

@@ -343,7 +343,7 @@ class _Object:
     """An object with TensorRT's interface: its own virtual table (the destructors), and an implementation with a virtual table, {slot:
     function}."""
 
-    def __init__(self, implementation: Mapping[int, Any], own: Mapping[int, Any] | None = None):
+    def __init__(self, implementation: Mapping[int, Any], own: Mapping[int, Any] | None = None) -> None:
         # What C reads has to stay alive as long as this object.
         self._functions = own, implementation
         self._tables = self._table(own or {}), self._table(implementation)
@@ -362,7 +362,7 @@ class _Object:
 class _String:
     """A std::string of GNU's library, for reading."""
 
-    def __init__(self, text: bytes):
+    def __init__(self, text: bytes) -> None:
         self._text = ctypes.create_string_buffer(text)
         self._object = (ctypes.c_uint64 * 4)(ctypes.addressof(self._text), len(text), len(text), 0)
         self.address = ctypes.addressof(self._object)

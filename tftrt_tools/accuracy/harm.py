@@ -52,7 +52,7 @@ class Effect(records.Record):
     missed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, compared: Comparison, precision: str | None = None) -> Effect:
+    def of(cls, compared: Comparison, precision: Precision | None = None) -> Effect:
         """From a metrics.Comparison of floats. Args: precision: the one whose bounds are checked, None to check none."""
         broken = max(compared.nonfinite - compared.nonfinite_reference, 0)
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
@@ -68,7 +68,7 @@ class Effect(records.Record):
         return math.inf if self.noise == 0 else -10 * math.log10(self.noise) if math.isfinite(self.noise) else -math.inf
 
 
-def effects(compared: Iterable[Comparison], precision: str) -> tuple[Effect, ...]:
+def effects(compared: Iterable[Comparison], precision: Precision) -> tuple[Effect, ...]:
     """The Effects of metrics.Comparisons of float outputs, by the bounds of a precision."""
     return tuple(Effect.of(one, precision) for one in compared)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
     from tftrt_tools.calibration.file import EngineTable
+    from tftrt_tools.choices import Precision
     from tftrt_tools.conversion.job.graph_pass import Frozen
     from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.conversion.job.patterns import Patterns
@@ -215,7 +216,7 @@ def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> Si
 
 
 def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
-          precision: str) -> tuple[Kept, ...]:
+          precision: Precision) -> tuple[Kept, ...]:
     """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
     kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
     # A model with more than half of its nodes in a higher precision is no longer of this precision.
@@ -240,7 +241,7 @@ def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], t
     return tuple(known[kept] for kept in sorted(known))
 
 
-def _without(sites: Sequence[Site], kept: Sequence[int], precision: str) -> npt.NDArray[np.bool_]:
+def _without(sites: Sequence[Site], kept: Sequence[int], precision: Precision) -> npt.NDArray[np.bool_]:
     """Gates that round everything but the nodes `kept` (indices).
 
     --high_precision_nodes removes the ranges of a node's inputs, so other nodes that read them are not INT8 either.

@@ -278,7 +278,7 @@ def _ask(job: str, request: dict[str, Any], log_file: str | os.PathLike[str] | N
 class _Digest:
     """The digest of a path, computed while the child loads TensorFlow."""
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path, self._value = path, ""
         self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

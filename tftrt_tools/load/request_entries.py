@@ -28,7 +28,7 @@ class Entries:
 
     __slots__ = ("_table",)
 
-    def __init__(self, table: npt.NDArray[np.void]):
+    def __init__(self, table: npt.NDArray[np.void]) -> None:
         """Args: table: structured array [n] with FIELDS. Use `read`, `of` or `joined`."""
         self._table = table
 

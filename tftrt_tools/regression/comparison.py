@@ -41,14 +41,10 @@ class Check(records.Record):
 class PerRound(records.Record):
     """Figures of each round, in order: medians in seconds, and answers a second."""
 
-    native_p50: tuple[float, ...] = ()
-    candidate_p50: tuple[float, ...] = ()
-    native_rate: tuple[float, ...] = ()
-    candidate_rate: tuple[float, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Written by hand: each of many numbers is rounded."""
-        return {name: [round(value, 9) for value in values] for name, values in dataclasses.asdict(self).items()}
+    native_p50: tuple[float, ...] = records.field(digits=9, default=())
+    candidate_p50: tuple[float, ...] = records.field(digits=9, default=())
+    native_rate: tuple[float, ...] = records.field(digits=9, default=())
+    candidate_rate: tuple[float, ...] = records.field(digits=9, default=())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,10 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tftrt_tools import records
+from tftrt_tools.choices import Precision
 from tftrt_tools.models import table
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.engine_op import lowest_precision
@@ -25,7 +26,7 @@ class Model(records.Record):
     # sha256 of its files, or "".
     digest: str = ""
     # The lowest precision of its engines, "" without engines.
-    precision: str = ""
+    precision: Precision | Literal[""] = ""
     # How many engine ops it has.
     engine_ops: int | None = None
     # Seconds that its engines took to build.

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tftrt_tools.accuracy.harm import Node, SignatureHarm
+    from tftrt_tools.choices import Precision
 
 _CEILING_DB, _FLOOR_DB = 160.0, -20.0
 # Room for a bar's label right of the longest bar, as a share of the axis.
 _LABEL_SHARE = 0.2
 
 
-def bars(signatures: Sequence[SignatureHarm], precision: str, kind: str = "svg", most: int = 30) -> bytes:
+def bars(signatures: Sequence[SignatureHarm], precision: Precision, kind: str = "svg", most: int = 30) -> bytes:
     """Horizontal bars of the SNR in dB that is left when each node is rounded alone, the worst on top.
 
     The longer the bar, the more harm: it reaches from a little above the best SNR shown down to its own. The nodes suggested for a
@@ -45,7 +46,7 @@ def _legend() -> list[Any]:
             lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded")]
 
 
-def _chart(axes: Axes, signature: SignatureHarm, precision: str, nodes: Sequence[Node]) -> None:
+def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Sequence[Node]) -> None:
     levels, total = [_clipped(node.worst.snr_db) for node in nodes], _clipped(harm.worst(signature.total).snr_db)
     best, least = max(*levels, total) + 3.0, min(*levels, total)
     kept = set(signature.suggested_nodes)

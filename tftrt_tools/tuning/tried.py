@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import records
 from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
 
@@ -93,7 +94,7 @@ class Trial:
                 **self.measured.to_dict()}
 
 
-def plain(trials: Iterable[Trial], precision: str) -> Trial | None:
+def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
     """The first of `trials` in a precision, without nodes in a higher one, or None."""
     return next((one for one in trials if one.settings.precision_mode == precision and not one.high), None)
 
@@ -140,7 +141,7 @@ class Tuning:
         one = len({call.partition("(")[0] for call in self.calls}) == 1
         return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
 
-    def first(self, precision: str) -> Trial | None:
+    def first(self, precision: Precision) -> Trial | None:
         """The plain trial of a precision, or None."""
         return plain(self.trials, precision)
 

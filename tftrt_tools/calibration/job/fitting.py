@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tftrt_tools import choices
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED, EngineTable
 from tftrt_tools.calibration.job import scales as methods
 from tftrt_tools.calibration.job import tensor_names
@@ -24,7 +25,7 @@ _ADDED = "LayoutOptimizer"
 NOT_IN_TABLE = "the table has no entry for it"
 
 
-def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: str = "entropy") -> EngineTable:
+def fitted(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape], method: choices.Method = "entropy") -> EngineTable:
     """The table for one build.
 
     If the numbered names are already those of this build, all entries stay. Otherwise a numbered name takes the scale of the entry that
@@ -66,7 +67,7 @@ def knows(table: Table, function: Any, dynamic: bool, shapes: Sequence[Shape]) -
 class _Build:
     """Which scale a tensor of this build gets. same: the table's numbered names are of such a build."""
 
-    def __init__(self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: str) -> None:
+    def __init__(self, made: EngineTable, named: Sequence[NamedTensor], constants: dict[str, Any], method: choices.Method) -> None:
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
         numbered = {one.name for one in named if is_numbered(one.name)}
@@ -102,7 +103,7 @@ class _Build:
         return scale, "" if scale else NO_RANGE
 
 
-def constant_scale(proto: Any, method: str) -> float | None:
+def constant_scale(proto: Any, method: choices.Method) -> float | None:
     """The scale of a constant (TensorProto), None for one that is all zero."""
     histogram = Histogram()
     histogram.add(tf.make_ndarray(proto))

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tftrt_tools import choices
 from tftrt_tools.calibration.job import fitting, tensor_names
 from tftrt_tools.calibration.table import Table, is_numbered
 
@@ -49,7 +50,7 @@ def _varying(named: Sequence[NamedTensor], function: Any, dynamic: bool, shapes:
 
 
 def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Shape],
-            method: str = "entropy") -> EngineTable:
+            method: choices.Method = "entropy") -> EngineTable:
     """A table whose numbered names fit every build.
 
     A name that may mean one of several tensors gets the largest of their scales. If the scales differ by more than a factor of 4, or one
@@ -76,5 +77,5 @@ def settled(made: EngineTable, function: Any, dynamic: bool, shapes: Sequence[Sh
     return dataclasses.replace(made, table=Table(made.table.header, scales), left_out=tuple(left_out.items()))
 
 
-def _constant(tensor: str | None, constants: dict[str, Any], method: str) -> float | None:
+def _constant(tensor: str | None, constants: dict[str, Any], method: choices.Method) -> float | None:
     return fitting.constant_scale(constants[tensor], method) if tensor in constants else None

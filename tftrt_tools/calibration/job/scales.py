@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from tftrt_tools import choices
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.methods import PERCENTILE
 
@@ -20,7 +21,7 @@ from tftrt_tools.calibration.methods import PERCENTILE
 LEVELS = 127
 
 
-def scale(histogram: Histogram, method: str = "entropy", percentile: float = PERCENTILE) -> float | None:
+def scale(histogram: Histogram, method: choices.Method = "entropy", percentile: float = PERCENTILE) -> float | None:
     """The scale of a tensor: a real value is scale * integer.
 
     Args: histogram: histogram.Histogram; method: one of methods.METHODS; percentile: of all |x|, for that method, in (0, 100].
@@ -29,7 +30,7 @@ def scale(histogram: Histogram, method: str = "entropy", percentile: float = PER
     """
     if not histogram.absmax:
         return None
-    methods: dict[str, Callable[[Histogram], float]] = {
+    methods: dict[choices.Method, Callable[[Histogram], float]] = {
         "entropy": entropy_amax, "percentile": functools.partial(percentile_amax, percentile=percentile), "mse": mse_amax,
         "max": lambda one: one.absmax}
     return methods[method](histogram) / LEVELS

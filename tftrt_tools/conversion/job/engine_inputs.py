@@ -145,7 +145,7 @@ def _size(feed: Feed) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 class _Observer:
     """Runs the model natively and records what reaches the engine ops."""
 
-    def __init__(self, frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], device: str | None):
+    def __init__(self, frozen: Frozen, inlined: graph_pb2.GraphDef, sources: Mapping[str, list[str]], device: str | None) -> None:
         self._names, self._graph_def = frozen.input_names, inlined
         self._seen: dict[str, set[Feed]] = {engine: set() for engine in sources}
         self._function = _watching(frozen, inlined, sources, self._seen, device)

@@ -119,7 +119,7 @@ class _Builder:
     """Builds the engines of one signature."""
 
     def __init__(self, graph_def: graph_pb2.GraphDef, result: SignatureResult, settings: Settings,
-                 inputs: engine_inputs.Inputs, site: Site):
+                 inputs: engine_inputs.Inputs, site: Site) -> None:
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
         self._keys = self._cache_keys() if site.store else {}

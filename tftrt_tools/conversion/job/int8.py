@@ -71,7 +71,7 @@ class Measured:
     """
 
     def __init__(self, graph_def: graph_pb2.GraphDef, settings: Settings, made: Callable[[methods.Method], dict[str, file.EngineTable]],
-                 record: DataRecord | None = None, compared: Compared | None = None):
+                 record: DataRecord | None = None, compared: Compared | None = None) -> None:
         """Args: made: gives {engine: its table} by a method."""
         self._graph_def, self._settings, self._made = graph_def, settings, made
         self.record, self.compared = record, compared
@@ -201,7 +201,7 @@ def decided(found: Sequence[Measured], settings: Settings, source: Source) -> De
 
 
 def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[InputSpec], settings: Settings, calls: Sequence[Call],
-              made: Sequence[file.EngineTable], method: str, earlier: bool = False) -> tuple[file.EngineTable, ...]:
+              made: Sequence[file.EngineTable], method: choices.Method, earlier: bool = False) -> tuple[file.EngineTable, ...]:
     """Tables with the names that the engines for `calls` will ask for.
 
     Tables are made for the declared shapes, and TF-TRT may build the network for others (tensor_names.build_shapes); then the numbers of
@@ -223,7 +223,8 @@ def for_build(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inp
     return tuple(fitted)
 
 
-def _fitted(made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape], method: str) -> file.EngineTable:
+def _fitted(made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape],
+            method: choices.Method) -> file.EngineTable:
     return numbering.settled(fitting.fitted(made, function, True, shapes, method), function, True, shapes, method)
 
 

@@ -143,7 +143,7 @@ class _View:
 class _Flow:
     """The data flow of a graph: what feeds what, and which nodes are computed from constants alone."""
 
-    def __init__(self, graph_def: graph_pb2.GraphDef):
+    def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
         self.nodes = {node.name: node for node in graph_def.node}
         self.sources = {node.name: [_source(text) for text in node.input if not text.startswith("^")] for node in graph_def.node}
         self.constants = self._constants()

@@ -20,7 +20,7 @@ SWITCH = "TFTRT_TIMING_CACHE"
 class TimingCache:
     """The kernel times that this process knows, and those on disk."""
 
-    def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None):
+    def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None) -> None:
         """Args: registry: of this process, timings: on disk; None for either carries nothing."""
         self._registry, self._timings = registry, timings
 

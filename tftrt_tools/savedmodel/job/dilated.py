@@ -117,15 +117,18 @@ class _Site:
         return [outside, outside, *of_each] if self.channels_first else [outside, *of_each, outside]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """blocks, pads: by height and width (before them the depth), pads as (before, after); filters: with zeros between, or None; taps: the
-    filter of a depthwise convolution that is written as a sum, or None; sizes: of the result, for taps."""
+    """How one is written. Sizes go by height and width, before them the depth."""
 
     blocks: tuple[int, ...]
+    # (before, after) each.
     pads: tuple[tuple[int, int], ...]
+    # Of the convolution, as TensorFlow names it.
     padding: str
+    # With zeros between, or None.
     filters: npt.NDArray[Any] | None = None
+    # The filter of a depthwise convolution that is written as a sum, or None; and for it the sizes of the result.
     taps: npt.NDArray[Any] | None = None
     sizes: tuple[int, ...] = ()
 
@@ -133,7 +136,7 @@ class _Plan:
 class _View:
     """A graph's nodes by name, how many inputs read each, and the shapes that TensorFlow infers."""
 
-    def __init__(self, graph_def: graph_pb2.GraphDef, results: Iterable[str]):
+    def __init__(self, graph_def: graph_pb2.GraphDef, results: Iterable[str]) -> None:
         self.graph_def, self.nodes = graph_def, {node.name: node for node in graph_def.node}
         self.readers = dict.fromkeys(results, 2)
         for node in graph_def.node:
@@ -225,7 +228,7 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
         padding = "SAME"
     else:
         padding = "VALID"
-    plan = _Plan(tuple(sizes), tuple(pads), padding)
+    plan = _Plan(blocks=tuple(sizes), pads=tuple(pads), padding=padding)
     if site.convolution.op == "Conv2D":
         return plan
     if dimensions == 3 and padding == "VALID" and any(map(any, pads)):

@@ -81,7 +81,7 @@ def _signature(name: str, signature: meta_graph_pb2.SignatureDef, meta_graph: me
 class _Walk:
     """Collects the nodes that a signature's outputs need, from the main graph and from every function that they call, each once."""
 
-    def __init__(self, meta_graph: meta_graph_pb2.MetaGraphDef):
+    def __init__(self, meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
         self._main = {node.name: node for node in meta_graph.graph_def.node}
         self._functions = graph.library(meta_graph.graph_def)
         # In a TF2 export a signature is one call, fed by placeholders, variables, and calls that make tables.

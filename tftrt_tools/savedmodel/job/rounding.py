@@ -77,7 +77,7 @@ def add_fp16(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
 class _Gated:
     """A copy of a graph, with rounding."""
 
-    def __init__(self, graph_def: graph_pb2.GraphDef, count: int, scales: int = 0):
+    def __init__(self, graph_def: graph_pb2.GraphDef, count: int, scales: int = 0) -> None:
         self.result = graph_pb2.GraphDef()
         self.result.CopyFrom(graph_def)
         self._nodes = {node.name: node for node in self.result.node}

@@ -167,7 +167,7 @@ class Aliases:
 
     _OPS = frozenset({"Identity", "Snapshot", "StopGradient", "Reshape", "Squeeze", "ExpandDims", "Transpose"})
 
-    def __init__(self, graph_def: graph_pb2.GraphDef):
+    def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
         self._passed_on = {f"{node.name}:0": node.input[0] for node in graph_def.node if node.op in self._OPS}
 
     def source(self, tensor: str) -> str:

@@ -66,7 +66,7 @@ def _hash(*parts: bytes) -> bytes:
 class _Hasher:
     """Digests as bytes. Each function of the library, and so each constant, is hashed once."""
 
-    def __init__(self, library: Mapping[str, function_pb2.FunctionDef], names: bool):
+    def __init__(self, library: Mapping[str, function_pb2.FunctionDef], names: bool) -> None:
         self._library, self._names = library, names
         self._called: dict[str, bytes] = {}
         self._calling: set[str] = set()
@@ -143,7 +143,7 @@ class _Hasher:
 class _Nodes:
     """The nodes of one function body and their digests, each computed once and only where an output needs it."""
 
-    def __init__(self, hasher: _Hasher, function: function_pb2.FunctionDef, inputs: Mapping[str, tuple[int, op_def_pb2.ArgDef]]):
+    def __init__(self, hasher: _Hasher, function: function_pb2.FunctionDef, inputs: Mapping[str, tuple[int, op_def_pb2.ArgDef]]) -> None:
         self._hasher, self._inputs, self._name = hasher, inputs, function.signature.name
         self._nodes = {node.name: node for node in function.node_def}
         self._done: dict[str, bytes] = {}

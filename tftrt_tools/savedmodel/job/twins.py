@@ -35,7 +35,7 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, str]:
 class _Compared:
     """Signatures of one graph, compared."""
 
-    def __init__(self, graph_def: graph_pb2.GraphDef):
+    def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
         self._nodes = {node.name: node for node in graph_def.node}
         self._functions = graph.library(graph_def)
 

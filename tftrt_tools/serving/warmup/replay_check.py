@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from tftrt_tools import child, errors, records, scratch
 from tftrt_tools.execution import coverage, npz, run
+from tftrt_tools.execution.runner import Mode
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
@@ -37,7 +38,7 @@ class Replay(records.Record):
     written_digits: ClassVar = {"seconds": 4}
 
     records: tuple[Replayed, ...]
-    mode: str
+    mode: Mode
     gpu: dict[str, Any] | None
     misses: tuple[str, ...]
 
