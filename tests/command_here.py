@@ -1,4 +1,4 @@
-"""A command in the process of its test, and its children shared: TensorFlow is imported once for all tests that ask the same of a child.
+"""Commands in the process of their tests, and children shared: TensorFlow is imported once for all tests that ask the same of a child.
 
 The command is read, run and reported by the same code as in a process of its own, and each child is a process. Whether a command starts,
 and what one command leaves to the next, is the business of the tests that start it anew: those of the pages' examples first.
@@ -21,6 +21,7 @@ from tests import conftest
 from tftrt_tools import child, cli
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
+_ALONE = "tftrt_tools.stack."  # the first import and its log are what they look at
 _start = child.worker
 
 
@@ -32,7 +33,8 @@ class Children:
 
     @contextlib.contextmanager
     def worker(self, target, env=None, log_file=None, python=None):
-        if log_file or python or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
+        if log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_ALONE) \
+                or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
             with _start(target, env, log_file, python) as one:
                 yield one
             return
@@ -81,45 +83,27 @@ def _as_a_process(arguments, env, cwd, out, err):
         warnings.showwarning = lambda *told, file=None, line=None: sys.stderr.write(warnings.formatwarning(*told, line))
         patch.setattr(logging.root, "handlers", [])
         patch.setattr(logging.root, "level", logging.WARNING)
-        yield patch
-
-
-class Commands:
-    """Runs commands here. A command that never ends is ended by the test's own limit of time."""
-
-    def __init__(self):
-        self._children = Children()
-
-    def run(self, *arguments, env=None, cwd=None):
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            with _as_a_process(arguments, env, cwd, out, err) as patch:
-                patch.setattr(child, "worker", self._children.worker)
-                code = cli.main(arguments)
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read().decode())
-        return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)
-
-    def close(self):
-        self._children.close()
-
-
-_here = None
+        yield
 
 
 @contextlib.contextmanager
-def kept():
-    """Until the end of this, `run_tftrt` runs commands here."""
-    global _here
-    with contextlib.closing(Commands()) as _here:
+def shared():
+    """Until the end of this, children are shared, and `run_tftrt` runs commands here."""
+    with contextlib.closing(Children()) as children, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "worker", children.worker)
         yield
-    _here = None
 
 
 def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
-    """Run the command. Returns: CompletedProcess with text output."""
-    arguments = [str(one) for one in arguments]
-    if _here is None:
+    """Run the command. A command that never ends is ended by the test's own limit of time. Returns: CompletedProcess with text output."""
+    if child.worker is _start:
         return conftest.run_tftrt(*arguments, env=env, cwd=cwd, timeout=timeout)
-    return _here.run(*arguments, env=env, cwd=cwd)
+    arguments = [str(one) for one in arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _as_a_process(arguments, env, cwd, out, err):
+            code = cli.main(arguments)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)

@@ -41,11 +41,11 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def commands_here(request):
-    """Without a GPU, the commands of command_here run in this process."""
+def shared_children(request):
+    """Where no GPU is asked for, tests share children, and the commands of command_here run in this process."""
     from tests import command_here
 
-    with command_here.kept() if request.config.getoption("-m").startswith("not gpu") else contextlib.nullcontext():
+    with command_here.shared() if request.config.getoption("-m").startswith("not gpu") else contextlib.nullcontext():
         yield
 
 
