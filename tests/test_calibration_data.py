@@ -710,6 +710,6 @@ def test_the_module_is_imported_and_arrays_are_read_without_tensorflow(tmp_path)
     np.savez(tmp_path / "d.npz", x=rows(8))
     code = ("import sys\nfrom tftrt_tools.calibration.job import data\nfrom tftrt_tools.commands import _calibration_flags\n"
             "from tftrt_tools.savedmodel.shapes import InputSpec\n"
-            f"print(len(list(data.open(data.DataOptions({str(tmp_path)!r}), 's', [InputSpec('x', 'float32', (None, 4))]))), 'tensorflow' in sys.modules)")
+            f"print(len(list(data.open(data.DataOptions(source={str(tmp_path)!r}), 's', [InputSpec('x', 'float32', (None, 4))]))), 'tensorflow' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1", "False"], done.stderr
