@@ -27,10 +27,11 @@ over() {  # over NAME MODELS [FLAGS]
   [ $left -gt 5 ] || return 0
   "$python" -m benchmarks.real_models --gpu --models_dir="$models" --output="$output/$1" --models="$2" --keep --deadline=$left "${@:3}"
 }
-each() {  # each FLAGS: every group in FP16, and in INT8 by two methods with one profile
-  local group
-  for group in "${fp16[@]}"; do "$1" "fp16-${group//,/-}" "$group" --precisions=FP16 "${@:2}"; done
-  for group in "${int8[@]}"; do "$1" "int8-${group//,/-}" "$group" --precisions= --methods=auto,entropy --one_profile "${@:2}"; done
+each() {  # each COMMAND FLAGS: every group in FP16, and in INT8 by two methods with one profile. A group that fails does not end the others
+  local group failed=0
+  for group in "${fp16[@]}"; do "$1" "fp16-${group//,/-}" "$group" --precisions=FP16 "${@:2}" || failed=1; done
+  for group in "${int8[@]}"; do "$1" "int8-${group//,/-}" "$group" --precisions= --methods=auto,entropy --one_profile "${@:2}" || failed=1; done
+  return $failed
 }
 beside() { over "$@" > "$output/$1.log" 2>&1 & }
 
@@ -44,10 +45,11 @@ case $step in
       "$models/deepcut=input_1:1x21,64x21;input_2:1x21,64x21" "$models/fer=input_1:1x64x64x1,64x64x64x1" ;;
   together)
     # Processes share a GPU by slices of time; under MPS their kernels run side by side.
-    export CUDA_MPS_PIPE_DIRECTORY=$output/mps CUDA_MPS_LOG_DIRECTORY=$output/mps TFTRT_BUILD_TURNS=0
-    mkdir -p "$output/mps"
+    # A folder of a short name, for it holds a socket.
+    mps=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_BUILD_TURNS=0
     nvidia-cuda-mps-control -d || { echo "no MPS here: this will take long" >&2; unset CUDA_MPS_PIPE_DIRECTORY; }
-    trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true' EXIT
+    trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true; rm -rf "$mps"' EXIT
     each beside --without=inspect,regress
     wait ;;
   timed) each over --without=inspect,convert,verify ;;

@@ -35,7 +35,7 @@ class Inputs:
     """What reaches the engine ops of a signature for declared calls.
 
     feeds: {engine: the different Feeds, in the order of the calls; those of one call, from the iterations of a loop, by size}. () if no
-      call reaches the engine op, because its branch is not taken; an engine op inside a function is missing.
+      call reaches the engine op, because its branch is not taken, and for those in by_values; an engine op inside a function is missing.
     by_values: the engines whose shapes depend on what the inputs hold: the number of words in a text, say. No declared shapes cover them.
     """
 
@@ -71,7 +71,7 @@ def of_calls(frozen: Frozen, graph_def: graph_pb2.GraphDef, specs: Sequence[Inpu
     if len(found) < len(sources):
         observed, by_values = _observed(frozen, inlined, {name: own for name, own in sources.items() if name not in found}, specs, calls)
         found |= observed
-    return Inputs({engine: tuple(found[engine]) for engine in sources}, frozenset(by_values))
+    return Inputs({engine: () if engine in by_values else tuple(found[engine]) for engine in sources}, frozenset(by_values))
 
 
 def _with_port(source: str) -> str:

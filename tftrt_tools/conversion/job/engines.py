@@ -79,14 +79,14 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
     """
     wanted = _wanted(calls, settings)
     inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
-    feeds = inputs.feeds
     if not settings.dynamic:
         # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
-        feeds = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in feeds.items()}
-    cached = max(settings.maximum_cached_engines, len(wanted), *map(len, feeds.values()))
+        ordered = {engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed])) for engine, own in inputs.feeds.items()}
+        inputs = dataclasses.replace(inputs, feeds=ordered)
+    cached = max(settings.maximum_cached_engines, len(wanted), *map(len, inputs.feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
-    builder = _Builder(graph_def, result, settings, engine_inputs.Inputs(feeds, inputs.by_values), site)
+    builder = _Builder(graph_def, result, settings, inputs, site)
     start = time.monotonic()
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
