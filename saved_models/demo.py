@@ -96,6 +96,7 @@ def _time(original, converted):
     """Time both models and put the plot into the report."""
     from tftrt_tools.accuracy import verify
     from tftrt_tools.execution.job import timing
+    from tftrt_tools.inputs import calls
     from tftrt_tools.report import html
     from tftrt_tools.savedmodel import passport
     from tftrt_tools.savedmodel.shapes import InputSpec
@@ -106,7 +107,7 @@ def _time(original, converted):
         ratio = row["native_ms"] / row["converted_ms"]
         print(f"batch {row['batch']:>3}: native {row['native_ms']:.3f} ms, TF-TRT {row['converted_ms']:.3f} ms, ratio {ratio:.2f}")
     (FOLDER / "timing.json").write_text(json.dumps(timed, indent=2) + "\n")
-    options = verify.Options(data=str(FOLDER / "held_back.npz"), labels=str(FOLDER / "labels.npy"))
+    options = verify.Options(asked=calls.Asked(data=str(FOLDER / "held_back.npz")), labels=str(FOLDER / "labels.npy"))
     done = verify.verify(original, converted, options)
     html.write_verification(done, passport.read(converted, passport.MANIFEST), FOLDER / "report.html", timed)
 

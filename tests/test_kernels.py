@@ -10,6 +10,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.commands import verify as command
 from tftrt_tools.execution import kernels, run
 from tftrt_tools.execution.job import profiling
+from tftrt_tools.inputs import calls
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.report import html
 
@@ -69,7 +70,7 @@ def test_without_a_gpu_nothing_is_said_of_kernels_and_what_one_would_say_is_a_wa
     model, out = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
     saved = run.save_calls([run.Call("serving_default", {"image": np.zeros((2, 8, 8, 1), np.float32)})], tmp_path / "in")
     assert run.run(saved_model.at(out), saved, tmp_path / "answers", "the model", trace=True, kernels=True).kernels == {}
-    checked = verify.verify(model, out, verify.Options(shapes="image:2x8x8x1"))
+    checked = verify.verify(model, out, verify.Options(asked=calls.Asked(shapes="image:2x8x8x1")))
     assert checked.precision == "FP16" and checked.kernels == {} and checked.warnings == ()
     seen = dataclasses.replace(checked, mode="gpu", engine_runs={"engine": 1}, precision="INT8", kernels={"FP16": 1e-3})
     assert seen.passed and seen.warnings[0].startswith("INT8 was asked for and not taken") and seen.to_dict()["kernels"] == {"FP16": 1e-3}

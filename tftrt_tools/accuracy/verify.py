@@ -15,7 +15,6 @@ from tftrt_tools.choices import Precision
 from tftrt_tools.execution import coverage, kernels, run
 from tftrt_tools.execution.runner import Mode
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names as name_matching
 from tftrt_tools.models import opening
 from tftrt_tools.savedmodel import passport, signatures
@@ -37,15 +36,8 @@ REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 class Options:
     """What is compared, and how it is judged."""
 
-    # Path, glob or module:function, or "" for random inputs.
-    data: str = ""
-    # How its files are read, and how many rows (0 for all).
-    reading: DataOptions = DataOptions()
-    data_rows: int = 0
-    # Texts of the flags; the seed of drawn inputs.
-    shapes: str = ""
-    ranges: str = ""
-    seed: int = 0
+    # What the user says of the inputs.
+    asked: inputs.Asked = inputs.Asked()
     # Rows of a call, 0 for the declared ones.
     batch_size: int = 0
     # The right answers, as accuracy.labels.read takes them.
@@ -169,7 +161,7 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
     original, converted = opening.check(original), opening.check(converted, as_it_is=True)
     renamed = name_matching.parse(options.rename)
     rules = judgement.Rules.of(options)
-    if options.labels and not options.data:
+    if options.labels and not options.asked.data:
         raise errors.UsageError("--labels needs --data: random inputs have no right class",
                                 "add --data with the rows that the labels are about")
     with opening.opened(original, converted, log_file=options.log_file) as (first, second):
@@ -210,9 +202,9 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         evidence=_evidence(reference, answers, second), gpu=answers.gpu, comparisons=judged.comparisons, bounds=judged.bounds,
         misses=(*judged.misses, *short), engine_problems=tuple(_engine_problems(calls, answers, second, options, unbuilt)),
         structure_problems=(*structure, *judged.problems), engine_runs=_totals(answers, "engine"), builds=_totals(answers, "build"),
-        calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped, seed=options.seed,
-        accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second), nothing_shown=judged.nothing_shown,
-        constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
+        calls=len(calls), shapes=_distinct_shapes(calls), sources=sources, samples=chosen.rows, dropped=chosen.dropped,
+        seed=options.asked.seed, accuracy=accuracy, calibration=used, kernels=answers.kernels, precision=_lowest(second),
+        nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
         runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
 
@@ -262,12 +254,10 @@ def _calls(specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, ma
     """calls.Calls of the signatures that are walked. Args: specs: {signature: [InputSpec]} of what both models take."""
     takes = inputs.Takes.walking(walked, specs, manifest)
     sizes = _batch_sizes(manifest, options)
-    if options.shapes:
+    if options.asked.shapes:
         # Then the shapes that engines were built for do not apply to the other signatures.
         takes = takes.with_known({})
-    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
-                         ranges=options.ranges, seed=options.seed)
-    return inputs.choose(takes, asked, folder, sizes)
+    return inputs.choose(takes, options.asked, folder, sizes)
 
 
 def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ...]:

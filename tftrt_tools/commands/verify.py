@@ -76,13 +76,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Verify. Returns: the exit code."""
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
+    from tftrt_tools.inputs import calls
     from tftrt_tools.models import opening
     from tftrt_tools.savedmodel import passport
 
+    asked = calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
+                        ranges=values.ranges, seed=values.seed)
     options = verify.Options(
-        data=values.data, shapes=values.shapes, thresholds=values.thresholds, ranges=values.ranges, seed=values.seed,
-        batch_size=values.batch_size, labels=values.labels, label_output=values.label_output, label_column=values.label_column,
-        classes=values.classes, reading=_data_flags.reading(values), data_rows=values.data_rows, allow_builds=values.allow_builds,
+        asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
+        label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,
         allow_matching_nonfinite=values.allow_matching_nonfinite, allow_calibration_data=values.allow_calibration_data,
         signature_keys=tuple(filter(None, values.signature_keys)), rename=tuple(values.rename),
         epsilon=values.epsilon, log_file=values.log_file, **_judging_flags.read(values))
