@@ -355,22 +355,22 @@ def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     matched = Matched(signatures=(), second=Contents(signatures={}), names={})
     both = in_process.InProcess(regress.Options(native="a", candidate="b", goals=Goals(no_engine_fallback=True)), ("a", "b"), matched, "/tmp", True)
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace,) * 5)
-    found = both.engines("s", calls[:2])
+    found = both.engines(calls[:2])
     assert (found.answer, found.certainty, len(found.calls)) == ("yes", "certain", 2)
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(trace, CallTrace(engine={}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={})))
-    assert both.engines("s", calls[:2]).answer == "partly" and both.gate_closed
+    assert both.engines(calls[:2]).answer == "partly" and both.gate_closed
     # What the build left native counts only where no engine runs beside it.
     left = models.Model(path="", name="b", left_native={"TRTEngineOp_0": "left native: not built in time"})
     both.models[rounds.CANDIDATE] = left
     mixed = CallTrace(engine={"TRTEngineOp_1": 1}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={})
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(mixed,) * 2)
-    found = both.engines("s", calls[:2])
+    found = both.engines(calls[:2])
     assert (found.answer, found.certainty) == ("yes", "certain") and not both.gate_closed
     assert "1 runs of 1 engines" in found.reason and found.reason.endswith("and TRTEngineOp_0 left native: not built in time")
     assert regress._about_engines(dataclasses.replace(left, engine_ops=2), True, True) == [
         "TRTEngineOp_0 left native: not built in time: it ran in TensorFlow, which is no fallback"]
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(CallTrace(engine={}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={}),) * 2)
-    assert both.engines("s", calls[:2]).answer == "no"
+    assert both.engines(calls[:2]).answer == "no"
 
 
 def test_a_last_look_may_be_a_short_one():

@@ -20,6 +20,7 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
+  tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
   tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
 """
 
@@ -82,6 +83,9 @@ def define(values: flags.FlagValues) -> None:
 
 def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_string("signature_keys", "", "the signature to ask; by default serving_default, or the only one", **text)
+    for side in ("native", "candidate"):
+        flags.DEFINE_string(f"{side}_signature", "", f"signature of the {side} model, if the two are asked by different ones; each gets "
+                            "the rows of --data in its own form", **text)
     flags.DEFINE_string("shapes", "", "shapes to send, as in `tftrt convert`; by default batch 1, as the signature allows", **text)
     flags.DEFINE_string("data", "", "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
                         "default they are drawn", **text)
@@ -170,7 +174,8 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
     same = ("server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
             "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
             "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
-            "compare", "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
+            "compare", "native_signature", "candidate_signature",
+            "rounds", "requests", "concurrency", "min_effect", "allow_worse", "timeout", "max_seconds")
     return regress.Options(**models, **{name: values[name].value for name in same}, metrics=tuple(dict.fromkeys(metrics)), goals=wanted,
                            baseline=kept, signature_name=values.signature_keys, tls=_tls_flags.read(values),
                            reading=_data_flags.reading(values), **_judging_flags.read(values),

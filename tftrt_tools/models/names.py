@@ -73,6 +73,15 @@ def match(first: Model, second: Model, keys: Sequence[str] = (), said: Mapping[s
                    notes=tuple(notes))
 
 
+def beside(first: Model, second: Model) -> Matched:
+    """Two models of which each goes by its own names. Raises: UsageError where a kind of model has no signatures to name."""
+    for one in (first, second):
+        if not one.kind.named_signatures:
+            raise errors.UsageError(f"{one.title} has no signatures to choose from",
+                                    "leave --native_signature and --candidate_signature out")
+    return Matched(signatures=tuple(first.signatures), second=second.contents, names={})
+
+
 def _check_said(said: Mapping[str, str], first: Model, second: Model, flag: str) -> None:
     for model, names in ((first, said), (second, said.values())):
         known = dict.fromkeys(spec.name for one in model.signatures.values() for spec in (*one.inputs, *one.outputs))

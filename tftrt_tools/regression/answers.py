@@ -77,12 +77,12 @@ def _snr(value: float) -> str:
     return "no float differs" if math.isinf(value) else f"SNR {value:.1f} dB"
 
 
-def asked(client: Any, model: str, signature: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:
+def asked(client: Any, model: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:
     """[{output: ndarray}] of a model for run.Calls, sent one after the other. Raises: ServingError."""
     found = []
     for number, call in enumerate(calls):
         progress.say(f"asking {model}", number, len(calls))
-        found.append(client.predict(model, call.inputs, signature, version))
+        found.append(client.predict(model, call.inputs, call.signature, version))
     return found
 
 

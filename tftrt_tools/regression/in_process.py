@@ -50,6 +50,9 @@ class InProcess:
         """As OnServer.sides."""
         self.models |= {name: models.of(model, name) for name, model in self._opened.items()}
         native, candidate = self._opened[rounds.NATIVE].signatures, self._matched.second.signatures
+        if self._options.paired:
+            return {name: {key: (one.inputs, one.outputs) for key, one in signatures.items()}
+                    for name, signatures in ((rounds.NATIVE, native), (rounds.CANDIDATE, candidate))}
         return {rounds.NATIVE: {name: (self._inputs(name), one.outputs) for name, one in native.items()},
                 rounds.CANDIDATE: {name: (one.inputs, one.outputs) for name, one in candidate.items()}}
 
@@ -65,12 +68,12 @@ class InProcess:
             found.append(name_matching.narrowed(one, other))
         return tuple(found)
 
-    def answers(self, _signature: str, calls: Sequence[run.Call]) -> list[Sequence[answers.Answer]]:
+    def answers(self, calls: Mapping[rounds.Side, Sequence[run.Call]]) -> list[Sequence[answers.Answer]]:
         """As OnServer.answers."""
-        ran = [self._run(name, calls) for name in self.models]
-        return [[one.answer(number) for number in range(len(calls))] for one in ran]
+        ran = [(self._run(name, calls[name]), len(calls[name])) for name in self.models]
+        return [[one.answer(number) for number in range(count)] for one, count in ran]
 
-    def engines(self, signature: str, calls: Sequence[run.Call]) -> engine_evidence.Verdict:
+    def engines(self, calls: Sequence[run.Call]) -> engine_evidence.Verdict:
         """Whether the candidate's engines ran, by TensorFlow's own trace of each call: evidence.Verdict. Args: calls: all answered
         calls, or the first ones."""
         ran = self._ran or self._run(rounds.CANDIDATE, calls)
@@ -78,22 +81,23 @@ class InProcess:
             one = Evidence(source="model", seen="it has no engine op", speaks=NO, weight=CERTAIN) if ran.mode == "cpu" else \
                 Evidence(source="GPU", seen="there is none here: engine ops were replaced by their native segments", speaks=NO,
                          weight=CERTAIN)
-            verdict: engine_evidence.Verdict = engine_evidence.judge([one], {signature: None})
+            verdict: engine_evidence.Verdict = engine_evidence.judge([one], {calls[0].signature: None})
             return verdict
         found = [one for call, trace in zip(calls, ran.traces[:len(calls)], strict=True) for one in _of_trace(call, trace, self._left)]
         judged: engine_evidence.Verdict = engine_evidence.judge(found, {call.text(): None for call in calls})
         self._verdict = judged
         return judged
 
-    def asking(self, signature: str, calls: Sequence[run.Call]) -> contextlib.AbstractContextManager[rounds.Asker]:
+    def asking(self, calls: Mapping[rounds.Side, Sequence[run.Call]]) -> contextlib.AbstractContextManager[rounds.Asker]:
         """As OnServer.asking."""
-        saved = run.save_calls(calls, self._folder / "timed")
-        request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved, self._names[name]), "answers": ""}
-                              for name, model in self._opened.items()]}
+        saved = {name: run.save_calls(calls[name], self._folder / f"timed-{name}") for name in self._opened}
+        count = len(calls[rounds.NATIVE])
+        request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved[name], self._names[name]),
+                               "answers": ""} for name, model in self._opened.items()]}
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran and not self._left else {}
         work = function_load.assignment_of(_MAKE, request, self._options.concurrency)
-        return rounds.asking_one(work, dict(zip(self.models, (0, len(calls)), strict=True)), len(calls), _LOAD_SECONDS, env,
+        return rounds.asking_one(work, dict(zip(self.models, (0, count), strict=True)), count, _LOAD_SECONDS, env,
                                  self._options.concurrency)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import client as clients
@@ -52,25 +52,27 @@ class OnServer:
             self.models[name] = models.read(path, model, told.version)
             found[name] = told.signatures
         native, candidate = (self.models[name] for name in served)
-        if options.server and (native.name, native.version) == (candidate.name, candidate.version):
+        same = options.signatures[rounds.NATIVE] == options.signatures[rounds.CANDIDATE]
+        if options.server and same and (native.name, native.version) == (candidate.name, candidate.version):
             raise errors.UsageError(f"both are version {native.version} of {native.name!r}: a model against itself",
                                     "`tftrt versions` shows which version a label is on")
         return found
 
-    def answers(self, signature: str, calls: Sequence[Call]) -> list[Sequence[answers.Answer]]:
+    def answers(self, calls: Mapping[rounds.Side, Sequence[Call]]) -> list[Sequence[answers.Answer]]:
         """[[{output: ndarray} of a call] of a model], the native one first. Raises: TftrtError where a model refuses one."""
         found: list[Sequence[answers.Answer]] = []
         for name, one in self.models.items():
             try:
-                found.append(answers.asked(self._client, one.name, signature, calls, one.version))
+                found.append(answers.asked(self._client, one.name, calls[name], one.version))
             except clients.ServingError as error:
                 raise answers.read_failure(error, name, one.title) from None
         return found
 
-    def engines(self, signature: str, calls: Sequence[Call]) -> engine_evidence.Verdict:
+    def engines(self, calls: Sequence[Call]) -> engine_evidence.Verdict:
         """Whether the candidate's engines ran at the shapes of `calls`, as `tftrt smoke` finds out: evidence.Verdict."""
         from tftrt_tools.serving.smoke import smoke
 
+        signature = calls[0].signature
         options, candidate, native = self._options, self.models[rounds.CANDIDATE], self.models[rounds.NATIVE]
         timed = [dict(one) for one in dict.fromkeys(tuple(sorted(call.shapes.items())) for call in calls)]
         # The user's rows if they can be cut to the timed size; else values drawn for the same shapes.
@@ -78,15 +80,16 @@ class OnServer:
         sent = {"data": own, "batch_size": options.batch_size or 1} if own else {"shapes": shapes.flag_text(signature, timed)}
         asked = smoke.Options(
             model_version=candidate.version, model_dir=candidate.path if options.server else "", **sent, ranges=options.ranges,
-            seed=options.seed, signature_keys=(signature,), native_model_name=native.name,
-            native_model_version=native.version, tls=options.tls, log_file=options.log_file or "",
+            seed=options.seed, signature_keys=(signature,), native_model_name="" if options.paired else native.name,
+            native_model_version=None if options.paired else native.version, tls=options.tls, log_file=options.log_file or "",
             server_pid=self._server.pid if self._server.backend == "local" else 0, timeout=options.timeout)
         return smoke.smoke(self._server.address, candidate.name, asked).engines
 
-    def asking(self, signature: str, calls: Sequence[Call]) -> contextlib.AbstractContextManager[rounds.Asker]:
+    def asking(self, calls: Mapping[rounds.Side, Sequence[Call]]) -> contextlib.AbstractContextManager[rounds.Asker]:
         """A context manager with the rounds.Asker of the timed calls."""
-        payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(one.name, call.inputs, signature, one.version)
-                                                                 for call in calls)) for name, one in self.models.items()}
+        payloads = {name: payload.Payload(clients.PREDICT, tuple(
+            clients.request_bytes(one.name, call.inputs, call.signature, one.version) for call in calls[name]))
+            for name, one in self.models.items()}
         target = load_plan.Target(address=self._client.address, tls=load_plan.Tls.of(self._options.tls), timeout_s=self._options.timeout)
         return rounds.asking(target, payloads, self._options.concurrency, self.problem)
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,20 @@ import numpy as np
 from tftrt_tools import client as clients
 from tftrt_tools import errors, progress, scratch
 from tftrt_tools.accuracy import judgement, labels, thresholds
-from tftrt_tools.bench import subject, workload
-from tftrt_tools.execution.run import Call
-from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.bench import subject
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import names, opening
-from tftrt_tools.regression import answers, comparison, in_process, models, on_server, pair, rounds
+from tftrt_tools.regression import answers, comparison, in_process, models, on_server, pair, pairing, rounds
 from tftrt_tools.regression import goals as goal_rules
 from tftrt_tools.regression import verdict as verdicts
 from tftrt_tools.regression.baseline import Baseline, Latest
+from tftrt_tools.regression.rounds import Side
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.serving.smoke import engine_evidence, gate
 from tftrt_tools.sources.opened import check as check_model
 from tftrt_tools.sources.opened import opened
 from tftrt_tools.stack import fingerprint
 
-# All of the user's data is compared, and its first requests are timed.
-_ALL = 1 << 30
 INTERRUPTED = "interrupted"
 _BOTH = rounds.NATIVE, rounds.CANDIDATE
 
@@ -60,6 +57,9 @@ class Options:
     candidate_dir: str = ""
     # The requests, as in `tftrt bench`: the signature, texts of the flags, the seed of drawn values.
     signature_name: str = ""
+    # Signatures of one model each, "" for signature_name.
+    native_signature: str = ""
+    candidate_signature: str = ""
     shapes: str = ""
     data: str = ""
     ranges: str = ""
@@ -106,6 +106,17 @@ class Options:
     rename: tuple[str, ...] = ()
 
     @property
+    def signatures(self) -> dict[Side, str]:
+        """{side: name of its signature, "" for the default}."""
+        return {rounds.NATIVE: self.native_signature or self.signature_name,
+                rounds.CANDIDATE: self.candidate_signature or self.signature_name}
+
+    @property
+    def paired(self) -> bool:
+        """Whether each model has a signature of its own."""
+        return bool(self.native_signature or self.candidate_signature)
+
+    @property
     def looks(self) -> int:
         """The most times that the data is judged; the last stretch of rounds may be shorter."""
         return -(-self.max_rounds // self.rounds)
@@ -133,7 +144,7 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
         if options.in_process:
             both = stack.enter_context(opening.opened(options.native, options.candidate))
             asked = (options.signature_name,) if options.signature_name else ()
-            matched = names.match(both[0], both[1], asked, names.parse(options.rename))
+            matched = names.beside(*both) if options.paired else names.match(both[0], both[1], asked, names.parse(options.rename))
             yield in_process.InProcess(options, both, matched, stack.enter_context(scratch.folder("regress")), gpus)
             return
         if not options.server:
@@ -167,7 +178,11 @@ def _check_where(options: Options) -> None:
     for side in _BOTH:
         if there[f"--{side}_version"] is not None and there[f"--{side}_label"]:
             raise errors.UsageError(f"--{side}_version and --{side}_label exclude each other", "give one of them")
-    if options.server and options.native == options.candidate and \
+    if options.paired and (options.signature_name or options.rename):
+        raise errors.UsageError(f"{'--signature_keys' if options.signature_name else '--rename'} does not go with --native_signature and "
+                                "--candidate_signature", "leave it out: these name the signatures")
+    same = options.signatures[rounds.NATIVE] == options.signatures[rounds.CANDIDATE]
+    if options.server and same and options.native == options.candidate and \
             (options.native_version, options.native_label) == (options.candidate_version, options.candidate_label):
         raise errors.UsageError(f"--native and --candidate are both {options.native!r} on {options.server}",
                                 "name two models, or two versions of it (--native_label=stable --candidate_label=canary); a model against "
@@ -219,9 +234,12 @@ class _Run:
         sides = self._both.sides()
         self._models = self._both.models
         self._notes += self._both.notes
-        self._signature, calls, own = self._calls(*(sides[name] for name in _BOTH))
+        both, own = pairing.calls(options, sides, self._takes)
+        self._signatures = {name: one.calls[0].signature for name, one in both.items()}
+        self._truth = _truth(options, both[rounds.NATIVE].files)
+        calls = {name: one.calls for name, one in both.items()}
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both.gpus, options.goals.no_engine_fallback)
-        timed = calls[:options.distinct]
+        timed = {name: one[:options.distinct] for name, one in calls.items()}
         self._workload = self._described(calls, timed)
         self._baseline = options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
         try:
@@ -229,7 +247,7 @@ class _Run:
                 self._judged = self._compared(calls, own)
                 self._notes += self._judged.warnings
             if options.goals.no_engine_fallback:
-                self._engines = self._both.engines(self._signature, timed)
+                self._engines = self._both.engines(timed[rounds.CANDIDATE])
             self._measure(timed)
         except answers.Refused as refused:
             # Nothing can be timed; this is a result, and not an error.
@@ -247,54 +265,38 @@ class _Run:
             return self._result(problem.cause)
         return self._result()
 
-    def _calls(self, native: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[str, Sequence[Call], bool]:
-        options = self._options
-        signature = workload.choose_signature(list(native), options.signature_name)
-        if signature not in candidate:
-            raise errors.UsageError(f"the candidate has no signature {signature!r}", "signatures there: " + ", ".join(candidate))
-        for kind, before, after in zip(("input", "output"), native[signature], candidate[signature], strict=True):
-            mine, theirs = ({spec.name: spec.dtype for spec in specs} for specs in (before, after))
-            if mine != theirs:
-                raise errors.UsageError(f"signature {signature!r} has other {kind}s in the candidate: {_text(theirs)}, "
-                                        f"native {_text(mine)}",
-                                        "compare a model with what was made of it")
-        asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
-                             ranges=options.ranges, seed=options.seed)
-        sizes = [options.batch_size] if options.batch_size else []
-        load, = workload.workloads(self._takes(signature, native), sizes, asked, _ALL if options.data else options.distinct)
-        self._truth = _truth(options, load.files)
-        return signature, load.calls, bool(options.data)
-
-    def _takes(self, signature: str, native: Any) -> Any:
+    def _takes(self, signature: str, signatures: Any) -> Any:
         """The inputs of the signature. Files are read for the names of its twins only if --data or --shapes could use them."""
         options = self._options
         paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
         same = subject.same(paths) if all(paths) and (options.data or options.shapes) else []
-        return subject.takes(signature, native, same, self._models[rounds.CANDIDATE].path)
+        return subject.takes(signature, signatures, same, self._models[rounds.CANDIDATE].path)
 
-    def _described(self, calls: Sequence[Call], timed: Sequence[Call]) -> dict[str, Any]:
+    def _described(self, calls: pairing.Calls, timed: pairing.Calls) -> dict[str, Any]:
         """A description of the requests, to compare other runs with this one."""
         options, digest = self._options, hashlib.sha256()
-        for call in timed:
+        native = timed[rounds.NATIVE]
+        for call in native if not options.paired else (*native, *timed[rounds.CANDIDATE]):
             for name, array in sorted(call.inputs.items()):
                 digest.update(f"{name}{array.dtype}{array.shape}".encode())
                 digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
         return {"through": self._both.through, "backend": self._both.where["backend"] or "a server that ran before",
-                "gate_closed": self._both.gate_closed, "signature": self._signature,
-                "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for call in timed)),
-                "values": options.data or f"drawn from seed {options.seed}", "timed": len(timed), "compared": len(calls),
+                "gate_closed": self._both.gate_closed, "signature": " and ".join(dict.fromkeys(self._signatures.values())),
+                "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
+                "values": options.data or f"drawn from seed {options.seed}", "timed": len(native), "compared": len(calls[rounds.NATIVE]),
                 "concurrency": options.concurrency, "digest": digest.hexdigest()[:16]}
 
-    def _compared(self, calls: Sequence[Call], own: bool) -> answers.Judged:
+    def _compared(self, calls: pairing.Calls, own: bool) -> answers.Judged:
         options = self._options
         kind = models.arithmetic(self._models[rounds.NATIVE], self._models[rounds.CANDIDATE], self._both.gpus)
-        native, candidate = self._both.answers(self._signature, calls)
-        return answers.judge(calls, native, candidate, kind, own, judgement.Rules.of(options),
+        kind = pairing.arithmetic(kind, calls)
+        native, candidate = self._both.answers(calls)
+        return answers.judge(calls[rounds.NATIVE], native, candidate, kind, own, judgement.Rules.of(options),
                              answers.parse_goals(options.goals.accuracy), self._truth, options.accuracy_output)
 
-    def _measure(self, timed: Sequence[Call]) -> None:
+    def _measure(self, timed: pairing.Calls) -> None:
         options = self._options
-        with self._both.asking(self._signature, timed) as asker:
+        with self._both.asking(timed) as asker:
             latency = max(asker.warm_up().values())
             self._per_block = rounds.requests_of_block(latency, options.concurrency)
             if options.requests:
@@ -370,9 +372,3 @@ def _truth(options: Options, rows: Any) -> labels.Labels | None:
     if not options.labels:
         return None
     return labels.read(options.labels, rows, options.label_column, options.classes)
-
-
-def _text(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {dtype}" for name, dtype in types.items())
-
-
