@@ -231,12 +231,12 @@ def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the
 def test_answers_that_nobody_judged_are_said():
     run = records(np.full(100, 2.0), checked=6, wrong=6, unjudged=12)
     row = summary.row(measurements.SERVER, CLOSED, run, [1])
-    assert row.to_dict()["unjudged"] == 12 and any("12 more answers" in note for note in measure._notes(row, run))
+    assert row.to_dict()["unjudged"] == 12 and any("12 answers had other bytes" in note for note in measure._notes(row, run))
     done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=2)
     asked = types.SimpleNamespace(address="h:1", original="m", in_process="", expected="first", require_no_errors=False, goal=None)
     assert "6 of 6 compared answers are wrong, and 12 more were not judged" in next(bench._problems(asked, done))
     assert bench._compared(asked, done) == ("the first answers are like those of m, except for 2 requests without an answer; a sample of the "
-                                            "later ones was compared with the first, except for 12 with other bytes, too many to judge")
+                                            "later ones was compared with the first, except for 12 with other bytes that nobody judged")
 
 
 @pytest.mark.parametrize("address, original, expected, says", [
@@ -500,3 +500,21 @@ def test_a_fingerprint_tells_machines_apart():
     assert one.differences(other) == [f"gpus: {'none' if not one.gpus else ', '.join(one.gpus)}, now 2 x H200",
                                       f"driver: {one.driver or 'none'}, now 550.1"]
     assert one.cpu in one.text()
+
+
+def test_a_server_without_a_thread_left_is_no_pass():
+    run = records(np.full(60, 2.0), failed=40)
+    errors_of = {8: run_record.Failures(8, "RESOURCE_EXHAUSTED", 40, ("Server Threadpool Exhausted",))}
+    run = dataclasses.replace(run, errors=errors_of)
+    row = summary.row(measurements.SERVER, CLOSED, run, [1])
+    assert row.refused == 40 and any("40 of 100 requests" in note and "--grpc_max_threads" in note for note in measure._notes(row, run))
+    done = types.SimpleNamespace(rows=[row], refused="", searched=[], unanswered=0)
+    asked = types.SimpleNamespace(address="h:1", original="", in_process="", expected="first", require_no_errors=False, goal=None)
+    assert "refused 40 of 100 requests: no gRPC thread left (--grpc_max_threads)" in next(bench._problems(asked, done))
+    other = dataclasses.replace(row, errors=(measurements.Error("RESOURCE_EXHAUSTED", 40, "the message is larger than allowed"),))
+    assert other.refused == 0
+
+
+def test_a_search_that_ends_at_the_threads_of_the_server_says_so():
+    found = search.highest(lambda rate: search.KEPT if rate < 70 else search.REFUSED, 10)
+    assert found.rate < 70 <= found.above and "--grpc_max_threads" in found.ended

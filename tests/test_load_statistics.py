@@ -110,7 +110,7 @@ def test_limits_each_sign_alone():
     usual = {"cpu_s": 4.0, "seconds": 10.0, "workers": 2, "cores": 8, "late": 1, "sent": 1000, "lags_ns": quiet, "latency_ns": slow}
     assert limits.found(**usual) == ()
     for changed, of, word in (({"cpu_s": 18.5}, limits.RATE, "used 1.85 of 2 cores"), ({"late": 11}, limits.RATE, "more than 1 ms late"),
-                              ({"lags_ns": np.full(100, 5_000_000)}, limits.TIMES, "waited 5.0 ms or less")):
+                              ({"lags_ns": np.full(100, 5_000_000)}, limits.TIMES, "woke 5.0 ms late (p99)")):
         sign, = limits.found(**{**usual, **changed})
         assert word in sign.text and sign.of == of
     # Two processes on one core are at their limit with one core's time.

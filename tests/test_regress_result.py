@@ -100,7 +100,10 @@ def test_how_near_the_answers_are_is_shown_with_the_bounds_that_they_keep():
     ("throughput", "higher", 2.5, "2.50 times as high (2.38 to 2.62)", ""), ("throughput", "lower", 0.4, "2.50 times as low (2.38 to 2.63)", "")])
 def test_a_change_is_worded_so_that_it_can_be_read_in_one_way(metric, direction, ratio, text, verb):
     done = regression()
-    one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=0.95 * ratio, high=1.05 * ratio, direction=direction, verdict="same")
+    # "same" is decided by the narrower interval, so that is the one to show.
+    one = dataclasses.replace(done.verdict.of(metric), ratio=ratio, low=0.9 * ratio, high=1.1 * ratio, same_low=0.95 * ratio,
+                              same_high=1.05 * ratio, direction=direction, verdict="same")
+    assert dataclasses.replace(one, verdict="cannot tell").judged_interval == (0.9 * ratio, 1.1 * ratio)
     assert comparison.speed_text(one) == text
     done = dataclasses.replace(done, verdict=dataclasses.replace(done.verdict, judgements=(one,)))
     assert not verb or done.headline == f"pass: the candidate {verb} {text}"

@@ -171,6 +171,8 @@ class _Run:
             row = self._add(target, sent, point, probe=True)
             if row.kept:
                 return search.KEPT
+            if row.refused:
+                return search.REFUSED
             return search.UNOFFERED if row.limited or row.waits else search.UNDECIDED if row.kept is None else search.MISSED
 
         found = search.highest(probe, start, options.lowest_rate, options.highest_rate, options.resolution)
@@ -229,7 +231,7 @@ def _later_compared(options: Options, run: _Run) -> str:
     unjudged = sum(row.unjudged for row in run.rows)
     later = "a sample of the later ones was compared with the first" if options.original else \
         "a sample was compared with the first answer to the same request"
-    return later + (f", except for {unjudged} with other bytes, too many to judge" if unjudged else "")
+    return later + (f", except for {unjudged} with other bytes that nobody judged" if unjudged else "")
 
 
 def _prices(rows: Sequence[measurements.Row]) -> Iterator[measurements.Price]:
@@ -252,6 +254,8 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
         if row.wrong:
             more = f", and {row.unjudged} more were not judged" if row.unjudged else ""
             yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
+        if row.refused and not row.probe:
+            yield f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left (--grpc_max_threads)"
         if options.require_no_errors and row.failed:
             yield f"{where}: {row.failed} of {row.requests} requests failed"
         if options.goal and not row.probe and not options.search and row.kept is not True:

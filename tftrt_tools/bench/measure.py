@@ -188,8 +188,12 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
         yield f"{records.unsent} requests were never sent"
     if records.unfinished:
         yield f"{records.unfinished} requests were given up without an answer"
+    if row.refused:
+        yield (f"the server refused {row.refused} of {row.requests} requests because it had no gRPC thread left: start it with a larger "
+               "--grpc_max_threads (by default 4 for each core), or have fewer under way")
     if records.unjudged:
-        yield f"{records.unjudged} more answers differ from the first ones byte for byte, and were not judged because there were too many"
+        yield (f"{records.unjudged} answers had other bytes than the first ones, and nobody judged whether they are right: beside the load "
+               "only some are judged")
     for one in records.wrong_answers[:1]:
         yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
     if records.warm_up.stable is False:

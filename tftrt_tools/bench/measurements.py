@@ -9,6 +9,7 @@ from tftrt_tools import errors, records
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.bench.points import Point
 from tftrt_tools.bench.server_metrics import ServerSide
+from tftrt_tools.client import serving_error
 from tftrt_tools.stack.fingerprint import Fingerprint
 
 SERVER, IN_PROCESS = "server", "in process"
@@ -130,6 +131,11 @@ class Row(records.Record):
     def failed(self) -> int:
         """Requests that failed."""
         return self.requests - self.answered
+
+    @property
+    def refused(self) -> int:
+        """Requests that the server refused because it had no gRPC thread left."""
+        return sum(one.count for one in self.errors if serving_error.no_thread_left(one.code, one.message))
 
     @property
     def kept(self) -> bool | None:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 _HALVINGS = 6
 MOST_PROBES = 40
 _DIGITS = 4  # of a rate; finer than any resolution that is allowed
-KEPT, MISSED, UNDECIDED, UNOFFERED = "kept", "missed", "undecided", "unoffered"
+KEPT, MISSED, UNDECIDED, UNOFFERED, REFUSED = "kept", "missed", "undecided", "unoffered", "refused"
 _WHY = {MISSED: "does not keep it", UNDECIDED: "was not shown to keep it, nor to miss it: measure longer",
-        UNOFFERED: "does not keep it, but there the load generator was the limit: the server may keep more"}
+        UNOFFERED: "does not keep it, but there the load generator was the limit: the server may keep more",
+        REFUSED: "does not keep it: the server had no gRPC thread left (--grpc_max_threads, by default 4 for each core), and may keep more "
+                 "with more of them"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ def highest(probe: Callable[[float], str], start: float, lowest: float | None = 
 
     Args:
       probe: function of a rate; returns KEPT, MISSED, UNDECIDED (too few requests to say) or UNOFFERED (not kept, and maybe not by the
-        server's fault).
+        server's fault) or REFUSED (not kept, because the server had no gRPC thread left).
       start: rate to begin with. lowest: where the search gives up; by default start / 2**6, or start where that is given as lowest.
       ceiling: rate above which nothing is tried; None for no end. resolution: (above - rate) / rate at which it stops.
 

@@ -9,6 +9,7 @@ from tftrt_tools.wire import entries, fields, tensor, tensor_bytes, varints
 
 METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _FIELD = "signature_def"
+_INNER = "__saved_model_"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +41,13 @@ def request(model: ModelSpec) -> bytes:
 
 
 def read(raw: bytes) -> Answered[Signature]:
-    """{name of a signature: Signature} of a GetModelMetadataResponse's bytes, which nobody has checked. Raises: ValueError."""
+    """{name of a signature: Signature} of a GetModelMetadataResponse's bytes, which nobody has checked; without TensorFlow's own, such as
+    "__saved_model_init_op", which no client can ask. Raises: ValueError."""
     message = memoryview(raw)
     specs = [value for field, wire_type, value in fields.walk(message) if field == 1 and wire_type == fields.DELIMITED]
     packed = entries.read_all(message, 2).get(_FIELD, memoryview(b""))  # a google.protobuf.Any
     found = entries.read_all(_last(packed, 2), 1)
-    return Answered({name: _signature(found[name]) for name in sorted(found)}, ModelSpec.from_parts(specs))
+    return Answered({name: _signature(found[name]) for name in sorted(found) if not name.startswith(_INNER)}, ModelSpec.from_parts(specs))
 
 
 def _signature(raw: memoryview) -> Signature:

@@ -42,6 +42,11 @@ def of(code: str, message: str, address: str, seconds: float | None, method: str
     return ServingError(code, message, cause, (mends or {}).get(code, mend))
 
 
+def no_thread_left(code: str, message: str) -> bool:
+    """Whether a status says that all of the server's gRPC threads (--grpc_max_threads) were busy, so that it refused the call."""
+    return code == "RESOURCE_EXHAUSTED" and _NO_THREADS in message.lower()
+
+
 def one_line(text: str) -> str:
     """Each run of white space becomes one space."""
     return " ".join(text.split())
@@ -56,7 +61,7 @@ def _words(code: str, message: str, address: str, seconds: float | None, method:
                 "is that the gRPC port of a TensorFlow Serving? give more time (timeout)")
     if code == "UNIMPLEMENTED" and method != _PREDICT:
         return f"{address} is no TensorFlow Serving: it has no {method}", "give the gRPC port of a TensorFlow Serving"
-    if code == "RESOURCE_EXHAUSTED" and _NO_THREADS in message.lower():
+    if no_thread_left(code, message):
         return (f"{address} has no thread left for this call: {one_line(message)}",
                 "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)")
     # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.

@@ -232,8 +232,9 @@ def _print(done: Regression, json_path: str | None) -> None:
         f"{len(done.rounds.native_p50)} rounds of {done.requests} to each model, {done.workload['concurrency']} at a time")
     if done.verdict:
         rows = [(one.metric, shown(one.metric, one.native), shown(one.metric, one.candidate),
-                 "" if one.ratio is None else f"{one.ratio:.3f}", "" if one.ratio is None else f"{one.low:.3f} to {one.high:.3f}",
-                 "" if one.p is None else f"{one.p:.2g}", one.direction or "none shown", one.verdict)
+                 "" if one.ratio is None else f"{one.ratio:.3f}",
+                 "{:.3f} to {:.3f}".format(*one.judged_interval) if one.judged_interval else "", "" if one.p is None else f"{one.p:.2g}",
+                 one.direction or "none shown", one.verdict)
                 for one in done.verdict.judgements]
         columns = ["metric", ">native", ">candidate", ">ratio", ">interval", ">p of U", "direction", "verdict"]
         console.print(_output.table("Speed, candidate / native", columns, rows))

@@ -73,6 +73,6 @@ def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, 
     if lags.size >= _FEWEST_BEATS and latencies.size:
         lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
         if lag > LAG_NS and lag > LAG_SHARE * tail:
-            signs.append(Sign(TIMES, f"99 % of the replies waited {lag / 1e6:.1f} ms or less inside it, and 99 % of the latencies are "
-                                     f"{tail / 1e6:.1f} ms or less: give it cores of its own"))
+            signs.append(Sign(TIMES, f"a thread of its own that does nothing else woke {lag / 1e6:.1f} ms late (p99), and so may have what "
+                                     f"reads the replies; the latencies' p99 is {tail / 1e6:.1f} ms: give it cores of its own"))
     return tuple(signs)

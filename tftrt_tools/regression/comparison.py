@@ -200,9 +200,10 @@ def speed_text(one: verdicts.Judgement) -> str:
 
 def _worded(one: verdicts.Judgement) -> tuple[str, str]:
     """(verb, text of `speed_text`)."""
-    if one.ratio is None or one.low is None or one.high is None:
+    judged = one.judged_interval
+    if one.ratio is None or judged is None:
         return "is", f"not known: {one.reason}"
-    change, low, high = (100 * (value - 1) for value in (one.ratio, one.low, one.high))
+    change, low, high = (100 * (value - 1) for value in (one.ratio, *judged))
     interval = f"({low:+.1f}% to {high:+.1f}%)"
     if not one.direction:
         return "is", f"the same: {change:+.1f}% {interval}" if one.verdict == verdicts.SAME else f"{change:+.1f}% {interval}"
@@ -211,5 +212,5 @@ def _worded(one: verdicts.Judgement) -> tuple[str, str]:
     if 1 / least < one.ratio < least:
         return near[0], f"{abs(change):.1f}% {near[1]} {interval}"
     inverse = one.direction in ("faster", "lower")
-    values = (1 / one.ratio, 1 / one.high, 1 / one.low) if inverse else (one.ratio, one.low, one.high)
+    values = (1 / one.ratio, 1 / judged[1], 1 / judged[0]) if inverse else (one.ratio, *judged)
     return far[0], "{:.2f} times as {} ({:.2f} to {:.2f})".format(values[0], far[1], *values[1:])

@@ -99,6 +99,13 @@ class Judgement(records.Record):
         return self.metric == THROUGHPUT
 
     @property
+    def judged_interval(self) -> tuple[float, float] | None:
+        """The interval that decided the verdict: the narrower one for SAME; None where no ratio is known."""
+        if self.verdict == SAME and self.same_low is not None and self.same_high is not None:
+            return self.same_low, self.same_high
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def hang_together(self) -> bool:
         """Whether the rounds are worth much less than as many independent ones. With few rounds even independent ones count as half."""
         return 3 * self.effective_rounds < self.rounds
