@@ -518,3 +518,13 @@ def test_a_server_without_a_thread_left_is_no_pass():
 def test_a_search_that_ends_at_the_threads_of_the_server_says_so():
     found = search.highest(lambda rate: search.KEPT if rate < 70 else search.REFUSED, 10)
     assert found.rate < 70 <= found.above and "--grpc_max_threads" in found.ended
+
+
+def test_a_label_that_moves_during_a_row_is_said():
+    versions = iter([1, 2, 2])
+    client = types.SimpleNamespace(metadata=lambda *_: types.SimpleNamespace(model=types.SimpleNamespace(version=next(versions))))
+    asked = types.SimpleNamespace(model_version=None, model_name="m", version_label="stable")
+    watched = bench._Versions(client, asked, 1)
+    assert [watched.changed() for _ in range(3)] == [
+        "", "label 'stable' changed its version during this row: 1 answered before, 2 answers now", ""]
+    assert bench._Versions(None, types.SimpleNamespace(model_version=1), 1).changed() == ""

@@ -172,3 +172,10 @@ def test_a_file_that_needs_consent_is_refused_by_all_and_taken_with_it(tftrt, tm
     assert_clear(refused, errors.EXIT_USAGE, "--allow_unsafe_deserialization")
     assert "twice" in refused.stderr
     assert tftrt("inspect", tmp_path / "model.keras", "--allow_unsafe_deserialization").returncode == errors.EXIT_DONE
+
+
+@pytest.mark.parametrize("name", ["no.h5", "no.keras", "no.pb"])
+def test_a_file_that_is_not_there_is_a_model_file_all_the_same(tmp_path, name):
+    with pytest.raises(errors.UsageError, match="no such file") as caught:
+        kinds.kind(str(tmp_path / name))
+    assert "Keras file" in caught.value.mend and "SavedModel directory" in caught.value.mend

@@ -68,7 +68,8 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         known = answers.Original(named["original"], None if client else named["in_process"], signature) if options.original else None
         for note in known.notes if known else ():
             view.note(f"note: {note}")
-        run = _Run(options, view, files, watch, rules, known)
+        versions = _Versions(client, options, model.version) if client else None
+        run = _Run(options, view, files, watch, rules, known, versions)
         ended = run.everything(targets.opened(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
     asked = measurements.Subject(
         address=address, model_name=options.model_name, model_version=model.version,
@@ -87,8 +88,9 @@ class _Run:
     """Gathers the rows."""
 
     def __init__(self, options: Options, view: live.Lines, files: Any, watch: gpu_watch.AnyWatch, rules: judgement.Rules,
-                 original: answers.Original | None) -> None:
-        """Args: original: answers.Original, or None."""
+                 original: answers.Original | None, versions: "_Versions | None" = None) -> None:
+        """Args: original: answers.Original, or None. versions: of the server, None without one."""
+        self._versions = versions
         self._options, self._view, self._rules, self._original = options, view, rules, original
         self._measure = measure.Measure(options, view, watch, files)
         self.rows: list[measurements.Row] = []
@@ -156,6 +158,9 @@ class _Run:
              probe: bool = False) -> measurements.Row:
         self._view.begin(len(self.rows) + 1, total, f"{target.name}: {point.text()}")
         row = self._measure.point(target, sent, point, probe)
+        changed = self._versions.changed() if self._versions and target.name == measurements.SERVER else ""
+        if changed:
+            row = dataclasses.replace(row, notes=(*row.notes, changed))
         self.rows.append(row)
         self._view.done(row)
         if self._measure.interrupted:
@@ -185,6 +190,30 @@ class _Run:
         if not row.throughput:
             raise _Cut("no request was answered")
         return row.throughput / 2
+
+
+class _Versions:
+    """Which version answers, asked after each row: a label may move, and a newer version may be loaded, while the load runs.
+
+    Args: client: client.Client. version: the one that answered at first."""
+
+    def __init__(self, client: Any, options: Options, version: int | None) -> None:
+        self._client, self._options, self._version = client, options, version
+
+    def changed(self) -> str:
+        """A line that says that another version answers than at the last call, or ""."""
+        options, before = self._options, self._version
+        if options.model_version is not None:
+            return ""
+        try:
+            self._version = self._client.metadata(options.model_name, None, options.version_label).model.version
+        except errors.TftrtError:
+            # The row's own failures say that the server is gone.
+            return ""
+        if self._version == before:
+            return ""
+        label = f"label {options.version_label!r}" if options.version_label else "the model"
+        return f"{label} changed its version during this row: {before} answered before, {self._version} answers now"
 
 
 def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]:

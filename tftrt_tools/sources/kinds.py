@@ -65,7 +65,11 @@ def kind(path: str) -> str:
     if place.is_dir():
         return CHECKPOINT if (place / ".index").is_file() and not files.is_saved_model(place) else SAVED_MODEL
     if not place.is_file():
-        return CHECKPOINT if files.checkpoint_parts(path) else SAVED_MODEL
+        if files.checkpoint_parts(path):
+            return CHECKPOINT
+        if place.suffix.lower() in (*KERAS_SUFFIXES, *GRAPH_SUFFIXES) and not place.exists():
+            raise errors.UsageError(f"no such file: {path}", f"give {', '.join(FORMS[:-1])} or {FORMS[-1]}")
+        return SAVED_MODEL
     suffix = place.suffix.lower()
     if suffix in KERAS_SUFFIXES or not suffix and _begins_with(place, _HDF5):
         return KERAS
