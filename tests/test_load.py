@@ -289,11 +289,14 @@ def test_twice_the_rate_with_twice_the_requests_under_way_acquits_the_generator(
     busy = limits.Sign(limits.RATE, "its 1 process used 0.95 of 1 core: give it more processes")
     runs = {count: dataclasses.replace(_run(server, _closed(concurrency=count, seconds=0.5)), limits=(busy,)) for count in (1, 2)}
     rows = [summary.row("server", points.Point(scenario=points.CLOSED, concurrency=count), records, np.ones(8)) for count, records in runs.items()]
+    rows = [dataclasses.replace(row, throughput=rate) for row, rate in zip(rows, (48.0, 72.0), strict=True)]
     first, second = bench._acquitted(rows)
     assert rows[0].limited and not first.limited and second.limited == rows[1].limited
     assert re.search(r"own time \(its 1 process used 0.95 of 1 core\), and not the limit: 2 requests under way get [12]\.\d times", first.waits)
     apart, _ = bench._acquitted([rows[0], dataclasses.replace(rows[1], target="in process")])
     assert apart.limited
+    # Twice the rate with twice the requests: nothing is the limit yet, not at the last row either.
+    assert not any(row.limited for row in bench._acquitted([rows[0], dataclasses.replace(rows[1], throughput=96.0)]))
 
 
 def test_progress_tells_all_answers_once(server):

@@ -132,6 +132,8 @@ def test_more_requests_under_way_and_more_answers_acquit_the_generator():
     assert limits.acquitted(100.0, 1, runs) == (4, 240.0)
     assert limits.acquitted(198.0, 2, runs) is None and limits.acquitted(240.0, 4, runs) is None
     assert limits.acquitted(100.0, None, runs) is None
+    assert limits.kept_pace(198.0, 2, runs) == (1, 100.0)
+    assert limits.kept_pace(240.0, 4, runs) is None and limits.kept_pace(230.0, 8, runs) is None and limits.kept_pace(9.0, None, runs) is None
 
 
 def test_constant_schedule():

@@ -217,7 +217,8 @@ class _Versions:
 
 
 def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]:
-    """The rows. If another row with more requests under way was faster, the load generator was not the limit of the slower one."""
+    """The rows. The load generator was not the limit of one if another row with more requests under way was faster, or if its rate grew
+    as the requests under way did."""
     found = []
     for row in rows:
         others = [(one.point.concurrency or 1, one.throughput) for one in rows if one.point.scenario == points.CLOSED == row.point.scenario
@@ -228,6 +229,8 @@ def _acquitted(rows: Sequence[measurements.Row]) -> tuple[measurements.Row, ...]
             text = f"part of each round trip is the load generator's own time ({why}), and not the limit: {more[0]} requests under way " \
                    f"get {more[1] / row.throughput:.1f} times as many answers a second"
             row = dataclasses.replace(row, limited="", waits="; ".join(filter(None, (text, row.waits))))
+        elif limits.kept_pace(row.throughput, row.point.concurrency, others):
+            row = dataclasses.replace(row, limited="")
         found.append(row)
     return tuple(found)
 

@@ -27,6 +27,8 @@ LAG_SHARE, LAG_NS = 0.1, 1_000_000
 _FEWEST_BEATS = 20
 # Rates that differ by less may be equal: equal runs differ by as much.
 _MORE = 1.25
+# A rate that grew by this share of the growth of the requests under way grew with them.
+_PACE = 0.9
 Of = typing.Literal["rate", "times"]
 RATE: Of = "rate"
 TIMES: Of = "times"
@@ -50,6 +52,16 @@ def acquitted(rate: float, under_way: int | None, others: Sequence[tuple[int, fl
     """
     better = [(count, other) for count, other in others if under_way and count > under_way and rate > 0 and other >= _MORE * rate]
     return max(better, key=lambda one: one[1], default=None)
+
+
+def kept_pace(rate: float, under_way: int | None, others: Sequence[tuple[int, float]]) -> tuple[int, float] | None:
+    """A run that shows that a closed loop's rate was still growing as fast as the requests under way, so nothing was the limit yet.
+
+    Args: as of `acquitted`. Returns: the run with at most half as many under way, (under way, rate); None where none shows it.
+    """
+    fewer = [(count, other) for count, other in others if under_way and 2 * count <= under_way and other > 0
+             and rate >= _PACE * other * under_way / count]
+    return max(fewer, default=None)
 
 
 def found(*, cpu_s: float, seconds: float, workers: int, cores: int, late: int, sent: int, lags_ns: npt.ArrayLike,
