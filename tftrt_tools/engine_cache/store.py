@@ -58,10 +58,6 @@ class Store:
             self.folder = None
             self.problem = error.cause
 
-    def holds(self, key: EngineKey) -> bool:
-        """Whether there is an entry of `key`, damaged or not."""
-        return self.folder is not None and self._path(key.name).is_dir()
-
     def get(self, key: EngineKey, target: str | os.PathLike[str]) -> Hit | Miss:
         """Copy the engine of `key` to the file `target`, which is written only on a hit. The copy's digest is checked.
 

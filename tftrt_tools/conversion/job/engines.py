@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tftrt_tools import errors, native_log, progress, tf_private
-from tftrt_tools.conversion.job import build_progress, engine_inputs, side_by_side, watched
+from tftrt_tools.conversion.job import build_progress, engine_inputs, watched
 from tftrt_tools.conversion.job.timing_cache import TimingCache
 from tftrt_tools.conversion.signature_result import BuiltEngine, Unbuilt
 from tftrt_tools.engine_cache import key as keys
@@ -89,7 +88,6 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
     builder = _Builder(graph_def, result, settings, inputs, site)
     start = time.monotonic()
-    builder.time_kernels()
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
     resources: dict[str, Any] = {}
@@ -146,36 +144,6 @@ class _Builder:
         except watched.NotReady:
             return late
 
-    def time_kernels(self) -> None:
-        """Time the kernels of the engines that the cache lacks side by side, if the environment asks for threads."""
-        count = side_by_side.threads()
-        if count < 2 or not self._settings.dynamic or self._timings.registry is None:
-            return
-        work = [piece for engine in self._result.engines for piece in self._pieces(engine)]
-        if len(work) < 2:
-            return
-        self._shown.begin(f"timing the kernels of {self._result.name}", f"in {min(count, len(work))} threads")
-        with contextlib.suppress(watched.NotReady):
-            watched.run(lambda: self._timed(work, count), self._shown.tick, self._site.budget.until())
-
-    def _pieces(self, engine: EngineOp) -> list[side_by_side.Piece]:
-        store, key, feeds = self._site.store, self._keys.get(engine.name), self._feeds.get(engine.name)
-        if not feeds or engine.name in self._by_values or (store and key and store.holds(key)):
-            return []
-        return side_by_side.pieces(lone_engine.alone(self._graph_def, engine.name), self._tensors(engine), engine.profile_strategy)
-
-    def _timed(self, work: Sequence[side_by_side.Piece], count: int) -> None:
-        registry = self._timings.registry
-        assert registry is not None
-        with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
-            self._shown.runs(native_log.position())
-            side_by_side.time_kernels(work, compile_engines, registry, count, self._site.folder)
-
-    def _tensors(self, engine: EngineOp) -> list[list[Any]]:
-        """A list of tensors for each of its calls."""
-        dtypes = [one.dtype for one in engine.inputs]
-        return [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
-
     def _what(self, engine: EngineOp) -> str:
         feeds = self._feeds[engine.name]
         if engine.implicit_batch:
@@ -204,7 +172,8 @@ class _Builder:
 
     def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         lone = lone_engine.alone(self._graph_def, engine.name)
-        feeds = self._tensors(engine)
+        dtypes = [one.dtype for one in engine.inputs]
+        feeds = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]]
         with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
             start, logged = time.monotonic(), native_log.position()
             self._shown.runs(logged)

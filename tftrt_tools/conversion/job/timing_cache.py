@@ -22,7 +22,7 @@ class TimingCache:
 
     def __init__(self, registry: tf_private.TimingCache | None, timings: Timings | None) -> None:
         """Args: registry: of this process, timings: on disk; None for either carries nothing."""
-        self.registry, self._timings = registry, timings
+        self._registry, self._timings = registry, timings
 
     @classmethod
     def of(cls, site: Site, gpu: str) -> TimingCache:
@@ -46,15 +46,15 @@ class TimingCache:
 
         The caller has to hold the GPU's turn meanwhile, so that no other process writes in between and loses its times.
         """
-        if self.registry is None or self._timings is None:
+        if self._registry is None or self._timings is None:
             yield
             return
         kept = self._timings.read()
-        new = kept != b"" and kept != self.registry.read()
+        new = kept != b"" and kept != self._registry.read()
         if new:
-            self.registry.write(kept)
+            self._registry.write(kept)
         with self._timings.trial() if new else contextlib.nullcontext():
             yield
-        known = self.registry.read()
+        known = self._registry.read()
         if known != kept:
             self._timings.write(known)
