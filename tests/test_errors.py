@@ -17,6 +17,8 @@ from tftrt_tools.savedmodel.job import loading
     ("Graph execution error:", "Graph execution error:"),
     ("[[{{node add}}]]", "[[{{node add}}]]"),
     ("x" * 1000, "x" * 300),
+    ("2 root error(s) found.\n  (0) INVALID_ARGUMENT: Unknown image file format.\n\t [[{{node map/DecodeJpeg}}]]\n  (1) again",
+     "INVALID_ARGUMENT: Unknown image file format."),
 ])
 def test_the_first_line_says_what_is_wrong(text, told):
     assert errors.first_line(text) == told

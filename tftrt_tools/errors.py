@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 EXIT_DONE = 0
@@ -12,6 +13,8 @@ EXIT_UNSURE = 4
 
 # Lines that TensorFlow puts before its error message: they name the node that failed.
 _PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>", "File \"", "Node: ")
+_SEVERAL = re.compile(r"\d+ root error\(s\) found\.")  # the errors follow, numbered
+_NUMBER = re.compile(r"^\(\d+\) ")
 _NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
 
@@ -23,7 +26,8 @@ EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "T
 def first_line(text: str) -> str:
     """The first line of TensorFlow's message `text` that says what is wrong; "" for an empty text."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line.split(_NODES)[0].strip() for line in lines if not line.startswith(_PREAMBLE)]
+    told = [_NUMBER.sub("", line.split(_NODES)[0].strip()) for line in lines
+            if not line.startswith(_PREAMBLE) and not _SEVERAL.fullmatch(line)]
     return next(filter(None, [*told, *lines]), "")[:_LONGEST]
 
 

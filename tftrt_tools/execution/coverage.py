@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import errors, scratch
@@ -18,9 +18,8 @@ def check(model: run.Runnable, signatures: Mapping[str, Any], started: run.Start
     Returns: ({"signature", "shapes", "engines": {engine: times}}, …), one for each call.
     Raises: CheckFailed where an engine fell back or was built inside a call.
     """
-    calls = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
-    with scratch.folder("coverage") as folder:
-        done = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True, started=started)
+    drawn = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
+    calls, done = answered(model, drawn, started)
     traces = [one for one in done.traces if one]
     unbuilt = {engine.name for one in signatures.values() for engine in one.unbuilt}
     missed = [text for call, trace in zip(calls, traces, strict=True) for text in misses(call, trace, unbuilt)]
@@ -30,6 +29,24 @@ def check(model: run.Runnable, signatures: Mapping[str, Any], started: run.Start
     return tuple({"signature": call.signature, "shapes": {name: list(shape) for name, shape in call.shapes.items()},
                   "engines": trace.engine}
                  for call, trace in zip(calls, traces, strict=True))
+
+
+def answered(model: run.Runnable, calls: Sequence[run.Call], started: run.Started | None) -> tuple[Sequence[run.Call], run.Run]:
+    """Run the calls. If the model refuses their values (a float that serves as an index, a string that is no picture), run calls of the
+    same shapes with plain ones.
+
+    Returns: the calls that it answered, and their Run. Raises: CallFailed.
+    """
+    try:
+        return calls, _run(model, calls, started)
+    except errors.CallFailed:
+        calls = [run.Call(call.signature, inputs.plain(call.inputs)) for call in calls]
+        return calls, _run(model, calls, None)
+
+
+def _run(model: run.Runnable, calls: Sequence[run.Call], started: run.Started | None) -> run.Run:
+    with scratch.folder("coverage") as folder:
+        return run.run(model, run.save_calls(calls, folder + "/in"), folder + "/out", "the declared shapes", trace=True, started=started)
 
 
 def misses(call: run.Call, trace: CallTrace, unbuilt: Collection[str] = ()) -> list[str]:

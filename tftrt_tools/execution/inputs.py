@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,6 +47,23 @@ def _draw(spec: InputSpec, shape: tuple[int, ...], seed: int, bounds: tuple[floa
     if dtype.kind == "c":
         return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def plain(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Inputs of the same shapes for a model that refuses drawn values: zeros, and for strings a picture, a PNG file of 64x48 black pixels
+    (TensorFlow's decoders of JPEG take it, too)."""
+    return {name: np.full(array.shape, _picture(64, 48), object) if array.dtype.kind == "O" else np.zeros_like(array)
+            for name, array in arrays.items()}
+
+
+def _picture(height: int, width: int) -> bytes:
+    """A black RGB picture as PNG, https://www.w3.org/TR/png-3/."""
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\0\0\0" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def parse_ranges(text: str, flag: str = "--ranges") -> dict[str, tuple[float, float]]:
