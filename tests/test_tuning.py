@@ -631,13 +631,14 @@ def test_engines_that_are_not_ready_in_time_fail_their_trial_and_end_the_worker(
     assert not done.failure and reused == 0
 
 
-def test_a_trial_names_the_engines_that_were_not_ready():
+def test_a_trial_names_the_engines_that_were_not_ready_or_refused():
     def result(*unbuilt):
         return SignatureResult(name="s", inputs=(), converted=True, coverage=1.0, engines=(), left_out=(), native_ops={}, unbuilt=unbuilt)
 
-    assert measure_job._late([result(), result(Unbuilt("E_3", "no declared shape reaches it"))]) == ""
-    found = measure_job._late([result(Unbuilt.late("E_0", 2), Unbuilt("E_1", "no declared shape reaches it")), result(Unbuilt.late("E_2", 2))])
-    assert found == "E_0 was not ready when --max_build_minutes=2 were over (and 1 more)"
+    assert measure_job._missing([result(), result(Unbuilt("E_3", "no declared shape reaches it"))]) == ""
+    late = result(Unbuilt.late("E_0", 2), Unbuilt("E_1", "no declared shape reaches it"))
+    found = measure_job._missing([late, result(Unbuilt("E_2", "it did not build: no kernel", refused=True))])
+    assert found == "E_0: not ready when --max_build_minutes=2 were over (and 1 more)"
 
 
 def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):

@@ -1,5 +1,6 @@
 """Engine ops that no GPU builds, because of a convolution whose channels are in no shape and the like: found without one."""
 
+import argparse
 import json
 import os
 import re
@@ -9,12 +10,16 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from rich.console import Console
 
 from tests import keras_layers
 from tests.conftest import ROOT
 from tests.detectors import detector
-from tftrt_tools.conversion.job import graph_pass
+from tftrt_tools import errors
+from tftrt_tools.commands import _building
+from tftrt_tools.conversion.job import finishing, graph_pass, watched
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
 from tftrt_tools.execution.job import build_log
 from tftrt_tools.savedmodel.job import unbuildable
 
@@ -204,6 +209,31 @@ def test_a_reason_over_two_lines_keeps_its_node():
     text = BUILD.split("Reason: ")[0] + ("Reason: INTERNAL: TFTRT::ConvertCombinedNMS\ntensorflow/compiler/tf2tensorrt/convert/convert_nodes.cc:5200 "
                                          "failed to add TRT layer, at: nms/CombinedNonMaxSuppression")
     assert build_log.reason(text) == "INTERNAL: TFTRT::ConvertCombinedNMS failed to add TRT layer, at: nms/CombinedNonMaxSuppression"
+
+
+def test_the_node_that_a_reason_names():
+    names = ["model/concat", "model/concat/concat", "model/conv"]
+    assert build_log.node("INVALID_ARGUMENT: Received inputs with inconsistent shape, at model/concat/concat", names) == "model/concat/concat"
+    assert build_log.node("INTERNAL: failed to add TRT layer, at: model/conv. (TensorRT: …)", names) == "model/conv"
+    assert build_log.node("INVALID_ARGUMENT: Channel dimension must be static", names) == ""
+
+
+def test_refused_engines_are_an_error_only_where_nothing_was_built(capsys):
+    refused = Unbuilt("E_1", "it did not build: no kernel", refused=True, mend="--keep_native_nodes='a' leaves it out")
+    some, none = _result(built=(BuiltEngine(name="E_0", shapes=((1, 8),), bytes=7),), unbuilt=(refused,)), _result(unbuilt=(refused,))
+    finishing.check_built([some, none], watched.Budget())
+    with pytest.raises(errors.TftrtError, match="engine E_1: it did not build: no kernel") as raised:
+        finishing.check_built([none], watched.Budget())
+    assert raised.value.exit_code == 1 and raised.value.mend == refused.mend
+    done = argparse.Namespace(unbuilt=[refused])
+    assert _building.exit_code(done) == 3 and _building.exit_code(argparse.Namespace(unbuilt=[Unbuilt.late("E_0", 2)])) == 0
+    _building.print_unbuilt(Console(), done, None)
+    printed = capsys.readouterr().out
+    assert "E_1 has no engine and runs in TensorFlow: it did not build: no kernel" in printed and refused.mend in printed
+
+
+def _result(**kept):
+    return SignatureResult(name="s", inputs=(), converted=True, coverage=1.0, engines=(), left_out=(), native_ops={}, **kept)
 
 
 @pytest.mark.parametrize("kind", ["file", "pipe"])

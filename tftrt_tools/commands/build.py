@@ -74,7 +74,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     made = values.output_saved_model_dir or model
     if original := _next.original(made):
         _next.show(values, _next.verify(values, original, made))
-    return errors.EXIT_DONE
+    return _building.exit_code(done)
 
 
 def _print(done: Build, json_path: str | None, cache: dict[str, Any] | None) -> None:

@@ -178,7 +178,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _output.write_json(done, values.json)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
-    return errors.EXIT_DONE
+    return _building.exit_code(done)
 
 
 def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> DataOptions | None:

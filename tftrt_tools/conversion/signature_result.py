@@ -41,10 +41,13 @@ class BuiltEngine(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Unbuilt(records.Record):
-    """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words."""
+    """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words; refused: whether TF-TRT or
+    TensorRT refused to build it; mend: what the user can do then."""
 
     name: str
     reason: str
+    refused: bool = False
+    mend: str = ""
 
     @classmethod
     def late(cls, name: str, minutes: float) -> Unbuilt:
@@ -89,7 +92,7 @@ class SignatureResult(records.Record):
     flops: Flops | None = None
     # Further names of the same function.
     twins: tuple[str, ...] = ()
-    # Engine ops without an engine, because it was not ready in time or no call reaches the op.
+    # Engine ops without an engine: it was not ready in time, it was refused, or no call reaches the op.
     unbuilt: tuple[Unbuilt, ...] = ()
     # The coverage of the other batch mode, None if it was not tried.
     other_mode: Outcome | None = None

@@ -83,8 +83,8 @@ def trial(request: Request) -> dict[str, Any]:
         facts = _facts(results)
         if not facts["engines"]:
             return Measured(**facts, failure="no segment is worth an engine").to_dict()
-        if late := _late(results):
-            return Measured(**facts, failure=late).to_dict()
+        if missing := _missing(results):
+            return Measured(**facts, failure=missing).to_dict()
         with _converted(stage, request) as model:
             return _measured(model, request, facts).to_dict()
 
@@ -118,11 +118,11 @@ def in_turns(request: Request) -> dict[str, Any]:
         return final.final(one["call"], list(calls), turns_job.in_turns(list(calls.values()))).to_dict()
 
 
-def _late(results: Sequence[SignatureResult]) -> str:
-    """Which engines were not ready in time, or "". Without them there is nothing to time: the build goes on beside it."""
-    late = [one for result in results for one in result.unbuilt if one.is_late]
-    more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
-    return f"{late[0].name} was {late[0].reason}{more}" if late else ""
+def _missing(results: Sequence[SignatureResult]) -> str:
+    """Which engines were not ready in time or were refused, or "". Without them there is nothing to time."""
+    missing = [one for result in results for one in result.unbuilt if one.is_late or one.refused]
+    more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    return f"{missing[0].name}: {missing[0].reason}{more}" if missing else ""
 
 
 def _original(request: Request) -> AbstractContextManager[Runner]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,9 @@ def build(frozen: Frozen, graph_def: graph_pb2.GraphDef, result: SignatureResult
 
     Returns: (SignatureResult with built and unbuilt engines, {engine name: trackable resource}; {} if engines are not to be saved).
 
-    Raises: TftrtError where an engine did not build.
+    An engine that TF-TRT or TensorRT refuses is left unbuilt with the reason; the others are built.
+
+    Raises: TftrtError where the model fails at these shapes, or GPU memory runs out.
     """
     wanted = _wanted(calls, settings)
     inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
@@ -115,6 +118,10 @@ def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
     return calls
 
 
+class _Refused(Exception):
+    """TF-TRT or TensorRT refused to build an engine. Its text: the reason, "" where the log has none."""
+
+
 class _Builder:
     """Builds the engines of one signature."""
 
@@ -143,6 +150,8 @@ class _Builder:
             return watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
         except watched.NotReady:
             return late
+        except _Refused as error:
+            return Unbuilt(engine.name, f"it did not build: {error}", refused=True, mend=self._mend(engine, str(error)))
 
     def _what(self, engine: EngineOp) -> str:
         feeds = self._feeds[engine.name]
@@ -183,7 +192,7 @@ class _Builder:
                 written = tf_private.serialize_engines(engine.name, path)
         built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
         if not built:
-            raise self._failed(engine, build_log.reason(native_log.since(logged)))
+            raise _Refused(build_log.reason(native_log.since(logged)))
         return built
 
     def _compile(self, lone: LoneEngine, feeds: Sequence[Sequence[Any]], position: str) -> None:
@@ -198,15 +207,17 @@ class _Builder:
             raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
-    def _failed(self, engine: EngineOp, reason: str) -> errors.TftrtError:
-        what = f"engine {engine.name} of signature {self._result.name!r} ({engine.precision}, {engine.compute_ops} ops) did not build"
+    def _mend(self, engine: EngineOp, reason: str) -> str:
+        """What helps against a refusal. Args: reason: of build_log.reason."""
         known = next((one for one in self._result.findings if one.about == engine.name), None)
         if known:
-            return errors.TftrtError(f"{what}: {reason or known.text}", known.mend)
-        mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
+            return known.mend
         if not reason:
-            return errors.TftrtError(f"{what}, and its log does not say why", f"run again with --log_file=FILE and read it; {mend}")
-        return errors.TftrtError(f"{what}: {reason}", mend)
+            return "run again with --log_file=FILE and read there why"
+        segment = graph.native_segments(self._graph_def).get(engine.name)
+        if node := build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ()):
+            return f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
+        return "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""

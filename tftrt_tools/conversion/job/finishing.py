@@ -107,8 +107,15 @@ def versions() -> dict[str, str]:
 
 
 def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> None:
-    """Raise CheckFailed if engines were requested and none was ready in time. Args: results: SignatureResults; budget: watched.Budget."""
+    """Raise where engines were requested and there is none. Args: results: SignatureResults; budget: watched.Budget.
+
+    Raises: TftrtError: an engine was refused; CheckFailed: none was ready in time.
+    """
     unbuilt = [one for result in results for one in result.unbuilt]
-    if unbuilt and budget.over and not any(result.built for result in results):
+    if any(result.built for result in results):
+        return
+    if refused := next((one for one in unbuilt if one.refused), None):
+        raise errors.TftrtError(f"engine {refused.name}: {refused.reason}", refused.mend)
+    if unbuilt and budget.over:
         raise errors.CheckFailed(f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",
                                  "give more minutes, or fewer --shapes: each is a profile to build")

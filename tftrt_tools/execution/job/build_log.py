@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 
 _REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
 # The second line of a reason: the place in TensorFlow's source, and the node that TensorRT refuses.
@@ -22,3 +23,9 @@ def reason(text: str) -> str:
                 node = _NODE.match(following.strip())
                 return match[1].strip() + (f" {node[1]}" if node else "") + errors
     return ""
+
+
+def node(reason: str, names: Iterable[str]) -> str:
+    """The node that a reason names. Args: names: of the nodes that may be meant. Returns: the longest one in it, or ""."""
+    words = {word.strip(".,;:()") for word in reason.split()}
+    return max((name for name in names if name in words), key=len, default="")
