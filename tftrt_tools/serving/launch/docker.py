@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import subprocess
@@ -42,7 +43,7 @@ class Docker(backend.Backend):
         self._refuse_foreign_engines(plan)
 
     def command(self, plan: Plan) -> backend.Command:
-        host, name = plan.host or _HOST, f"tftrt-serve-{os.getpid()}"
+        host, name = plan.host or _HOST, f"tftrt-serve-{os.getpid()}-{secrets.token_hex(3)}"
         argv = ["docker", "run", "--rm", "--init", "--name", name]
         if self._nvidia_runtime():
             argv += ["--gpus", "all"]
