@@ -348,13 +348,16 @@ def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_i
     import numpy as np
     import tensorflow as tf
 
+    from tests import server_log
     from tftrt_tools.execution.job import native_copy
+    from tftrt_tools.serving.launch import load_failure
     from tftrt_tools.serving.local.failure import Failure
     from tftrt_tools.serving.local.session import Session
 
     model, engine = built_once
-    with pytest.raises(Failure, match="No OpKernel was registered to support Op 'CreateTRTResourceHandle'"):
+    with pytest.raises(Failure, match="No OpKernel was registered to support Op 'CreateTRTResourceHandle'") as raised:
         Session(model)  # what TensorFlow Serving says there
+    assert load_failure.explain(raised.value.to_text()) == load_failure.explain(server_log.NO_KERNEL)
     assert native_copy.write(model, tmp_path / "native") == [engine]
     image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
     wanted = tf.saved_model.load(str(zoo_model("digits_cnn"))).signatures["serving_default"](image=image)["probabilities"].numpy()

@@ -367,7 +367,7 @@ def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():
     found = both.engines(calls[:2])
     assert (found.answer, found.certainty) == ("yes", "certain") and not both.gate_closed
     assert "1 runs of 1 engines" in found.reason and found.reason.endswith("and TRTEngineOp_0 left native: not built in time")
-    assert regress._about_engines(dataclasses.replace(left, engine_ops=2), True, True) == [
+    assert regress._about_engines(dataclasses.replace(left, engine_ops=2), both, True) == [
         "TRTEngineOp_0 left native: not built in time: it ran in TensorFlow, which is no fallback"]
     both._ran = execution.Run(answers=(), where=where, seconds=(), traces=(CallTrace(engine={}, fallback={"TRTEngineOp_0": 1}, build={}, calibration={}),) * 2)
     assert both.engines(calls[:2]).answer == "no"

@@ -21,6 +21,7 @@ from absl import flags as absl_flags
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import server_log
 from tests.conftest import ROOT
 from tftrt_tools import errors
 from tftrt_tools.commands import serve as serve_command
@@ -46,6 +47,10 @@ if values.version:
 print("pid", os.getpid(), json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
 if fault == "segfault":
     os.kill(os.getpid(), signal.SIGSEGV)
+print(os.environ.get("FAKE_LOG", ""), file=sys.stderr, flush=True)
+if fault == "cannot load":
+    # The real one opens no port until its models are loaded.
+    time.sleep(600)
 if fault == "refuses":
     print("Failed to start server. Error: UNKNOWN: 1 servable(s) did not become available")
     sys.exit(255)
@@ -298,6 +303,15 @@ def test_models_that_a_configuration_lists_are_checked(tmp_path, base_path, line
     assert cause in refused(tmp_path, model_config_file=str(config)).cause
 
 
+def test_labels_of_a_start_need_the_flag_that_allows_them(tmp_path, base_path):
+    config = tmp_path / "models.config"
+    config.write_text(f'model_config_list {{ config {{ name: "a" base_path: "{base_path}" version_labels {{ key: "stable" value: 7 }} }} }}')
+    error = refused(tmp_path, model_config_file=str(config))
+    assert "a has the label 'stable'" in error.cause and error.mend == "add --allow_version_labels_for_unavailable_models"
+    start_preflight.check_files(serve_plan.read({**server_flags.DEFAULTS, "model_config_file": str(config),
+                                                 "allow_version_labels_for_unavailable_models": True}))
+
+
 def test_flags_that_need_another_flag(tmp_path, base_path):
     monitoring = tmp_path / "monitoring.config"
     monitoring.write_text("prometheus_config { enable: true }")
@@ -413,6 +427,25 @@ def test_exit_codes_are_read(code, tail, engines, said):
     error = ending.read(code, tail, engines)
     assert said in error.mend
     assert "engines" not in ending.read(-11, [], ()).mend
+
+
+def test_a_load_that_fails_is_said_while_the_server_tries_again(serve, base_path):
+    lines = server_log.load_failure("digits", 7, server_log.NO_KERNEL)
+    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_FAULT="cannot load", FAKE_LOG=lines)
+    command.wait_for("^tftrt: warning: digits version 7 did not load: .*it sees no GPU$")
+    command.wait_for("^  serve the original model here, or use --backend=local.*; the server tries 5 more times, one each 60 s")
+    assert "ready:" not in command.text and command.process.poll() is None
+    command.process.send_signal(signal.SIGINT)
+    assert command.code() == errors.EXIT_DONE
+
+
+def test_a_version_that_does_not_load_beside_one_that_serves_is_said_too(serve, base_path):
+    lines = server_log.load_failure("digits", 8, server_log.DAMAGED)
+    command = serve(f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}", FAKE_LOG=lines)
+    command.wait_for("^ready: ")
+    command.wait_for("^tftrt: warning: digits version 8 did not load: DATA_LOSS")
+    command.process.terminate()
+    assert command.code() == errors.EXIT_DONE
 
 
 def test_version_is_the_servers_own(serve):

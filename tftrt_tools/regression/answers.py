@@ -15,6 +15,7 @@ from tftrt_tools.accuracy.judgement import Rules
 from tftrt_tools.accuracy.metrics import Comparison
 from tftrt_tools.execution.run import Call
 from tftrt_tools.regression import rounds
+from tftrt_tools.serving.launch import load_failure
 from tftrt_tools.serving.smoke import answer_check as comparing
 from tftrt_tools.serving.smoke import gate
 
@@ -131,6 +132,9 @@ def read_failure(error: Any, name: str, model: str) -> errors.TftrtError:
     if gate.REFUSAL in error.message:
         return Refused(f"no engine of the {name} serves a request, and --no_engine_fallback keeps TensorFlow from it",
                        f"`tftrt build --shapes=…` builds engines for the shapes that are sent; the server said: {said}")
+    if why := load_failure.no_engine_ops(error.message):
+        return Refused(f"the {name} model {model} does not run there: {why}", "use --backend=local, which runs engine ops as TensorFlow "
+                       "ops, or a machine with a GPU")
     kind = Refused if name == rounds.CANDIDATE and error.code not in _NO_ANSWER else errors.TftrtError
     return kind(f"the {name} model {model} refuses a request: {error.code}: {said}",
                 "mend the requests (--shapes, --data, --signature_keys), or the model")

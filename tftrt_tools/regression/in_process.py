@@ -33,6 +33,8 @@ class InProcess:
     folder: for files that the processes exchange. gpus: whether this machine has any."""
 
     through = THROUGH
+    # Without a GPU it computes engine ops in TensorFlow.
+    replaces_engine_ops = True
 
     def __init__(self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool) -> None:
         self._options, self._folder = options, pathlib.Path(folder)

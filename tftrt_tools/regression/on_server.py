@@ -34,6 +34,8 @@ class OnServer:
         # For a server that ran before, it is not known what it computes with.
         self.gpus = None if options.server else gpus
         self.gate_closed = gate_closed
+        # Without a GPU the development server computes them in TensorFlow; the real one has no kernel for them.
+        self.replaces_engine_ops = server.backend == "local"
         self.where = {"address": server.address, "backend": server.backend, "reason": server.reason}
         self.models: dict[rounds.Side, models.Model] = {}
 

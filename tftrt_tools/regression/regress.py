@@ -238,7 +238,7 @@ class _Run:
         self._signatures = {name: one.calls[0].signature for name, one in both.items()}
         self._truth = _truth(options, both[rounds.NATIVE].files)
         calls = {name: one.calls for name, one in both.items()}
-        self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both.gpus, options.goals.no_engine_fallback)
+        self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both, options.goals.no_engine_fallback)
         timed = {name: one[:options.distinct] for name, one in calls.items()}
         self._workload = self._described(calls, timed)
         self._baseline = options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
@@ -355,13 +355,16 @@ class _Run:
                 "goals": options.goals.to_dict()}
 
 
-def _about_engines(candidate: models.Model, gpus: bool | None, watched: bool) -> list[str]:
-    """Remarks on what was really measured, a line each."""
-    if candidate.engine_ops is None and gpus is None:
+def _about_engines(candidate: models.Model, both: on_server.OnServer | in_process.InProcess, watched: bool) -> list[str]:
+    """Remarks on what is really measured, a line each."""
+    if candidate.engine_ops is None and both.gpus is None:
         return ["whether the candidate has engines is not known: --candidate_dir tells which model it is"] if not watched else []
     if not candidate.engine_ops:
         return []
-    if gpus is False:
+    if both.gpus is False and not both.replaces_engine_ops:
+        return ["there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
+                "--backend=local runs them as TensorFlow ops"]
+    if both.gpus is False:
         return ["there is no GPU here: the candidate's engine ops ran as TensorFlow ops, so these are no figures of TensorRT"]
     left = [f"{name} {why}: it ran in TensorFlow, which is no fallback" for name, why in candidate.left_native.items()]
     return left if watched else [*left, "nobody looked whether the candidate's engines ran; --no_engine_fallback does"]

@@ -5,9 +5,15 @@ import signal
 from collections.abc import Sequence
 
 from tftrt_tools import errors
+from tftrt_tools.serving.launch import load_failure
 
 _SHOWN_LINES = 15
 _DOCKER_REFUSED = 125
+# The last words of a server that could not start, in one line or more; and what they say of the first version that did not load.
+_REFUSED = re.compile(r"Failed to start server\. Error: (.*)", re.DOTALL)
+_NOT_LOADED = re.compile(r"did not become available: \{+name: (\S+) version: (\d+)\} due to error: (.*)", re.DOTALL)
+# What follows behind the message of a version: the next version, or the end.
+_NEXT = re.compile(r"\}, (?:\{+name: |\}\s*$)", re.MULTILINE)
 # Log lines that say what is wrong better than the exit code does, each with its mend.
 _LINES = (
     (re.compile(r"Failed to start server\. Error: (.*)"), "mend what it names; a model that cannot load is tried again "
@@ -34,12 +40,25 @@ def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> 
         cause, mend = f"the server ended by itself ({name})", _signal_mend(name, models_with_engines)
     else:
         cause, mend = f"the server ended by itself with exit code {code}", _code_mend(code)
-    for pattern, line_mend in _LINES:
+    said, said_mend = _said(tail)
+    if said:
+        cause, mend = f"{cause}: {said}", said_mend
+    return errors.TftrtError(cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]])))
+
+
+def _said(tail: Sequence[str]) -> tuple[str, str]:
+    """(cause, mend) that the end of the log names, ("", "") where it names none."""
+    if refused := _REFUSED.search("\n".join(tail)):
+        if label := load_failure.label(refused[1]):
+            return label
+        if failed := _NOT_LOADED.search(refused[1]):
+            why, mend = load_failure.explain(_NEXT.split(failed[3])[0])
+            return f"{failed[1]} version {failed[2]} did not load: {why}", mend
+    for pattern, mend in _LINES:
         found = next((match for match in map(pattern.search, reversed(tail)) if match), None)
         if found:
-            cause, mend = f"{cause}: {found[1]}", line_mend
-            break
-    return errors.TftrtError(cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]])))
+            return found[1], mend
+    return "", ""
 
 
 def _signal_mend(name: str, models_with_engines: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools import errors, progress
-from tftrt_tools.serving.launch import ending, ports, readiness, serve_plan, start_preflight, watched_process
+from tftrt_tools.serving.launch import ending, log_follower, ports, readiness, serve_plan, start_preflight, watched_process
 from tftrt_tools.serving.launch.backend import Backend
 
 _ANY = "0.0.0.0"
@@ -48,7 +48,9 @@ def prepare(backend: Backend, values: Mapping[str, Any], host: str = "") -> serv
 
 def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: float, on_ready: Callable[[Serving], object],
         log_file: str | None = None) -> None:
-    """Serve until the server ends. KeyboardInterrupt and errors.Interrupted end it and are passed on.
+    """Serve until the server ends, and say on stderr what it cannot load.
+
+    KeyboardInterrupt and errors.Interrupted end it and are passed on.
 
     Args:
       backend: Backend.
@@ -61,22 +63,31 @@ def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: f
     Raises: TftrtError when the server ended by itself.
     """
     command = backend.command(wanted)
-    watch = readiness.Watch(command.ready_probe)
+    watch, follower = readiness.Watch(command.ready_probe), log_follower.Follower(wanted.values)
     child = None
 
     def on_line(line: str) -> None:
         watch.note(line)
+        follower.note(line)
         watched_process.to_stderr(line)
+
+    def tell() -> None:
+        for one in follower.news():
+            watched_process.to_stderr(one.text)
+
+    def ask() -> readiness.Ready | None:
+        tell()
+        return watch.ask()
 
     try:
         child = watched_process.Child(command, on_line, log_file)
         with progress.on_terminal():
             progress.say(f"loading {', '.join(wanted.names) or 'no models'}")
-            ready = watched_process.until(watch.ask, child)
+            ready = watched_process.until(ask, child)
         if ready:
             on_ready(Serving(backend.name, reason, child.pid, ready))
         while (code := child.wait(_POLL_SECONDS)) is None:
-            pass
+            tell()
         raise ending.read(code, child.tail, start_preflight.with_engines(wanted.models))
     finally:
         watch.close()

@@ -10,11 +10,13 @@ from tftrt_tools.serving.launch import config_files, readiness
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model by name; base_path as given (a path or a URI); specific: versions that the configuration names, () for the newest."""
+    """A model by name; base_path as given (a path or a URI); specific: versions that the configuration names, () for the newest; labels:
+    names of its version labels."""
 
     name: str
     base_path: str
     specific: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
 
     @property
     def local_path(self) -> pathlib.Path | None:
@@ -67,6 +69,6 @@ def read(values: Mapping[str, Any], host: str = "") -> Plan:
     if not values["model_config_file"]:
         return Plan(values, host, (Model(values["model_name"], values["model_base_path"]),))
     config = config_files.read("model_config_file", values["model_config_file"])
-    models = tuple(Model(one.name, one.base_path, tuple(one.model_version_policy.specific.versions))
+    models = tuple(Model(one.name, one.base_path, tuple(one.model_version_policy.specific.versions), tuple(sorted(one.version_labels)))
                    for one in config.model_config_list.config)
     return Plan(values, host, models)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import engine_assets
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.launch import config_files, serve_plan
+from tftrt_tools.serving.launch import config_files, load_failure, serve_plan
 from tftrt_tools.serving.launch.serve_plan import Model, Plan
 
 _MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "model.tflite")
@@ -30,6 +30,7 @@ def check_files(wanted: Plan) -> None:
     if values["rest_api_port"] and values["rest_api_port"] == values["port"]:
         raise errors.UsageError("--rest_api_port is the same as --port", "choose another, such as --rest_api_port=8501")
     _check_names(wanted)
+    _check_labels(wanted)
     for model in wanted.models:
         _check_base_path(model, named_in=values["model_config_file"])
 
@@ -39,6 +40,14 @@ def _check_names(wanted: Plan) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise errors.TftrtError(f"{wanted.values['model_config_file']} lists model {twice} twice", "give each model a name of its own")
+
+
+def _check_labels(wanted: Plan) -> None:
+    """Refuse labels that no server could give: at its start no version is loaded."""
+    labelled = next((model for model in wanted.models if model.labels), None)
+    if labelled and not wanted.values[load_failure.LABELS_FLAG]:
+        raise errors.UsageError(f"{wanted.values['model_config_file']}: {labelled.name} has the label {labelled.labels[0]!r}, and a "
+                                "server that starts reads labels before it loads anything: it would end", load_failure.LABELS_MEND)
 
 
 def to_load(model: Model) -> list[pathlib.Path]:
