@@ -26,7 +26,7 @@ from tests.conformance.test_b4_classify_regress import CLASSIFY, REGRESS, exampl
 pytestmark = pytest.mark.slow
 
 COUNTS = {"Predict": 80_000, "Classify": 10_000, "Regress": 10_000, "MultiInference": 10_000, "GetModelMetadata": 8_000, "GetModelStatus": 8_000,
-          "REST": 60_000, "tensors": 30_000}
+          "REST": 60_000, "tensors": 30_000, "plain": 30_000}
 SOCKETS = {"gRPC": 2_500, "REST": 1_000}
 _MESSAGES = {"Predict": "predict.PredictRequest", "Classify": "classification.ClassificationRequest", "Regress": "regression.RegressionRequest",
              "MultiInference": "inference.MultiInferenceRequest", "GetModelMetadata": "get_model_metadata.GetModelMetadataRequest",
@@ -398,6 +398,32 @@ def test_damaged_requests_are_answered_or_refused(core, faults, nothing_left, rp
         assert code != "INTERNAL" or answer.startswith("Failed to parse"), (number, data, answer)
     # The mutations are neither harmless nor all nonsense.
     assert {"OK", "INTERNAL"} <= set(codes) and len(codes) > 2 and codes["INTERNAL"] < COUNTS[rpc] // 2, codes
+
+
+def test_a_plain_request_is_what_protobuf_reads():
+    """Large requests are read without protobuf where they have the usual form."""
+    from google.protobuf.message import DecodeError
+
+    from tftrt_tools.serving.local import plain_request
+    from tftrt_tools.wire import tensor
+
+    plain = 0
+    for number, data in enumerate(_requests("Predict", COUNTS["plain"], 1)):
+        found = plain_request.read(data)
+        if found is None:
+            continue
+        try:
+            message = _message("Predict").FromString(data)
+            expected = {alias: tensor.decode(one) for alias, one in message.inputs.items()}
+        except (DecodeError, ValueError) as error:
+            raise AssertionError((number, data)) from error
+        assert found.model_spec == message.model_spec and list(found.output_filter) == list(message.output_filter), (number, data)
+        assert found.inputs.keys() == expected.keys(), (number, data)
+        for alias, array in expected.items():
+            assert found.inputs[alias].dtype == array.dtype and found.inputs[alias].shape == array.shape, (number, data)
+            assert found.inputs[alias].tobytes() == array.tobytes(), (number, data)
+        plain += 1
+    assert plain > COUNTS["plain"] / 10, plain
 
 
 def test_damaged_tensors_are_read_as_tensorflow_reads_them(faults):

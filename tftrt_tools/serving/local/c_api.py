@@ -68,10 +68,21 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The functions above, of the TensorFlow that this process has."""
+    """The functions above, of the TensorFlow that this process has. Each call gives the GIL up meanwhile."""
+    return _typed(ctypes.CDLL)
+
+
+@functools.cache
+def quick() -> ctypes.CDLL:
+    """The same functions, whose calls keep the GIL: for those that end within a microsecond, as giving it up and waiting for it takes
+    longer."""
+    return _typed(ctypes.PyDLL)
+
+
+def _typed(kind: type[ctypes.CDLL]) -> ctypes.CDLL:
     import tensorflow as tf
 
-    found = ctypes.CDLL(str(pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"))
+    found = kind(str(pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"))
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(found, name)
         function.restype, function.argtypes = result, arguments

@@ -12,6 +12,7 @@ from tftrt_tools.serving.local import (
     failure,
     metadata_api,
     multi_inference_api,
+    plain_request,
     predict_api,
     regress_api,
     states,
@@ -21,6 +22,9 @@ from tftrt_tools.serving.local.held import Handle
 from tftrt_tools.serving.local.manager import Manager
 from tftrt_tools.serving.local.metrics_page import Metrics
 from tftrt_tools.serving.local.servable import AnyServable, Array
+
+# Bytes from which on protobuf's copies of a request cost more than reading it in Python.
+_LARGE = 1 << 15
 
 
 class Core:
@@ -39,8 +43,12 @@ class Core:
         """See Manager.handle."""
         return self.manager.handle(model_spec)
 
-    def serve_predict(self, request: Any, timeout_ms: int) -> bytes:
-        """bytes of the PredictResponse."""
+    def serve_predict(self, raw: bytes, timeout_ms: int) -> bytes:
+        """bytes of the PredictResponse. Args: raw: a PredictRequest. Raises: Failure; DecodeError where it is none."""
+        from tensorflow_serving.apis import predict_pb2
+
+        plain = plain_request.read(raw) if len(raw) >= _LARGE else None
+        request = plain or predict_pb2.PredictRequest.FromString(raw)
         return self._counted("Predict", predict_api.predict, request, timeout_ms)
 
     def serve_classify(self, request: Any, timeout_ms: int) -> Any:
@@ -113,4 +121,5 @@ class Core:
 
 
 def _spec(request: Any) -> Any:
-    return request.model_spec if request.HasField("model_spec") else None
+    plain = isinstance(request, plain_request.PlainRequest)
+    return request.model_spec if plain or request.HasField("model_spec") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -58,7 +58,6 @@ def _handlers(core: Core) -> tuple[Any, ...]:
         get_model_status_pb2,
         inference_pb2,
         model_management_pb2,
-        predict_pb2,
         regression_pb2,
     )
 
@@ -69,7 +68,6 @@ def _handlers(core: Core) -> tuple[Any, ...]:
         return answer
 
     prediction = {
-        "Predict": (predict_pb2.PredictRequest, core.serve_predict),
         "Classify": (classification_pb2.ClassificationRequest, core.serve_classify),
         "Regress": (regression_pb2.RegressionRequest, core.serve_regress),
         "MultiInference": (inference_pb2.MultiInferenceRequest, core.serve_multi_inference),
@@ -79,18 +77,26 @@ def _handlers(core: Core) -> tuple[Any, ...]:
         "GetModelStatus": (get_model_status_pb2.GetModelStatusRequest, lambda request, _: core.status(request)),
         "HandleReloadConfigRequest": (model_management_pb2.ReloadConfigRequest, reload),
     }
-    return tuple(grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}",
-                                                      {name: _unary(name, *method) for name, method in methods.items()})
-                 for service, methods in (("PredictionService", prediction), ("ModelService", model)))
+    answers = {"PredictionService": {"Predict": _unary("Predict", "PredictRequest", core.serve_predict), **_parsing(prediction)},
+               "ModelService": _parsing(model)}
+    return tuple(grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", methods) for service, methods in answers.items())
 
 
-def _unary(name: str, request_class: Any, answer: Callable[[Any, int], Any]) -> Any:
+def _parsing(methods: Mapping[str, tuple[Any, Callable[[Any, int], Any]]]) -> dict[str, Any]:
+    """{name: handler} of {name: (class of the request, function that answers it with a message)}."""
+    def handler(name: str, request_class: Any, answer: Callable[[Any, int], Any]) -> Any:
+        return _unary(name, request_class.DESCRIPTOR.name,
+                      lambda raw, timeout_ms: answer(request_class.FromString(raw), timeout_ms).SerializeToString())
+
+    return {name: handler(name, *method) for name, method in methods.items()}
+
+
+def _unary(name: str, request_name: str, answer: Callable[[bytes, int], bytes]) -> Any:
     def call(raw: bytes, context: Any) -> Any:
         try:
-            result = answer(request_class.FromString(raw), _timeout_ms(context))
-            return result if isinstance(result, bytes) else result.SerializeToString()
+            return answer(raw, _timeout_ms(context))
         except message.DecodeError:
-            code, text = grpc.StatusCode.INTERNAL, f"Failed to parse {request_class.DESCRIPTOR.name}"
+            code, text = grpc.StatusCode.INTERNAL, f"Failed to parse {request_name}"
         except failure.Failure as error:
             code, text = error.code, error.grpc_message
         except Exception as error:

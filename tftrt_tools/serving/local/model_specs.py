@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tensorflow_serving.apis import model_pb2
@@ -16,6 +17,17 @@ def signature_name(model_spec: Any) -> str:
 
 def answered(model_spec: Any, version: int) -> Any:
     """ModelSpec of the answer: the request's name and signature (the default one filled in) and the version that answered."""
-    spec = model_pb2.ModelSpec(name=model_spec.name, signature_name=signature_name(model_spec))
+    return _spec(model_spec.name, signature_name(model_spec), version)
+
+
+@functools.lru_cache(256)
+def answered_bytes(model: str, signature: str, version: int) -> bytes:
+    """The same on the wire, for a model's and a signature's name."""
+    written: bytes = _spec(model, signature, version).SerializeToString()
+    return written
+
+
+def _spec(model: str, signature: str, version: int) -> Any:
+    spec = model_pb2.ModelSpec(name=model, signature_name=signature)
     spec.version.value = version
     return spec

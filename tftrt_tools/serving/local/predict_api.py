@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tftrt_tools.serving.local import failure, model_specs
 from tftrt_tools.serving.local.servable import AnyServable, Array
 from tftrt_tools.wire import tensor, varints
@@ -15,7 +17,8 @@ _METHODS = ("tensorflow/serving/predict", "tensorflow/serving/classify", "tensor
 def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> bytes:
     """Answer a PredictRequest whose servable is found.
 
-    Args: servable: Servable; request: PredictRequest; timeout_ms: 0 for none; check_method_name: refuse signatures of other methods.
+    Args: servable: Servable; request: PredictRequest or PlainRequest; timeout_ms: 0 for none; check_method_name: refuse signatures of
+      other methods.
     Returns: bytes of the PredictResponse, numbers in the typed fields. Raises: Failure.
     """
     name = model_specs.signature_name(request.model_spec)
@@ -23,7 +26,8 @@ def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_meth
     feeds = _feeds(signature, request.inputs)
     aliases = _outputs(signature, request.output_filter)
     arrays = servable.run(feeds, [signature.outputs[alias].name for alias in aliases], timeout_ms)
-    return _response(model_specs.answered(request.model_spec, servable.version), zip(aliases, arrays, strict=True))
+    spec = model_specs.answered_bytes(request.model_spec.name, name, servable.version)
+    return _response(spec, zip(aliases, arrays, strict=True))
 
 
 def predict_arrays(servable: AnyServable, arrays: Mapping[str, Array], name: str = "", timeout_ms: int = 0,
@@ -73,7 +77,7 @@ def _feeds(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
                                   f"Inputs expected to be in the request {{{_listed(inputs)}}}, or default input alias set: "
                                   f"{_listed(defaults)}")
         try:
-            feeds[feed] = tensor.decode(message)
+            feeds[feed] = message if isinstance(message, np.ndarray) else tensor.decode(message)
         except ValueError:
             raise failure.invalid(f"tensor parsing error: {alias}") from None
     if len(used) != len(inputs):
@@ -98,13 +102,13 @@ def _listed(names: Iterable[str]) -> str:
     return ",".join(sorted(names))
 
 
-def _response(model_spec: Any, outputs: Iterable[tuple[str, Array]]) -> bytes:
+def _response(model_spec: bytes, outputs: Iterable[tuple[str, Array]]) -> bytes:
     """PredictResponse as it goes over the wire: outputs = 1, a map of alias = 1 to TensorProto = 2, and model_spec = 2."""
     parts = []
     for alias, array in outputs:
         entry = [*varints.delimited(1, alias.encode()), *varints.delimited(2, *_encoded(alias, array))]
         parts += varints.delimited(1, *entry)
-    return b"".join([*parts, *varints.delimited(2, model_spec.SerializeToString())])
+    return b"".join([*parts, *varints.delimited(2, model_spec)])
 
 
 def _encoded(alias: str, array: Array) -> list[Any]:

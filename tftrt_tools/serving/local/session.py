@@ -32,6 +32,7 @@ class Session:
         library = c_api.library()
         self._session: Any = None
         self._operations: dict[str, c_api.Output] = {}
+        self._known: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         self._graph = library.TF_NewGraph()
         options, buffer = library.TF_NewSessionOptions(), library.TF_NewBuffer()
@@ -57,24 +58,31 @@ class Session:
         Returns: [ndarray], one for each fetch; strings are bytes in object arrays.
         Raises: Failure with TensorFlow's code and text.
         """
-        library = c_api.library()
+        quick = c_api.quick()
         made: list[Any] = []
-        inputs = (c_api.Output * max(len(feeds), 1))(*(self._output(name) for name in feeds))
-        outputs = (c_api.Output * max(len(fetches), 1))(*(self._output(name) for name in fetches))
+        inputs, outputs = self._places(tuple(feeds)), self._places(tuple(fetches))
         values = (ctypes.c_void_p * max(len(fetches), 1))()
         options = _run_options(timeout_ms) if timeout_ms else None
         try:
             for array in feeds.values():
                 made.append(tf_tensors.new(array))
             given = (ctypes.c_void_p * max(len(made), 1))(*made)
-            _checked(lambda status: library.TF_SessionRun(self._session, options, inputs, given, len(made), outputs, values, len(fetches),
-                                                          None, 0, None, status))
+            run = c_api.library().TF_SessionRun
+            _checked(lambda status: run(self._session, options, inputs, given, len(made), outputs, values, len(fetches), None, 0, None,
+                                        status))
         finally:
             for tensor in made:
-                library.TF_DeleteTensor(tensor)
+                quick.TF_DeleteTensor(tensor)
             if options:
-                library.TF_DeleteBuffer(options)
+                quick.TF_DeleteBuffer(options)
         return [tf_tensors.read(value) for value in values[:len(fetches)]]
+
+    def _places(self, names: tuple[str, ...]) -> Any:
+        """TF_Output array of these tensors, kept for the next run. Raises: Failure."""
+        found = self._known.get(names)
+        if found is None:
+            found = self._known[names] = (c_api.Output * max(len(names), 1))(*map(self._output, names))
+        return found
 
     def _output(self, name: str) -> c_api.Output:
         found = self._operations.get(name)
@@ -113,12 +121,12 @@ def _run_options(timeout_ms: int) -> Any:
     from tftrt_tools.wire import varints
 
     content = b"\x10" + varints.one(max(int(timeout_ms), 1))
-    return c_api.library().TF_NewBufferFromString(content, len(content))
+    return c_api.quick().TF_NewBufferFromString(content, len(content))
 
 
 def _checked(call: Callable[[Any], Any]) -> Any:
     """What `call(status)` returns. Raises: Failure where the status is not OK."""
-    library = c_api.library()
+    library = c_api.quick()
     status = library.TF_NewStatus()
     try:
         result = call(status)

@@ -24,10 +24,12 @@ def new(array: Array) -> Any:
     shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     if number == _STRING_TYPE:
         return _new_strings(array, shape)
-    made = c_api.library().TF_AllocateTensor(number, shape, array.ndim, array.nbytes)
-    if array.nbytes:
-        flat = np.ascontiguousarray(array)
-        ctypes.memmove(c_api.library().TF_TensorData(made), flat.ctypes.data, flat.nbytes)
+    library, size = c_api.quick(), array.nbytes
+    made = library.TF_AllocateTensor(number, shape, array.ndim, size)
+    if size:
+        place: Any = (ctypes.c_char * size).from_address(library.TF_TensorData(made))
+        # NumPy gives the GIL up while it copies.
+        np.frombuffer(place, array.dtype).reshape(array.shape)[...] = array
     return made
 
 
@@ -54,7 +56,7 @@ def _release(start: int, length: int, _: object) -> None:
 
 def read(tensor: Any) -> Array:
     """The array of a TF_Tensor, which is handed over: the array frees it. Raises: ValueError for a dtype that NumPy does not have."""
-    library = c_api.library()
+    library = c_api.quick()
     number = library.TF_TensorType(tensor)
     shape = tuple(library.TF_Dim(tensor, axis) for axis in range(library.TF_NumDims(tensor)))
     try:
@@ -80,7 +82,7 @@ class _Owner:
     """Deletes a TF_Tensor when nothing refers to it any more."""
 
     def __init__(self, tensor: Any) -> None:
-        self._tensor, self._delete = tensor, c_api.library().TF_DeleteTensor
+        self._tensor, self._delete = tensor, c_api.quick().TF_DeleteTensor
 
     def __del__(self) -> None:
         self._delete(self._tensor)
