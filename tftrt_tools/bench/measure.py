@@ -60,9 +60,9 @@ class Measure:
         shared: dict[str, Any] = {"warm_up": rule, "check_every": _CHECK_EVERY, "min_queries": options.min_queries}
         if point.scenario == points.OPEN:
             offsets = self._offsets(point, probe)
-            return load_plan.Plan(kind="open", schedule=offsets, processes=options.processes or _processes(math.inf),
+            return load_plan.Plan(kind="open", schedule=offsets, processes=options.processes or processes_for(math.inf),
                                   **{**shared, "min_queries": min(options.min_queries, len(offsets))})
-        processes = options.processes or _processes(point.concurrency or 1)
+        processes = options.processes or processes_for(point.concurrency or 1)
         kind: load_plan.Kind = "offline" if point.scenario == points.OFFLINE else "closed"
         exactly: dict[str, Any] = {"max_queries": options.min_queries} if point.scenario == points.OFFLINE and options.min_queries else {}
         return load_plan.Plan(kind=kind, concurrency=point.concurrency or 1, seconds=options.seconds, processes=processes, **shared,
@@ -161,7 +161,7 @@ def too_short(options: Options, point: points.Point) -> str:
             f"--duration_seconds={math.ceil(needed / point.rate)} has them")
 
 
-def _processes(concurrency: float) -> int:
+def processes_for(concurrency: float) -> int:
     """Half of the cores, because the server may need the other half; no more than the load needs."""
     return max(1, int(min(concurrency, len(os.sched_getaffinity(0)) // 2)))
 

@@ -1,5 +1,6 @@
 """usage: tftrt bench ADDRESS --model_name=NAME [--flags]
        tftrt bench --in_process=MODEL_DIR [--flags]
+       tftrt bench --tune_batching=MODEL_DIR --slo=PROMISE [--flags]
 
 Measures how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. ADDRESS is HOST:PORT of
 the gRPC port. Requests are serialised before the clock starts; several different ones are sent in turn.
@@ -15,6 +16,10 @@ A percentile is shown only if enough requests were answered (130 for p95, 662 fo
 With --in_process the same requests also go to the same runtime without a server, in a process of its own: the difference is the price of
 serving. With --rest the server's own counters are read before and after each row.
 
+--tune_batching searches the batching parameters for a model: each trial starts a server (--backend) with other parameters and searches the
+highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
+command goes on where an interrupted one ended. The winner is compared with a server without batching, in turns.
+
 Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1: no server there, or every request failed.
 
 examples:
@@ -22,6 +27,7 @@ examples:
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --rate=100,200 --distribution=poisson --duration_seconds=60
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
   tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
+  tftrt bench --tune_batching=/models/resnet/1 --slo='p99<10ms' --backend=binary --distribution=poisson
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
+from tftrt_tools.commands import _batching, _data_flags, _flags, _judging_flags, _output, _source_flags, _tls_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +100,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("processes", 0, "load processes; 0 takes half of the cores, as the server may need the others", lower_bound=0,
                          **text)
     flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
+    _batching.define(values)
     flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
     flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
     flags.DEFINE_string("hdr", None, "write the response times of each row to this file, as an HdrHistogram log", **text)
@@ -102,6 +109,9 @@ def define(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Measure. Returns: the exit code."""
+    if values.tune_batching:
+        return _batching.run(values, positional)
+    _batching.check_absent(values)
     if positional or not values.in_process:
         address = _flags.one_argument("bench", positional, "ADDRESS")
         if not values.model_name:

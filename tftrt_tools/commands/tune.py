@@ -9,7 +9,8 @@ goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METR
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
 module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is better.
 
-Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal.
+Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal. How a server
+should batch the requests to the result is another search: `tftrt bench --tune_batching`.
 
 examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\

@@ -42,7 +42,7 @@ def bare(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _beside(axes: Axes, x: float, y: float, text: str) -> None:
+def beside(axes: Axes, x: float, y: float, text: str) -> None:
     """A label right of the end of a bar."""
     axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
 
@@ -87,7 +87,7 @@ def where_ops_run(signatures: Iterable[Mapping[str, Any]]) -> str:
         inside, total = ops_of(one)
         axes.barh(row, inside, color=GREEN, height=0.6, label="TensorRT engines" if row == 0 else None)
         axes.barh(row, total - inside, left=inside, color=GREY, height=0.6, label="TensorFlow" if row == 0 else None)
-        _beside(axes, total, row, f"{inside} of {total}")
+        beside(axes, total, row, f"{inside} of {total}")
     axes.set_yticks(range(len(shown)), [one["name"] for one in shown])
     axes.invert_yaxis()
     axes.set_xlabel("ops that compute something")

@@ -24,7 +24,8 @@ _LABELS_COMMENT = """\
 # A server that starts with labels needs --allow_version_labels_for_unavailable_models: it reads them before it loads anything.
 """
 
-_GRPC_THREADS = 256
+# --grpc_max_threads of a server that batches.
+GRPC_THREADS = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Configuration:
         flags = [f"--{config_messages.SERVER_FLAGS[kind]}={path}" for kind, path in self.files.items()]
         flags += ["--allow_version_labels_for_unavailable_models"] if any(model.labels for model in self.models) else []
         # A call that waits for its batch holds a thread, and with the server's default (4 a core) calls beyond that are refused.
-        flags += ["--enable_batching", f"--grpc_max_threads={_GRPC_THREADS}"] if config_messages.BATCHING in self.files else []
+        flags += ["--enable_batching", f"--grpc_max_threads={GRPC_THREADS}"] if config_messages.BATCHING in self.files else []
         return flags + (["--rest_api_port=8501"] if config_messages.MONITORING in self.files else [])
 
     # Not a Record: the stamp says when it is written.

@@ -1,0 +1,194 @@
+"""`tftrt bench --tune_batching`: its flags, its table, its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tftrt_tools import errors, whole_file
+from tftrt_tools.commands import _data_flags, _next, _output, _source_flags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.batching.options import Options
+    from tftrt_tools.batching.trial import Trial
+    from tftrt_tools.batching.tuned import Tuned
+    from tftrt_tools.batching.turns import Side, Turns
+
+_RESULT, _PLOT = "batching.json", "batching.png"
+_OWN = ("backend", "image", "max_trials", "max_minutes", "work_dir")
+# Flags of a running server, of other loads, and of files that a single benchmark has.
+_FOREIGN = ("model_name", "model_version", "version_label", "in_process", "rest", "metrics_url", "model_dir", "concurrency", "rate",
+            "schedule_file", "csv", "requests_csv", "hdr", "html", "tls")
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("tune_batching", "", "a SavedModel directory: search the batching parameters with which a server keeps the "
+                        "percentile of --slo at the highest rate; a server is started for each trial", **text)
+    flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "with --tune_batching: what serves, as in `tftrt serve`",
+                      **text)
+    flags.DEFINE_string("image", "", "with --tune_batching: image of --backend=docker", **text)
+    flags.DEFINE_integer("max_trials", 20, "with --tune_batching: trials, at most", lower_bound=1, **text)
+    flags.DEFINE_float("max_minutes", 60, "with --tune_batching: no trial begins after so many minutes of trials", lower_bound=0, **text)
+    flags.DEFINE_string("work_dir", None, "with --tune_batching: folder of the trials and results, by default batching-MODEL in the "
+                        "current one", **text)
+
+
+def check_absent(values: flags.FlagValues) -> None:
+    """Refuse the flags of the search where nothing is searched. Raises: UsageError."""
+    given = next((name for name in _OWN if values[name].present), None)
+    if given:
+        raise errors.UsageError(f"--{given} has no effect without --tune_batching", "leave it out, or give --tune_batching=MODEL")
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Search. Returns: the exit code."""
+    options = _options(values, positional)
+    from tftrt_tools.batching import tune
+    from tftrt_tools.bench import live
+    from tftrt_tools.report import batching_plot
+
+    try:
+        with live.view() as view:
+            done = tune.tune(options, view)
+    except (KeyboardInterrupt, errors.Interrupted):
+        raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
+    plot, result = options.work_dir / _PLOT, options.work_dir / _RESULT
+    _print(done, values.json)
+    _output.write_json(done, values.json)
+    lost = whole_file.write_each((
+        (str(plot), lambda: whole_file.write_bytes(plot, batching_plot.bars(done))),
+        (str(result), lambda: whole_file.write_text(result, json.dumps(done.to_dict(), indent=2) + "\n"))))
+    console = _output.console(values.json)
+    for path in (*done.files.values(), str(plot), str(result)):
+        console.print(f"written: {path}" if path not in lost else path, markup=False, soft_wrap=True)
+    for line in lost:
+        console.print(f"  not written: {line}", markup=False, soft_wrap=True)
+    if done.best is None:
+        raise _none_keeps(done)
+    if "parameters" in done.files:
+        _next.show(values, *_serve(options.model, done.files["parameters"]))
+    return errors.EXIT_FAILED if lost else errors.EXIT_DONE
+
+
+def _options(values: flags.FlagValues, positional: list[str]) -> Options:
+    """Raises: UsageError."""
+    from tftrt_tools.batching import turns
+    from tftrt_tools.batching.options import Options
+    from tftrt_tools.batching.search import Budget
+    from tftrt_tools.batching.server import MODEL_NAME
+    from tftrt_tools.bench import goal, options, points, summary
+
+    foreign = f"ADDRESS {positional[0]}" if positional else next(
+        (f"--{name}" for name in _FOREIGN if name in values and values[name].present), None)
+    if foreign:
+        raise errors.UsageError(f"{foreign} does not go with --tune_batching, which starts its own servers", "leave it out")
+    if values["scenario"].present and values.scenario != points.OPEN:
+        raise errors.UsageError(f"--scenario={values.scenario} does not go with --tune_batching: it searches in the open loop",
+                                "leave it out")
+    if len(values.batch_size) > 1:
+        raise errors.UsageError("--tune_batching takes one --batch_size", "--batch_size=1 is one row in each request")
+    promise = goal.parse(values.slo)
+    if promise is None or not promise.percentiles or promise.percentiles[0] not in summary.PERCENTILES:
+        known = ", ".join(map(summary.name, summary.PERCENTILES))
+        raise errors.UsageError(f"--tune_batching needs a promised percentile, one of {known}", "such as --slo='p99<20ms'")
+    values.scenario, values.model_name = points.OPEN, MODEL_NAME
+    load = options.from_flags("", values, _source_flags.read_given(values, "original") | {"in_process": ""}, None,
+                              _data_flags.reading(values))
+    limit = next(bound.limit for bound in promise.bounds if bound.percentile is not None)
+    if values.duration_seconds < turns.TIMES_THE_PROMISE * limit:
+        raise errors.UsageError(f"probes of {values.duration_seconds:g} s are too short for --slo={values.slo}: a backlog could grow and "
+                                "still keep it", f"--duration_seconds={turns.TIMES_THE_PROMISE * limit:g}, or more")
+    name = pathlib.Path(os.path.abspath(values.tune_batching))
+    folder = values.work_dir or f"batching-{name.parent.name if name.name.isdecimal() else name.name}"
+    return Options(model=values.tune_batching, backend=values.backend, image=values.image, load=load,
+                   budget=Budget(values.max_trials, values.max_minutes), work_dir=pathlib.Path(folder))
+
+
+def _serve(model: str, parameters: str) -> list[list[str]]:
+    """The commands that serve the model with the winner's file: a version directory as it is, another folder published first."""
+    from tftrt_tools.serving.configuration import generation
+
+    path = pathlib.Path(os.path.abspath(model))
+    batching = ["--enable_batching", f"--batching_parameters_file={parameters}", f"--grpc_max_threads={generation.GRPC_THREADS}"]
+    if path.name.isdecimal():
+        return [["serve", f"--model_name={path.parent.name}", f"--model_base_path={path.parent}", *batching]]
+    return [["publish", model, f"--model_name={path.name}", "--base_path=models"],
+            ["serve", f"--model_name={path.name}", f"--model_base_path=models/{path.name}", *batching]]
+
+
+def _none_keeps(done: Tuned) -> errors.CheckFailed:
+    from tftrt_tools.batching import search
+
+    near = search.nearest(done.trials)
+    seen = f"the nearest is {done.percentile} {near.nearest_ms:.4g} ms at {near.nearest_rate:g}/s with {search.described(near)}" if near \
+        else "no probe had enough answers for that percentile"
+    return errors.CheckFailed(f"no trial keeps {done.goal}: {seen}", "promise more time, or give --lowest_rate; the journal keeps the "
+                              "trials of this promise")
+
+
+def _print(done: Tuned, json_path: str | None) -> None:
+    from tftrt_tools.batching import trial
+
+    console = _output.console(json_path)
+
+    def say(label: str, text: str) -> None:
+        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+
+    say("model", f"{done.model}; batch sizes of its engines: {done.sizes} ({done.source})")
+    say("machine", f"{done.machine.text()}; {done.backend} server")
+    rows = [(one.number, trial.text(one.settings), _rate(one), "" if one.ms is None else f"{one.ms:.2f}", f"{one.seconds:.0f}",
+             "winner" if one.number == done.winner else "failed" if one.failure else "") for one in done.trials]
+    console.print(_output.table(f"Highest rate that keeps {done.goal}", [">trial", "batching parameters", ">requests/s",
+                                                                        f">{done.percentile} ms", ">took s", ""], rows))
+    for one in done.trials:
+        if one.failure:
+            console.print(f"  trial {one.number} failed: {one.failure}", markup=False, soft_wrap=True)
+    limited = [one.number for one in done.trials if one.limited]
+    if limited:
+        say("seen", f"in {_output.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
+            "more --processes it may find higher rates")
+    say("ended", done.ended)
+    if done.best and not done.best.settings:
+        say("winner", f"no batching: no parameters kept a higher rate than {done.best.rate:g}/s")
+    if done.best and done.best.settings:
+        gain = f", {done.gain:.2f} times as many as without batching" if done.gain else ", and without batching none"
+        say("winner", f"{trial.text(done.best.settings)}: {done.best.rate:g} requests a second{gain}")
+    if done.turns:
+        _print_turns(console, done.turns, done)
+
+
+def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
+    def side(one: Side) -> str:
+        kept = {True: "kept", False: "missed", None: "not decided"}[one.kept]
+        ms = f", {done.percentile} {one.ms:.2f} ms" if one.ms is not None else ""
+        return f"{one.share:.2%} of {one.requests} in time{ms}: {kept}"
+
+    def say(label: str, text: str) -> None:
+        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+
+    lower = f", because the winner did not keep the promise at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
+    say("in turns", f"{turns.rounds} rounds at {turns.rate:g}/s{lower}")
+    say("", f"winner      {side(turns.winner)}")
+    say("", f"no batching {side(turns.without)}")
+    judged = turns.judgement
+    interval = "" if judged.ratio is None or judged.judged_interval is None else \
+        f": its {judged.metric} is {judged.ratio:.2f} of the other's ({judged.judged_interval[0]:.2f} to {judged.judged_interval[1]:.2f})"
+    say("", f"{'the winner is better' if turns.certain else 'NOT CERTAIN that the winner is better'}{interval}; {judged.reason}")
+    for line in turns.notes:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _rate(one: Trial) -> str:
+    if one.rate is not None:
+        return f"{one.rate:.4g}"
+    if one.failure:
+        return ""
+    return f"below {one.floor:.4g}" if one.floor else "none"
