@@ -14,6 +14,7 @@ COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
     "inspect": "what TF-TRT would do with a SavedModel, or what it did",
     "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
+    "wrap": "signatures that take encoded pictures or bytes, and answer less, around those of a model",
     "data": "pictures, records or a function as the rows that the other commands score and calibrate on",
     "calibrate": "the INT8 table of a model, in a file: needs no GPU",
     "build": "the engines of a converted model, on the GPU that will serve it; or take them away",

@@ -7,20 +7,18 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.inputs import find
+from tftrt_tools.inputs import find, picture_form
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.sources_job import files as whole_files
+from tftrt_tools.inputs.sources_job import picture_ops
 from tftrt_tools.inputs.sources_job import request as requests
 from tftrt_tools.inputs.sources_job.batching import Tally
 from tftrt_tools.inputs.sources_job.request import Request
 
-# ITU-R BT.601 luma, as libjpeg and libpng turn colours to grey.
-_LUMA = (0.299, 0.587, 0.114)
 _NAMED = 5
 
 
@@ -55,13 +53,6 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
                                     "leave it out")
         return whole_files.source(request)
     target = _target(request)
-    if target.dtype == "uint8" and (options.image_scale != 1 or options.image_mean or options.image_std):
-        raise errors.UsageError(f"input {target.name!r} takes uint8, which --image_scale, --image_mean and --image_std would destroy",
-                                "leave them out: the model scales itself")
-    for flag, value in (("image_mean", options.image_mean), ("image_std", options.image_std)):
-        if len(value) not in (0, 1, target.channels):
-            raise errors.UsageError(f"--{flag} has {len(value)} values, and input {target.name!r} {target.channels} channels",
-                                    "give one, or one for each channel")
     files = spread(request.files, request.rows or len(request.files))
     return lambda tally: _chunks(files, target, options, tally.failed)
 
@@ -79,23 +70,16 @@ def _target(request: Request) -> _Target:
         raise errors.UsageError("pictures need a signature with one input of rank 4, or of strings",
                                 f"{takes}: give the data as .npz or by module:function")
     spec, = request.specs
-    if spec.dtype != "uint8" and not spec.dtype.startswith(("float", "bfloat")):
+    if not picture_form.takes_numbers(spec):
         raise errors.UsageError(f"pictures are uint8 or floats, and input {spec.name!r} takes {spec.dtype}", "give the data as .npz")
-    shape: tuple[Any, ...] = spec.shape or ()
-    if shape[3] in (1, 3):
-        channels, first, (height, width) = shape[3], False, shape[1:3]
-    elif shape[1] in (1, 3):
-        channels, first, (height, width) = shape[1], True, shape[2:4]
-    else:
+    form = picture_form.of(spec)
+    if form is None:
         raise errors.UsageError(f"which dimension of input {spec.name!r} {spec.text()} is the channels is not clear: neither the last nor "
                                 "the second is 1 or 3", "give the data as .npz or by module:function")
-    given = options_module.size(request.options)
-    if given and not all(want in (None, got) for want, got in zip((height, width), given, strict=True)):
-        raise errors.UsageError(f"--image_size={request.options.image_size} does not fit input {spec.name!r}", takes)
-    height, width = given or (height, width)
+    height, width = picture_form.checked(spec, form, request.options, takes)
     if height is None or width is None:
         raise errors.UsageError(f"input {spec.name!r} {spec.text()} leaves the size of pictures open", "give --image_size=HEIGHTxWIDTH")
-    return _Target(name=spec.name, dtype=spec.dtype, height=height, width=width, channels=channels, first=first)
+    return _Target(name=spec.name, dtype=spec.dtype, height=height, width=width, channels=form.channels, first=form.first)
 
 
 def _chunks(files: Sequence[str], target: _Target, options: DataOptions, failed: list[str],
@@ -128,50 +112,8 @@ def _picture(path: str, target: _Target, options: DataOptions) -> npt.NDArray[An
     """A picture in the input's layout and dtype, as a graph."""
     import tensorflow as tf
 
-    image = tf.cast(_decoded(tf.io.read_file(path), target.channels), tf.float32)
-    image = _resized(image, target, options.image_resize)
+    image = picture_ops.decoded(tf.io.read_file(path), target.channels)
+    image = picture_ops.resized(image, (target.height, target.width), options.image_resize)
     image.set_shape((target.height, target.width, target.channels))
-    if options.image_channels == "BGR" and target.channels == 3:
-        image = image[..., ::-1]
-    if target.dtype == "uint8":
-        image = tf.saturate_cast(tf.round(image), tf.uint8)
-    else:
-        mean, std = np.asarray(options.image_mean or (0,), np.float32), np.asarray(options.image_std or (1,), np.float32)
-        image = tf.cast((image * np.float32(options.image_scale) - mean) / std, target.dtype)
+    image = picture_ops.normalized(image, options, target.dtype)
     return tf.transpose(image, (2, 0, 1)) if target.first else image
-
-
-def _decoded(data: bytes, channels: int) -> Any:
-    """uint8[height, width, channels]. BMP and GIF have no grey, so it is computed for them."""
-    import tensorflow as tf
-
-    def decode(as_channels: int) -> Any:
-        image = tf.io.decode_image(data, channels=as_channels, expand_animations=False)
-        image.set_shape((None, None, as_channels))
-        return image
-
-    def grey() -> Any:
-        return tf.saturate_cast(tf.round(tf.reduce_sum(tf.cast(decode(3), tf.float32) * _LUMA, -1, keepdims=True)), tf.uint8)
-
-    if channels == 3:
-        return decode(3)
-    start = tf.strings.substr(data, 0, 2)
-    return tf.cond(tf.reduce_any(start == [b"BM", b"GI"]), grey, lambda: decode(1))
-
-
-def _resized(image: Any, target: _Target, how: str) -> Any:
-    import tensorflow as tf
-
-    size = target.height, target.width
-    if how == "stretch":
-        return tf.image.resize(image, size)
-    shape = tf.cast(tf.shape(image)[:2], tf.float32)
-    factors = tf.constant(size, tf.float32) / shape
-    if how == "crop":
-        covering = tf.maximum(tf.cast(tf.round(shape * tf.reduce_max(factors)), tf.int32), size)
-        offset = (covering - size) // 2
-        return tf.image.crop_to_bounding_box(tf.image.resize(image, covering), offset[0], offset[1], *size)
-    # At least one pixel: a line of 1 x 1000 would round to zero.
-    fitting = tf.clip_by_value(tf.cast(tf.round(shape * tf.reduce_min(factors)), tf.int32), 1, size)
-    offset = (size - fitting) // 2
-    return tf.image.pad_to_bounding_box(tf.image.resize(image, fitting), offset[0], offset[1], *size)

@@ -1,0 +1,63 @@
+"""The whole of `tftrt wrap`: look at the model, decide, write in a child, put the result in place. No TensorFlow here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.savedmodel import files, staging
+from tftrt_tools.savedmodel.describe import Description
+from tftrt_tools.sources import opened
+from tftrt_tools.sources.source import Source
+from tftrt_tools.wrapping import added as added_module
+from tftrt_tools.wrapping import plan
+from tftrt_tools.wrapping.added import Wrapped
+from tftrt_tools.wrapping.settings import Settings
+
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str], settings: Settings, *, overwrite: bool = False,
+         log_file: str | None = None) -> Wrapped:
+    """Write a model with added signatures.
+
+    Args: source: path of a SavedModel or Keras file, or its Source. output: directory to make. settings: what is added. overwrite: replace
+    a SavedModel that is there. log_file: where to keep what TensorFlow logs.
+
+    Returns: Wrapped. Raises: UsageError, TftrtError; the output is then as it was.
+    """
+    source = opened.check(source)
+    target = staging.check_target(output, overwrite, [source.path])
+    with opened.opened(source, log_file) as model, staging.staged(target) as stage:
+        progress.say("looking at the model")
+        before = added_module.read(model)
+        look = child.run("tftrt_tools.wrapping.look_job:job", {"model": model, "signature": settings.signature}).result
+        described = Description.from_dict(look["description"])
+        _check_original(plan.wrapped(described, settings), before)
+        planned = plan.plan(described, settings, plan.Facts(normalized=look["normalized"], rows=look["rows"]))
+        progress.say("writing")
+        request = {"source": model, "output": str(stage), "added": [one.to_dict() for one in planned.added],
+                   "default_was": planned.default_was, "classes": settings.classes_file}
+        answer = child.run("tftrt_tools.wrapping.wrap_job:job", request, env=_ENV, log_file=log_file).result
+        notes = planned.notes + (("the model's warm-up requests ask serving_default as it was: left out",) if answer["warmup_left"] else ())
+        done = Wrapped(source=str(pathlib.Path(source.path).absolute()), output=str(target), source_digest=files.digest(source.path),
+                       signatures=planned.added, default_was=planned.default_was, notes=notes)
+        added_module.write(stage, _with_earlier(done, before))
+    return done
+
+
+def _check_original(signature: str, before: Wrapped | None) -> None:
+    """Refuse to wrap what was added by an earlier `wrap`."""
+    for one in before.signatures if before else ():
+        if one.name == signature:
+            raise errors.UsageError(f"signature {signature!r} is one that `tftrt wrap` has added", f"name {one.of} in --signature_keys")
+
+
+def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
+    """The record, with what an earlier `wrap` added."""
+    if before is None:
+        return done
+    earlier = [dataclasses.replace(one, of=done.default_was or one.of) if one.of == "serving_default" else one for one in before.signatures]
+    return dataclasses.replace(done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was)
