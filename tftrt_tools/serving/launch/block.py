@@ -11,7 +11,7 @@ from typing import Any
 from tftrt_tools import environment, errors, progress, scratch
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import server_flags as server_flags
-from tftrt_tools.serving.launch import choose, ending, readiness, serve, start_preflight, watched_process
+from tftrt_tools.serving.launch import choose, ending, log_follower, readiness, serve, start_preflight, watched_process
 
 _GRACE_SECONDS = 10.0
 _CONFIG = 'model_config_list {{\n{models}}}\n'
@@ -54,11 +54,22 @@ def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local",
         # Set them in this process, because every backend takes the server's variables from here.
         with environment.variables(env or {}):
             command = chosen.command(plan)
-            watch = readiness.Watch(command.ready_probe)
-            child = watched_process.Child(command, watch.note, log_file)
+            watch, follower = readiness.Watch(command.ready_probe), log_follower.Follower(values)
+
+            def on_line(line: str) -> None:
+                watch.note(line)
+                follower.note(line)
+
+            child = watched_process.Child(command, on_line, log_file)
         try:
             progress.say("starting the server")
-            ready = watched_process.until(watch.ask, child)
+
+            def ask() -> readiness.Ready | None:
+                for one in follower.news() if child.code() is None else ():
+                    raise errors.TftrtError(one.cause, one.mend)  # such a server may stay, and never be ready
+                return watch.ask()
+
+            ready = watched_process.until(ask, child)
 
             def problem() -> errors.TftrtError | None:
                 code = child.code()
