@@ -21,7 +21,7 @@ from tests.mock_server import MODEL, MockServer
 from tests.pages import quoted, unprinted
 from tests.serving_models import eventually
 from tftrt_tools import errors
-from tftrt_tools.bench import answers, measure, server_metrics
+from tftrt_tools.bench import answers, breakdown, measure, server_metrics
 from tftrt_tools.client import PREDICT, request_bytes
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
@@ -164,7 +164,44 @@ def test_without_a_server_and_what_serving_costs(server, bench, capsys):
     price, = found["prices"]
     assert price["added_ms"] == pytest.approx(price["server_ms"] - price["in_process_ms"]) and price["in_process_throughput"] > 0
     assert found["rows"][1]["server"] is None
-    assert not unprinted(quoted("tftrt bench localhost:8500"), capsys.readouterr().out.replace(server.grpc_address, "localhost:8500"))
+    assert not unprinted(quoted("tftrt bench localhost:8500 --model_name=digits --concurrency"), capsys.readouterr().out.replace(server.grpc_address, "localhost:8500"))
+
+
+def test_where_the_time_goes(server, bench, tmp_path, capsys):
+    code, found = bench(server.grpc_address, "--model_name=digits", "--breakdown", f"--rest={server.rest_address}", f"--model_dir={server.model}",
+                        "--concurrency=1,2", f"--plot={tmp_path / 'time.png'}", f"--html={tmp_path / 'time.html'}")
+    said = capsys.readouterr().out
+    assert code == 0 and [one["point"] for one in found["breakdowns"]] == [row["point"] for row in found["rows"]]
+    assert not unprinted(quoted("tftrt bench localhost:8500 --model_name=digits --breakdown"), said)
+    for taken, row in zip(found["breakdowns"], found["rows"], strict=True):
+        parts = {part["name"]: part["ms"] for part in taken["parts"]}
+        assert sum(parts.values()) == pytest.approx(taken["total_ms"]) and min(parts.values()) >= 0
+        assert taken["total_ms"] == pytest.approx(row["service"]["mean_ms"] + parts[breakdown.ENCODING] + parts[breakdown.READING])
+        assert parts[breakdown.MESSAGES] == pytest.approx(row["server"]["request_ms"] - row["server"]["runtime_ms"]) and parts[breakdown.MESSAGES] > 0
+        assert parts[breakdown.QUEUE] > 0 and parts[breakdown.OPS] > 0 and breakdown.ENGINES not in parts
+    assert (tmp_path / "time.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "time.html").read_text()
+    assert "Where the time of a request goes" in page and breakdown.REST.replace("'", "&#39;") in page
+
+
+def test_a_breakdown_says_what_it_lacks(server, bench, zoo_model, tmp_path):
+    base = (server.grpc_address, "--model_name=digits", "--breakdown")
+    served, files = f"--rest={server.rest_address}", f"--model_dir={server.model}"
+    for flags, cause in (((files,), "needs the server's counters"), ((served,), "its files are not named"),
+                         ((served, files, "--scenario=open", "--slo=p99<1s"), "does not go with a search"),
+                         ((served, files, f"--plot={tmp_path / 'time.gif'}"), "of no known kind"),
+                         ((served, "--model_dir=/nowhere"), "no such file"),
+                         ((served, f"--model_dir={zoo_model('ranker')}"), "is another model than 'digits'")):
+        with pytest.raises(errors.UsageError, match=re.escape(cause)) as raised:
+            bench(*base, *flags)
+        assert raised.value.mend and "\n" not in raised.value.cause
+    with pytest.raises(errors.UsageError, match="no server is named"):
+        bench("", f"--in_process={server.model}", "--breakdown", served)
+    with pytest.raises(errors.UsageError, match="--plot needs --breakdown"):
+        bench(server.grpc_address, "--model_name=digits", f"--plot={tmp_path / 'time.png'}")
+    with pytest.raises(errors.TftrtError, match="has no metrics: HTTP 404") as raised:
+        bench(*base, files, f"--metrics_url=http://{server.rest_address}/nothing")
+    assert "--monitoring_config_file" in raised.value.mend
 
 
 @pytest.mark.slow

@@ -2,13 +2,16 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import judgement
 from tftrt_tools.bench import (
+    alone,
     answers,
+    breakdown,
     gpu_watch,
     live,
     measure,
@@ -55,6 +58,9 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         takes = subject.takes(signature, model.signatures, same, options.model_dir or options.in_process)
         specs = takes.specs[signature]
         loads = workload.workloads(takes, options.batch_sizes, options.asked, options.distinct)
+        traced = named.get("in_process") or named.get("model_dir") if options.breakdown else None
+        if traced:
+            alone.check(traced)
         digests = subject.digests(options.model_dir or options.in_process)
         if options.metrics_url:
             server_metrics.fetch(options.metrics_url)  # a wrong address is an error before any work
@@ -70,6 +76,8 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None
         run = _Run(options, view, files, watch, rules, known, versions)
+        if traced:
+            run.alone_of(traced, targets.gpus_are_here(address), folder)
         ended = run.everything(targets.opened(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
     asked = measurements.Subject(
         address=address, model_name=options.model_name, model_version=model.version,
@@ -81,7 +89,8 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
     return measurements.Bench(
         subject=asked, settings=options.given, versions=_versions(), fingerprint=fingerprint.fingerprint(), stamp=passport.stamp(),
         rows=_acquitted(run.rows), goal=options.goal.text if options.goal else "", searched=tuple(run.searched),
-        prices=tuple(_prices(run.rows)), problems=tuple(_problems(options, run)), ended=ended, refused=bool(run.refused))
+        prices=tuple(_prices(run.rows)), breakdowns=run.breakdowns(), problems=tuple(_problems(options, run)), ended=ended,
+        refused=bool(run.refused))
 
 
 class _Run:
@@ -97,6 +106,21 @@ class _Run:
         self.searched: list[measurements.Searched] = []
         self._bytes: dict[int | None, tuple[int, int]] = {}
         self.refused, self.unanswered = "", 0
+        self._alone_of: Callable[[targets.Server, Workload, Sent], breakdown.Alone] | None = None
+        self._alone: dict[int | None, breakdown.Alone] = {}
+
+    def alone_of(self, model: Any, here: bool, folder: str) -> None:
+        """From now on also measure what a breakdown needs besides the rows. Args: as alone.measure."""
+        def measured(server: targets.Server, load: Workload, sent: Sent) -> breakdown.Alone:
+            self._view.note("note: measuring the parts of a request, and the model in process")
+            return alone.measure(server, load, sent, model, here, pathlib.Path(folder) / f"traced-{len(self._alone)}")
+
+        self._alone_of = measured
+
+    def breakdowns(self) -> tuple[breakdown.Breakdown, ...]:
+        """Of the server's rows that can be taken apart."""
+        found = (breakdown.of_row(row, self._alone[row.point.batch_size]) for row in self.rows if row.point.batch_size in self._alone)
+        return tuple(one for one in found if one)
 
     def everything(self, opened: Sequence[Target], loads: Sequence[Workload]) -> str:
         """Measure all points on all targets. Returns: "" or the reason of an early end. Raises: as `bench` where there is no row yet."""
@@ -134,6 +158,8 @@ class _Run:
         for point in self._options.points:
             if point.batch_size == load.batch_size:
                 self._add(target, sent, point, total)
+        if self._alone_of and isinstance(target, targets.Server):
+            self._alone[load.batch_size] = self._alone_of(target, load, sent)
 
     @property
     def mean_bytes(self) -> int:
@@ -288,6 +314,8 @@ def _problems(options: Options, run: _Run) -> Iterator[str]:
             yield f"{where}: {row.wrong} of {row.checked} compared answers are wrong{more}"
         if row.refused and not row.probe:
             yield f"{where}: the server refused {row.refused} of {row.requests} requests: no gRPC thread left (--grpc_max_threads)"
+        if options.breakdown and row.target == measurements.SERVER and (why := breakdown.missing(row)):
+            yield f"{where}: its time is not taken apart: {why}"
         if options.require_no_errors and row.failed:
             yield f"{where}: {row.failed} of {row.requests} requests failed"
         if options.goal and not row.probe and not options.search and row.kept is not True:

@@ -12,6 +12,9 @@ from tftrt_tools.bench.server_metrics import ServerSide
 from tftrt_tools.client import serving_error
 from tftrt_tools.stack.fingerprint import Fingerprint
 
+if typing.TYPE_CHECKING:
+    from tftrt_tools.bench.breakdown import Breakdown
+
 SERVER, IN_PROCESS = "server", "in process"
 
 
@@ -227,6 +230,8 @@ class Bench:
     goal: str = ""
     searched: tuple[Searched, ...] = ()
     prices: tuple[Price, ...] = ()
+    # Where a request's time goes, one for each of the server's rows; () unless it was asked for.
+    breakdowns: "tuple[Breakdown, ...]" = ()
     # Lines for people; and the reasons why the check fails, a line each.
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -254,4 +259,5 @@ class Bench:
                 "subject": self.subject.to_dict(), "settings": self.settings, "versions": self.versions,
                 "machine": self.fingerprint.to_dict(), "goal": self.goal, "rows": [row.to_dict() for row in self.rows],
                 "searched": [one.to_dict() for one in self.searched], "prices": [one.to_dict() for one in self.prices],
+                "breakdowns": [one.to_dict() for one in self.breakdowns],
                 "notes": list(self.notes), "problems": list(self.problems)}

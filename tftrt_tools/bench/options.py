@@ -69,6 +69,8 @@ class Options:
     metrics_url: str
     # Files of the served model, "" where they are not known.
     model_dir: str
+    # Whether to take a request's time apart.
+    breakdown: bool
     # Seconds for one request.
     timeout: float
     # client.Tls or None.
@@ -116,6 +118,11 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
         path = getattr(values, flag)
         if path and not pathlib.Path(path).exists():
             raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
+    metrics_url = server_metrics.url(values.rest, values.metrics_url)
+    if values.breakdown:
+        _check_breakdown(address, metrics_url, values.in_process or values.model_dir, search)
+    elif values.plot:
+        raise errors.UsageError("--plot needs --breakdown: it draws where the time goes", "add --breakdown; --html has the other plots")
     return Options(
         address=address, model_name=values.model_name, model_version=values.model_version, version_label=values.version_label,
         signature_name=values.signature_keys, shapes=values.shapes, data=values.data, reading=reading or DataOptions(),
@@ -125,10 +132,25 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
         lowest_rate=values.lowest_rate or None, highest_rate=values.highest_rate or None, resolution=values.resolution,
         expected=values.expected, original=models["original"], thresholds=values.thresholds,
         allow_constant_outputs=values.allow_constant_outputs, output_kind=tuple(values.output_kind), in_process=models["in_process"],
-        metrics_url=server_metrics.url(values.rest, values.metrics_url), model_dir=values.model_dir, timeout=values.timeout, tls=tls,
+        metrics_url=metrics_url, breakdown=values.breakdown, model_dir=values.model_dir, timeout=values.timeout, tls=tls,
         channels=values.channels, processes=values.processes, require_no_errors=values.require_no_errors, given=_given(values))
+
+
+def _check_breakdown(address: str, metrics_url: str, files: str, search: bool) -> None:
+    """Refuse what --breakdown cannot do. Args: files: of the served model, "" for none. Raises: UsageError."""
+    if not address:
+        raise errors.UsageError("--breakdown takes a served request apart, and no server is named", "give ADDRESS too")
+    if not metrics_url:
+        raise errors.UsageError("--breakdown needs the server's counters",
+                                "--rest=HOST:PORT of a server that was started with --rest_api_port and --monitoring_config_file")
+    if not files:
+        raise errors.UsageError("--breakdown runs the model in process too, and its files are not named",
+                                "--model_dir=DIRECTORY of the served version")
+    if search:
+        raise errors.UsageError("--breakdown does not go with a search for a rate", "measure points: --rate, or --concurrency")
 
 
 def _given(values: Any) -> dict[str, Any]:
     return {name: values[name].value for name in sorted(values)
-            if values[name].present and values[name].name == name and name not in ("json", "csv", "requests_csv", "html", "hdr", "help")}
+            if values[name].present and values[name].name == name
+            and name not in ("json", "csv", "requests_csv", "html", "hdr", "plot", "help")}

@@ -15,6 +15,7 @@ from tftrt_tools.bench import measurements
 from tftrt_tools.bench.answers import Answer, Judge
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.workload import Workload
+from tftrt_tools.client import model_service
 from tftrt_tools.execution import npz, run
 from tftrt_tools.load import function_load, generator, load_plan, payload
 from tftrt_tools.load.run_record import Records
@@ -22,6 +23,7 @@ from tftrt_tools.serving.smoke import server_process
 
 # An expected answer that equals no answer, so that every answer is handed over and kept.
 _UNKNOWN = b"\0"
+_EMPTY_CALLS = load_plan.Plan(seconds=0.5, warm_up=load_plan.WarmUpRule(window_s=0.1, at_most_s=1.0), check_every=0)
 # Takes the first answers, {index: answer}; gives the Judge of later answers, or None.
 JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
 OnProgress = Callable[[load_plan.Progress], None]
@@ -30,11 +32,12 @@ OnProgress = Callable[[load_plan.Progress], None]
 @dataclasses.dataclass(frozen=True)
 class Sent:
     """payload: payload.Payload; without a server the calls that execution.run.named gives. rows: int [requests], rows of each.
-    mean_bytes: of a request."""
+    mean_bytes: of a request. answers: bytes of the server's first answers."""
 
     payload: Any
     rows: npt.NDArray[np.int64]
     mean_bytes: int
+    answers: tuple[bytes, ...] = ()
 
 
 def opened(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
@@ -70,8 +73,7 @@ class Server:
         Returns: Sent. Raises: TftrtError where the server answers none of them; CheckFailed where the answers are wrong.
         """
         options = self._options
-        requests = tuple(clients.request_bytes(options.model_name, call.inputs, self._signature, options.model_version,
-                                               options.version_label) for call in load.calls)
+        requests = tuple(map(self.encoded, load.calls))
         rows, mean = np.array([call.rows for call in load.calls]), round(sum(map(len, requests)) / len(requests))
         first: dict[int, bytes] = {}
         asked = payload.Payload(clients.PREDICT, requests, (_UNKNOWN,) * len(requests),
@@ -90,9 +92,25 @@ class Server:
         known = {index: read(answer) for index, answer in first.items()}
         judge = judge_of(known)
         if judge is None:
-            return Sent(payload.Payload(clients.PREDICT, requests), rows, mean)
+            return Sent(payload.Payload(clients.PREDICT, requests), rows, mean, tuple(first.values()))
         expected = tuple(first.get(index) for index in range(len(requests)))
-        return Sent(payload.Payload(clients.PREDICT, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean)
+        return Sent(payload.Payload(clients.PREDICT, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
+                    tuple(first.values()))
+
+    def encoded(self, call: run.Call) -> bytes:
+        """The request of a call."""
+        options = self._options
+        return clients.request_bytes(options.model_name, call.inputs, self._signature, options.model_version, options.version_label)
+
+    def empty_call_seconds(self) -> float:
+        """Mean seconds of a call that moves next to nothing and runs no model: GetModelStatus, one at a time. Raises: TftrtError where none
+        is answered."""
+        options = self._options
+        asked = model_service.status_request(clients.ModelSpec(options.model_name, options.model_version))
+        records = generator.run(self._target, payload.Payload(model_service.STATUS, (asked,)), _EMPTY_CALLS)
+        if not records.ok.any():
+            raise errors.TftrtError(f"{self._target.address} does not answer GetModelStatus", "is it a TensorFlow Serving?")
+        return float(records.service_ns.mean()) / 1e9
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError."""

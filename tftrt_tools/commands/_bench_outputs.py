@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """Args: json, csv, requests_csv, html, hdr: paths, None or "" for none. A context manager; `add` takes the records of each point."""
+    """Args: json, csv, requests_csv, html, hdr, plot: paths, None or "" for none. A context manager; `add` takes the records of each
+    point."""
 
     def __init__(self, json: str | None = None, csv: str | None = None, requests_csv: str | None = None, html: str | None = None,
-                 hdr: str | None = None) -> None:
+                 hdr: str | None = None, plot: str | None = None) -> None:
+        self._plot = plot
         self._json, self._csv, self._html, self._hdr = json, csv, html, hdr
         self.requests = tables.RequestsFile(requests_csv) if requests_csv else None
         self._histograms = tables.HistogramLog() if hdr else None
@@ -46,7 +48,8 @@ class Outputs:
         jobs = ((self._json, lambda: _output.write_json(done, self._json)),
                 (self._csv, lambda: tables.write_points(done, str(self._csv))),
                 (self._hdr, self._write_histograms),
-                (self._html, lambda: report.write_page(done, goal, str(self._html))))
+                (self._html, lambda: report.write_page(done, goal, str(self._html))),
+                (self._plot if self._plot and done.breakdowns else None, lambda: report.write_breakdown(done, str(self._plot))))
         lost += whole_file.write_each(jobs)
         if self.requests and done.complete:
             self.requests.finish()

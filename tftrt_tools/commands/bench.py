@@ -14,7 +14,8 @@ swept: each combination is a row.
 A percentile is shown only if enough requests were answered (130 for p95, 662 for p99, 6636 for p99.9).
 
 With --in_process the same requests also go to the same runtime without a server, in a process of its own: the difference is the price of
-serving. With --rest the server's own counters are read before and after each row.
+serving. With --rest the server's own counters are read before and after each row. --breakdown puts both together with a trace of the model
+in process: where the time of a request goes, in parts that add up to it.
 
 --tune_batching searches the batching parameters for a model: each trial starts a server (--backend) with other parameters and searches the
 highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
@@ -28,6 +29,7 @@ examples:
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
   tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
   tftrt bench --tune_batching=/models/resnet/1 --slo='p99<10ms' --backend=binary --distribution=poisson
+  tftrt bench localhost:8500 --model_name=resnet --breakdown --rest=localhost:8501 --model_dir=/models/resnet/1 --plot=time.png
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from tftrt_tools.bench.breakdown import Breakdown
     from tftrt_tools.bench.measurements import Bench
 
-OUTPUTS = ("csv", "requests_csv", "hdr", "html")
+OUTPUTS = ("csv", "requests_csv", "hdr", "html", "plot")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -93,6 +96,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("rest", "", "HOST:PORT of the server's REST port, where its counters are read", **text)
     flags.DEFINE_string("metrics_url", "", "the page with the server's counters, instead of --rest", **text)
     flags.DEFINE_string("model_dir", "", "directory of the served version; the result keeps its digests", **text)
+    flags.DEFINE_boolean("breakdown", False, "show where a request's time goes; needs --rest, and --model_dir or --in_process", **text)
     flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
     _tls_flags.define(values)
     _source_flags.define(values)
@@ -105,6 +109,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("requests_csv", None, "write a row for each request to this file", **text)
     flags.DEFINE_string("hdr", None, "write the response times of each row to this file, as an HdrHistogram log", **text)
     flags.DEFINE_string("html", None, "write a report with plots to this file", **text)
+    flags.DEFINE_string("plot", None, "write the bars of --breakdown to this file, .svg or .png", **text)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -122,10 +127,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
     from tftrt_tools.bench import bench, live, options
     from tftrt_tools.commands import _bench_outputs
+    from tftrt_tools.report import pictures
 
+    if values.plot:
+        pictures.check(values.plot)
     models = _source_flags.read_given(values, "original", "in_process")
     chosen = options.from_flags(address, values, models, _tls_flags.read(values), _data_flags.reading(values))
-    files = _bench_outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr)
+    files = _bench_outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr, values.plot)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)
     _print(done, values.json)
@@ -155,6 +163,10 @@ def _print(done: Bench, json_path: str | None) -> None:
     for price in done.prices:
         if price.added_ms is not None:
             say("price", f"{price.point.text()}: serving adds {price.added_ms:.3f} ms to a median of {price.in_process_ms:.3f} ms")
+    for taken in done.breakdowns:
+        console.print(_breakdown(taken))
+        for note in taken.notes:
+            console.print(f"  {note}", markup=False, soft_wrap=True)
     _say_what_was_seen(say, done)
     for problem in done.problems:
         console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
@@ -179,6 +191,12 @@ def _points(done: Bench) -> Table:
     columns += [">rows/s"] if by_rows else []
     columns += [f">{name} ms" for name in names] + [">max ms"] + (["goal"] if done.goal else [])
     return _output.table("Response times", columns, rows)
+
+
+def _breakdown(taken: Breakdown) -> Table:
+    rows: list[tuple[str, ...]] = [(part.name, f"{part.ms:.3f}", f"{taken.share(part):.1%}", part.found) for part in taken.parts]
+    rows.append(("a request of the client", f"{taken.total_ms:.3f}", "100.0%", ""))
+    return _output.table(f"Where the time goes: {taken.point.text()}, means", ["part", ">ms", ">share", "how"], rows)
 
 
 def _say_what_was_seen(say: Callable[[str, str], None], done: Bench) -> None:

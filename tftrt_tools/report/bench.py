@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tftrt_tools import whole_file
-from tftrt_tools.report import bench_plots, html
+from tftrt_tools.report import bench_plots, breakdown_plot, html, pictures, plots
 
 if TYPE_CHECKING:
     from tftrt_tools.bench.goal import Goal
@@ -17,6 +17,12 @@ def write_page(done: Bench, goal: Goal | None, path: str) -> None:
     whole_file.write_text(path, page(done, goal))
 
 
+def write_breakdown(done: Bench, path: str) -> None:
+    """Write the bars of a measurements.Bench with breakdowns as .svg or .png, whole or not at all. Raises: UsageError, OSError."""
+    kind = pictures.kind(path)
+    whole_file.write_bytes(path, pictures.content(breakdown_plot.bars(done.breakdowns), kind))
+
+
 def page(done: Bench, goal: Goal | None) -> str:
     """The page as text."""
     marks = [(bound.percentile, bound.limit * 1e3) for bound in goal.bounds if bound.percentile is not None] if goal else []
@@ -26,7 +32,8 @@ def page(done: Bench, goal: Goal | None) -> str:
     series = [(row, plot) for row in lines if (plot := bench_plots.over_time(row))]
     return html.template("bench.html").render(
         done=done, goal=goal, cdf=bench_plots.cdf(lines, marks), curve=bench_plots.throughput_latency(done.rows, marks), series=series,
-        percentiles=list(done.rows[0].response.percentiles) if done.rows else [], batches=_batches(done))
+        percentiles=list(done.rows[0].response.percentiles) if done.rows else [], batches=_batches(done),
+        bars=plots.svg(breakdown_plot.bars(done.breakdowns)) if done.breakdowns else "")
 
 
 def _around(done: Bench) -> list[Row]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from tftrt_tools import scratch
-from tftrt_tools.execution import kernels
+from tftrt_tools.execution import kernels, timeline
 from tftrt_tools.execution.trace import EVENTS, Events
 from tftrt_tools.tf_private import xplane_pb2
 
@@ -32,13 +32,46 @@ def events(function: Callable[[], object]) -> Events:
 
     Returns: {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
     """
+    return _events(_traced(function, device=1)[1])
+
+
+def split(function: Callable[[], object]) -> timeline.Split:
+    """What the time of the calls that `function` makes one after the other is spent on. Raises: ValueError where it makes none."""
+    planes = _traced(function, device=1)[1]
+    return timeline.split(_events(planes), _engine_kernels(planes))
+
+
+def _events(planes: Iterable[Any]) -> Events:
     found: Events = collections.defaultdict(list)
-    for plane in _traced(function, device=1)[1]:
-        for line in plane.lines:
-            for event in line.events:
-                start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
-                found[plane.name].append((plane.event_metadata[event.metadata_id].name, start, start + event.duration_ps * 1e-12))
+    for plane in planes:
+        found[plane.name] += [(plane.event_metadata[event.metadata_id].name, *span) for event, span in _spans(plane)]
     return dict(found)
+
+
+def _spans(plane: Any) -> Iterator[tuple[Any, timeline.Span]]:
+    """(event, its start and end in seconds) of a plane."""
+    for line in plane.lines:
+        for event in line.events:
+            start = line.timestamp_ns * 1e-9 + event.offset_ps * 1e-12
+            yield event, (start, start + event.duration_ps * 1e-12)
+
+
+def _engine_kernels(planes: Sequence[Any]) -> list[timeline.Span]:
+    """The times of the GPU's kernels and copies that engines launched. A launch and its kernel have the same number in the trace."""
+    windows = [span for plane in planes for event, span in _spans(plane)
+               if EVENTS.get(plane.event_metadata[event.metadata_id].name) == "engine"]
+    launched = set() if not windows else {
+        number for plane in planes if not kernels.is_gpu(plane.name) for event, (start, _) in _spans(plane)
+        if (number := _correlation(plane, event)) is not None and any(begin <= start <= end for begin, end in windows)}
+    return [span for plane in planes if kernels.is_gpu(plane.name) for event, span in _spans(plane)
+            if _correlation(plane, event) in launched]
+
+
+def _correlation(plane: Any, event: Any) -> int | None:
+    for stat in event.stats:
+        if plane.stat_metadata[stat.metadata_id].name == "correlation_id":
+            return int(stat.uint64_value or stat.int64_value)
+    return None
 
 
 def built(found: Events) -> bool:
