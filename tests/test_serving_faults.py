@@ -1,6 +1,7 @@
 """The development server when clients and the system misbehave: it stays up, answers the others, and leaves nothing behind."""
 
 import collections
+import functools
 import http.client
 import json
 import pathlib
@@ -42,6 +43,14 @@ def server(process):
 def _serves(server):
     return (list(server.predict("half_plus_two", {"x": [1.0]}).outputs["y"].float_val) == [2.5]
             and server.rest_predict("half_plus_two", {"instances": [1.0]}).json() == {"predictions": [2.5]})
+
+
+def _serves_again(server):
+    try:
+        return _serves(server)
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        return False
 
 
 def _descriptors(process):
@@ -189,7 +198,7 @@ def test_a_rest_request_of_64_megabytes_is_taken(server):
 
 
 def test_200_clients_at_once_get_their_own_answers(server, process):
-    """Each with a connection of its own, five requests each."""
+    """Each with a connection of its own, five requests each; what finds no thread free is sent again."""
     assert _serves(server)
     before = _descriptors(process), _threads(process)
     channels = [grpc.insecure_channel(process.grpc_address, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(200)]
@@ -198,8 +207,11 @@ def test_200_clients_at_once_get_their_own_answers(server, process):
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         for turn in range(5):
             request = address.predict_request("half_plus_two", {"x": [float(number), float(turn)]})
-            futures.append((number, turn, call.future(request.SerializeToString(), timeout=120)))
-    for number, turn, future in futures:
+            data = request.SerializeToString()
+            futures.append((number, turn, call.future(data, timeout=120), functools.partial(call.future, data, timeout=120)))
+    for number, turn, future, again in futures:
+        while (error := future.exception()) is not None and error.details() == "Server Threadpool Exhausted":
+            future = again()
         assert _values(future.result()) == [number / 2 + 2, turn / 2 + 2]
     for channel in channels:
         channel.close()
@@ -275,6 +287,28 @@ def test_a_killed_server_loses_only_what_was_in_flight_and_serves_again_after_a_
     assert failed and all(error is not None for _, _, error in failed), "a wrong answer"
     for begin, end, error in failed:
         assert any(begin <= up and end >= down for down, up in downs), f"failed while the server was up: {error!r}"
+
+
+@pytest.mark.parametrize("transport", [[], ["--grpc_channel_arguments=grpc.http2.bdp_probe=1"]])
+def test_a_call_more_than_there_are_threads_is_refused(folder, tmp_path, transport):
+    """As the real server refuses it: its last thread has to wait for the next call."""
+    from tensorflow_serving.apis import get_model_status_pb2
+
+    ask = get_model_status_pb2.GetModelStatusRequest(model_spec=address.spec("half_plus_two"))
+    with launch.LocalServer([*models.flags(folder, False), "--grpc_max_threads=4", *transport], tmp_path / "log.txt") as process:
+        server = address.Server(process.grpc_address, process.rest_address)
+        running = [server.prediction.Predict.future(_slow(), timeout=3) for _ in range(3)]
+        until = time.monotonic() + 2
+        while True:
+            try:
+                server.model.GetModelStatus(ask)
+            except grpc.RpcError as error:
+                assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "Server Threadpool Exhausted")
+                break
+            assert time.monotonic() < until
+        assert all(future.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED for future in running)
+        _until(lambda: _serves_again(server))
+        server.close()
 
 
 @pytest.mark.slow

@@ -259,21 +259,6 @@ class _Faults(logging.Handler):
             self.found.append(logging.Formatter().format(record)[-3000:])
 
 
-class _Aborted(Exception):
-    pass
-
-
-class _Context:
-    """What a handler uses of grpc.ServicerContext."""
-
-    def time_remaining(self):
-        return _TIMEOUT_MS / 1000
-
-    def abort(self, code, text):
-        self.code, self.text = code, text
-        raise _Aborted
-
-
 @pytest.fixture(scope="module")
 def core(folder):
     """core.Core of the models, as server.Server makes it."""
@@ -327,16 +312,11 @@ def _assert_little_more(before, after):
 
 
 def _method(core, rpc):
-    """The function (bytes, context) -> bytes that the gRPC server calls."""
-    from tftrt_tools.serving.local import grpc_server
+    """The function (bytes, milliseconds) -> parts of bytes that the gRPC server calls."""
+    from tftrt_tools.serving.local import grpc_methods
 
     service = "ModelService" if rpc == "GetModelStatus" else "PredictionService"
-
-    class Details:
-        method = f"/tensorflow.serving.{service}/{rpc}"
-        invocation_metadata = ()
-
-    return next(found for handler in grpc_server._handlers(core) if (found := handler.service(Details))).unary_unary
+    return grpc_methods.table(core, 1)[f"/tensorflow.serving.{service}/{rpc}"]
 
 
 def _message(rpc):
@@ -376,13 +356,14 @@ def _requests(rpc, count, seed):
 
 def _answers(method, data):
     """The code of the answer; what comes back without an error has to be a message."""
-    context = _Context()
+    from tftrt_tools.serving.local import failure
+
     try:
-        return "OK", method(data, context)
-    except _Aborted:
-        assert isinstance(context.code, grpc.StatusCode) and isinstance(context.text, str)
-        assert len(context.text) <= 1024 + len("...TRUNCATED")
-        return context.code.name, context.text
+        return "OK", b"".join(method(data, _TIMEOUT_MS))
+    except failure.Failure as error:
+        assert isinstance(error.code, grpc.StatusCode) and isinstance(error.grpc_message, str)
+        assert len(error.grpc_message) <= 1024 + len("...TRUNCATED")
+        return error.code.name, error.grpc_message
 
 
 @pytest.mark.parametrize("rpc", _MESSAGES)

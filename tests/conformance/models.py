@@ -244,7 +244,8 @@ def flags(folder, batching):
     """The flags of a server of these models, less its ports."""
     folder = pathlib.Path(folder).absolute()
     common = [f"--monitoring_config_file={folder / 'monitoring.config'}", f"--rest_api_timeout_in_ms={REST_TIMEOUT_MS}",
-              "--max_num_load_retries=0", "--file_system_poll_wait_seconds=1"]
+              "--max_num_load_retries=0", "--file_system_poll_wait_seconds=1",
+              "--grpc_max_threads=64"]  # by default four for each core; the tests have more calls at once
     if batching:
         return [f"--model_config_file={folder / 'batching.config'}", "--enable_batching=true",
                 "--enable_signature_method_name_check=true", f"--batching_parameters_file={folder / 'batching_parameters.txt'}", *common]

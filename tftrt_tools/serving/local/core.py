@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.serving.local import (
@@ -43,12 +43,12 @@ class Core:
         """See Manager.handle."""
         return self.manager.handle(model_spec)
 
-    def serve_predict(self, raw: bytes, timeout_ms: int) -> bytes:
-        """bytes of the PredictResponse. Args: raw: a PredictRequest. Raises: Failure; DecodeError where it is none."""
+    def serve_predict(self, raw: bytes | memoryview, timeout_ms: int) -> Sequence[bytes | memoryview]:
+        """The PredictResponse's bytes, in parts. Args: raw: a PredictRequest. Raises: Failure; DecodeError where it is none."""
         from tensorflow_serving.apis import predict_pb2
 
         plain = plain_request.read(raw) if len(raw) >= _LARGE else None
-        request = plain or predict_pb2.PredictRequest.FromString(raw)
+        request = plain or predict_pb2.PredictRequest.FromString(bytes(raw))
         return self._counted("Predict", predict_api.predict, request, timeout_ms)
 
     def serve_classify(self, request: Any, timeout_ms: int) -> Any:

@@ -62,6 +62,11 @@ def precondition(message: str) -> Failure:
     return Failure(_CODE.FAILED_PRECONDITION, message)
 
 
+def exhausted(message: str) -> Failure:
+    """Failure RESOURCE_EXHAUSTED."""
+    return Failure(_CODE.RESOURCE_EXHAUSTED, message)
+
+
 def unimplemented(message: str) -> Failure:
     """Failure UNIMPLEMENTED."""
     return Failure(_CODE.UNIMPLEMENTED, message)

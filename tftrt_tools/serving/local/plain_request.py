@@ -35,7 +35,7 @@ class PlainRequest:
     output_filter: Sequence[str]
 
 
-def read(raw: bytes) -> PlainRequest | None:
+def read(raw: bytes | memoryview) -> PlainRequest | None:
     """The request in `raw`; None where it has another form than the usual one, or is none."""
     spec = None
     inputs: dict[str, Array] = {}

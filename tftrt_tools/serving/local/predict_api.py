@@ -14,12 +14,12 @@ from tftrt_tools.wire import tensor, varints
 _METHODS = ("tensorflow/serving/predict", "tensorflow/serving/classify", "tensorflow/serving/regress")
 
 
-def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> bytes:
+def predict(servable: AnyServable, request: Any, timeout_ms: int = 0, check_method_name: bool = False) -> list[bytes | memoryview]:
     """Answer a PredictRequest whose servable is found.
 
     Args: servable: Servable; request: PredictRequest or PlainRequest; timeout_ms: 0 for none; check_method_name: refuse signatures of
       other methods.
-    Returns: bytes of the PredictResponse, numbers in the typed fields. Raises: Failure.
+    Returns: the PredictResponse's bytes in parts, numbers in the typed fields. Raises: Failure.
     """
     name = model_specs.signature_name(request.model_spec)
     signature = _signature(servable, name, check_method_name)
@@ -102,13 +102,13 @@ def _listed(names: Iterable[str]) -> str:
     return ",".join(sorted(names))
 
 
-def _response(model_spec: bytes, outputs: Iterable[tuple[str, Array]]) -> bytes:
+def _response(model_spec: bytes, outputs: Iterable[tuple[str, Array]]) -> list[bytes | memoryview]:
     """PredictResponse as it goes over the wire: outputs = 1, a map of alias = 1 to TensorProto = 2, and model_spec = 2."""
-    parts = []
+    parts: list[bytes | memoryview] = []
     for alias, array in outputs:
         entry = [*varints.delimited(1, alias.encode()), *varints.delimited(2, *_encoded(alias, array))]
         parts += varints.delimited(1, *entry)
-    return b"".join([*parts, *varints.delimited(2, model_spec)])
+    return [*parts, *varints.delimited(2, model_spec)]
 
 
 def _encoded(alias: str, array: Array) -> list[Any]:

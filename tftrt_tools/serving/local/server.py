@@ -10,14 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf import text_format
 
+from tftrt_tools import errors
 from tftrt_tools.serving import server_flags
-from tftrt_tools.serving.local import batch_scheduler, batching_parameters, core, failure, grpc_server, loader, manager, metrics_page
+from tftrt_tools.serving.local import (
+    batch_scheduler,
+    batching_parameters,
+    core,
+    failure,
+    grpc_methods,
+    grpc_server,
+    loader,
+    manager,
+    metrics_page,
+)
+from tftrt_tools.serving.local.http2 import http2_server
 from tftrt_tools.wire import config_messages
 
 if TYPE_CHECKING:
     from tftrt_tools.serving.local.rest.rest_server import RestServer
 
 _log = logging.getLogger("tftrt.serving")
+_STOP_SECONDS = 5
+_SPARE_THREADS = 3  # that read, write and refuse while all others work
 _ABSENT = ("use_alts_credentials", "platform_config_file", "prefer_tflite_model", "thread_pool_factory_config_file")
 
 
@@ -30,7 +44,7 @@ class Server:
     def __init__(self, options: types.SimpleNamespace) -> None:
         self._options = options
         self.port = self.rest_port = 0
-        self._grpc: grpc_server.GrpcServer | None = None
+        self._grpc: grpc_server.GrpcServer | http2_server.Http2Server | None = None
         self._rest: RestServer | None = None
         self._scheduler: batch_scheduler.Scheduler | None = None
         self._watcher: threading.Thread | None = None
@@ -67,7 +81,7 @@ class Server:
         if self._rest:
             self._rest.stop()
         if self._grpc:
-            self._grpc.stop()
+            self._grpc.stop(_STOP_SECONDS)
         if self._watcher:
             self._watcher.join()
         if self._manager:
@@ -77,11 +91,11 @@ class Server:
 
     def _listen(self, shared: core.Core, monitoring: Any) -> None:
         options = self._options
-        self._grpc = grpc_server.GrpcServer(shared, options.grpc_max_threads, _channel_arguments(options), _credentials(options))
+        self._grpc = _transport(shared, options)
         host = f"[{options.host}]" if ":" in options.host else options.host
-        self.port = self._grpc.listen(f"{host}:{options.port}")
+        self.port = self._bound(f"{host}:{options.port}")
         if options.grpc_socket_path:
-            self._grpc.listen(f"unix:{options.grpc_socket_path}")
+            self._bound(f"unix:{options.grpc_socket_path}")
         self._grpc.start()
         _log.info("Running gRPC ModelServer at %s:%d ...", options.host, self.port)
         if options.rest_api_port:
@@ -93,6 +107,14 @@ class Server:
                                     options.rest_api_num_threads, path or METRICS_PATH)
             self.rest_port = self._rest.start()
             _log.info("Exporting HTTP/REST API at:%s:%d ...", options.host, self.rest_port)
+
+    def _bound(self, address: str) -> int:
+        """The port. Raises: TftrtError where the address cannot be had."""
+        assert self._grpc
+        try:
+            return self._grpc.listen(address)
+        except OSError:
+            raise errors.TftrtError(f"cannot listen on {address}", "choose another --port, or end what listens there") from None
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._options.model_config_file_poll_wait_seconds):
@@ -154,6 +176,17 @@ def _session_config(options: types.SimpleNamespace) -> bytes:
     if options.per_process_gpu_memory_fraction:
         config.gpu_options.per_process_gpu_memory_fraction = options.per_process_gpu_memory_fraction
     return config.SerializeToString()
+
+
+def _transport(shared: core.Core, options: types.SimpleNamespace) -> grpc_server.GrpcServer | http2_server.Http2Server:
+    """What listens for gRPC. One of its threads always waits for the next call, as in the real server."""
+    at_once = max(options.grpc_max_threads - 1, 1)
+    threads = at_once + _SPARE_THREADS
+    methods = grpc_methods.table(shared, at_once)
+    arguments, credentials = _channel_arguments(options), _credentials(options)
+    if arguments or credentials:
+        return grpc_server.GrpcServer(methods, threads, arguments, credentials)
+    return http2_server.Http2Server(methods, threads)
 
 
 def _credentials(options: types.SimpleNamespace) -> Any:
