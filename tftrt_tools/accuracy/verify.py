@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth
+from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth, wrapped
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution import coverage, kernels, run
@@ -19,13 +19,16 @@ from tftrt_tools.models import names as name_matching
 from tftrt_tools.models import opening
 from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.engine_op import lowest_precision
+from tftrt_tools.wrapping import added
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.labels import Labels
+    from tftrt_tools.accuracy.metrics.comparison import Pair
     from tftrt_tools.execution.run import Call, Names, Run, Started
     from tftrt_tools.models.model import Contents, Model
     from tftrt_tools.savedmodel.shapes import InputSpec
     from tftrt_tools.sources.source import Source
+    from tftrt_tools.wrapping.added import Wrapped
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
@@ -165,13 +168,68 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
         raise errors.UsageError("--labels needs --data: random inputs have no right class",
                                 "add --data with the rows that the labels are about")
     with opening.opened(original, converted, log_file=options.log_file) as (first, second):
+        record = wrapped.of(second) if wrapped.of(first) is None else None
+        if record:
+            return _around(first, second, record, rules, options)
         return _compared(first, second, rules, options, renamed)
+
+
+def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules, options: Options) -> Verification:
+    """The Verification of a model with the signatures of `tftrt wrap`, against the model that was wrapped."""
+    _check_original(first)
+    for flag, given in (("labels", options.labels), ("rename", options.rename)):
+        if given:
+            raise errors.UsageError(f"--{flag} has no effect on signatures that `tftrt wrap` has added", "leave it out")
+    manifest = second.document(passport.MANIFEST) or {}
+    with scratch.folder("verify") as folder:
+        exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
+        mine = run.save_calls(exchange.originals, folder + "/in")
+        theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
+        reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
+        progress.say("comparing")
+        ran = _arithmetic(answers, first, second)
+        groups: dict[tuple[str, str], list[Pair]] = {}
+        wrong: dict[str, None] = {}
+        for place, one in enumerate(exchange.sent):
+            before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
+            wrong.update(dict.fromkeys(problems))
+            groups.setdefault((one.label, one.arithmetic(ran)), []).append((run.Call(one.label, one.call.inputs), before, after))
+        own = [label for label, _ in groups] if exchange.source == "data" else []
+        judged = [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()]
+    sent = [one.call for one in exchange.sent]
+    rows: dict[str, int] = {}
+    for one in exchange.sent:
+        rows[one.label] = rows.get(one.label, 0) + one.call.rows
+    unbuilt = _unbuilt(manifest)
+    return Verification(
+        original=str(pathlib.Path(first.source).absolute()), converted=str(pathlib.Path(second.source).absolute()),
+        original_digest=first.digest(), converted_digest=second.digest(), mode=answers.mode, arithmetic=ran,
+        evidence=_evidence(reference, answers, second), gpu=answers.gpu,
+        comparisons=tuple(one for each in judged for one in each.comparisons),
+        bounds={name: bound for each in judged for name, bound in each.bounds.items()},
+        misses=tuple(one for each in judged for one in each.misses),
+        engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
+        structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
+        builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
+        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, accuracy=None,
+        kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
+        constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
+        runtimes={"original": reference.where.text(), "converted": answers.where.text()})
+
+
+def _check_original(first: Model) -> None:
+    if first.engines:
+        raise errors.UsageError(f"the original {first.title} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
+
+
+def _unbuilt(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """{engine op that was left without an engine: why}."""
+    return {one["name"]: one["reason"] for signature in manifest.get("signatures", []) for one in signature.get("unbuilt", ())}
 
 
 def _compared(first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]) -> Verification:
     """The Verification. Args: first, second: models.model.Model of the original and the converted model; renamed: of names.parse."""
-    if first.engines:
-        raise errors.UsageError(f"the original {first.title} is a converted model itself", "usage: tftrt verify ORIGINAL CONVERTED")
+    _check_original(first)
     matched = name_matching.match(first, second, options.signature_keys, renamed)
     structure = _structure(first.contents, matched.second, matched.signatures)
     names = [name for name in matched.signatures if name in matched.second.signatures and _takes_the_same(first, matched.second, name)]
@@ -180,12 +238,13 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         raise errors.CheckFailed(f"no signature takes the same inputs in both models: {structure[0]}",
                                  "check that CONVERTED was made from ORIGINAL")
     manifest = second.document(passport.MANIFEST) or {}
-    unbuilt = {one["name"]: one["reason"] for signature in manifest.get("signatures", []) for one in signature.get("unbuilt", ())}
+    unbuilt = _unbuilt(manifest)
     walked = signatures.Once.of(names, first.contents.same, second.contents.same)
     options = dataclasses.replace(options, label_output=walked.path(options.label_output))
     rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
     with scratch.folder("verify") as folder:
-        chosen = _calls({**first.inputs, **_specs(first, matched.second, names)}, walked, manifest, options, folder)
+        takes = inputs.Takes.walking(walked, {**first.inputs, **_specs(first, matched.second, names)}, manifest)
+        chosen = _calls(takes.with_pictures(added.pictures(second.source.path)), manifest, options, folder)
         calls, sources = chosen.all, {name: "data" if name in chosen.own else "random" for name in chosen.calls}
         labels = _labels(chosen, options)
         used = held_out.check(second.document(passport.CALIBRATION), calls, sources, options.allow_calibration_data)
@@ -249,10 +308,8 @@ def _specs(first: Model, second: Contents, names: Iterable[str]) -> dict[str, li
                    for one in first.signatures[name].inputs] for name in names}
 
 
-def _calls(specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, manifest: Mapping[str, Any], options: Options,
-           folder: str) -> inputs.Calls:
-    """calls.Calls of the signatures that are walked. Args: specs: {signature: [InputSpec]} of what both models take."""
-    takes = inputs.Takes.walking(walked, specs, manifest)
+def _calls(takes: inputs.Takes, manifest: Mapping[str, Any], options: Options, folder: str) -> inputs.Calls:
+    """calls.Calls of the signatures that are walked. Args: takes: what both models take."""
     sizes = _batch_sizes(manifest, options)
     if options.asked.shapes:
         # Then the shapes that engines were built for do not apply to the other signatures.
@@ -269,14 +326,16 @@ def _batch_sizes(manifest: Mapping[str, Any], options: Options) -> tuple[int, ..
 
 
 def _run_both(original: Model, converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options,
-              names: Mapping[str, Names]) -> tuple[Run, Run]:
-    """(Run of the original, Run of the converted model): on a GPU in a process each, because the first model would keep its GPU memory."""
+              names: Mapping[str, Names], theirs: Sequence[tuple[str, str]] | None = None) -> tuple[Run, Run]:
+    """(Run of the original, Run of the converted model): on a GPU in a process each, because the first model would keep its GPU memory.
+    Args: theirs: the calls of the converted model, if they are others."""
+    theirs = saved if theirs is None else theirs
     with run.worker(original.runtime, log_file=options.log_file) as first:
         # The reference should be the best float32 answer, not another approximation.
         reference = run.run(original, saved, folder + "/original", "the original", exact=True, started=first)
         if not reference.gpu and converted.runtime == original.runtime:
-            return reference, _run_converted(converted, saved, folder, options, names, first)
-    return reference, _run_converted(converted, saved, folder, options, names)
+            return reference, _run_converted(converted, theirs, folder, options, names, first)
+    return reference, _run_converted(converted, theirs, folder, options, names)
 
 
 def _run_converted(converted: Model, saved: Sequence[tuple[str, str]], folder: str, options: Options, names: Mapping[str, Names],

@@ -12,6 +12,8 @@ from tftrt_tools.models import opening, table
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source
+from tftrt_tools.sources.source import of as source_of
+from tftrt_tools.wrapping import added
 
 # A path, or a source.Source.
 AnyModel: TypeAlias = str | os.PathLike[str] | Source
@@ -82,7 +84,8 @@ def takes(signature: str, signatures: Signatures, same: Sequence[Mapping[str, st
       or a source.Source; "" if they are not on this machine.
     """
     manifest = opening.document(converted, passport.MANIFEST) if converted else None
-    return calls.Takes.one(signature, {name: sides[0] for name, sides in signatures.items()}, *same, manifest=manifest)
+    found = calls.Takes.one(signature, {name: sides[0] for name, sides in signatures.items()}, *same, manifest=manifest)
+    return found.with_pictures(added.pictures(source_of(converted).path)) if converted else found
 
 
 def _difference(there: Signatures, served: Signatures) -> str:

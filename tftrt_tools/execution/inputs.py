@@ -56,14 +56,24 @@ def plain(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]
             for name, array in arrays.items()}
 
 
-def _picture(height: int, width: int) -> bytes:
-    """A black RGB picture as PNG, https://www.w3.org/TR/png-3/."""
+def pictures(shape: tuple[int, ...], seed: int) -> npt.NDArray[Any]:
+    """Encoded pictures: PNG files of noise, 64x48 and smaller. Args: shape: of the input of strings. Returns: object array of bytes."""
+    rng, array = np.random.default_rng(seed), np.empty(shape, object)
+    for place in np.ndindex(shape):
+        height, width = (int(side) for side in rng.integers((24, 32), (65, 49)))
+        array[place] = _picture(height, width, rng.bytes(3 * height * width))
+    return array
+
+
+def _picture(height: int, width: int, pixels: bytes = b"") -> bytes:
+    """An RGB picture as PNG, https://www.w3.org/TR/png-3/. Args: pixels: line by line, by default black."""
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress((b"\0" + b"\0\0\0" * width) * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    pixels = pixels or bytes(3 * width * height)
+    lines = b"".join(b"\0" + pixels[3 * width * line:3 * width * (line + 1)] for line in range(height))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
 def parse_ranges(text: str, flag: str = "--ranges") -> dict[str, tuple[float, float]]:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import cutting, drawing
 from tftrt_tools.inputs import given as givens
@@ -69,6 +70,8 @@ class Takes:
     frozen: Mapping[str, Mapping[str, npt.NDArray[Any]]] = dataclasses.field(default_factory=dict)
     # {signature: shapes of calls} that the model's passport names.
     known: Mapping[str, list[Shapes]] = dataclasses.field(default_factory=dict)
+    # {signature: its input that takes encoded pictures}, as far as it is known.
+    pictures: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, inputs: Mapping[str, Sequence[InputSpec]], *same: Mapping[str, str], keys: Sequence[str] = (),
@@ -89,6 +92,10 @@ class Takes:
         """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
         return cls(specs=specs, walked=walked, frozen=frozen_inputs.of_manifest(manifest or {}, specs)).with_known(built_for(manifest))
+
+    def with_pictures(self, pictures: Mapping[str, str]) -> Takes:
+        """The same with inputs of which it is known that they take encoded pictures: {signature: input}."""
+        return dataclasses.replace(self, pictures=dict(pictures))
 
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
@@ -167,8 +174,11 @@ class CallMaker:
     def drawn(self, signature: str, shapes: Sequence[Shapes]) -> list[run.Call]:
         """A drawn call for each of `shapes`. Raises: UsageError for --ranges of no input."""
         made = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
-        frozen = self._takes.frozen.get(signature, {})
-        return [run.Call(signature, {**call.inputs, **frozen}) for call in made]
+        fixed = self._takes.frozen.get(signature, {})
+        name = self._takes.pictures.get(signature)
+        drawn = [{name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
+                 for number, call in enumerate(made)]
+        return [run.Call(signature, {**call.inputs, **pictures, **fixed}) for call, pictures in zip(made, drawn, strict=True)]
 
     @functools.cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:

@@ -159,3 +159,9 @@ def read(model: str | os.PathLike[str]) -> Wrapped | None:
         return Wrapped.from_dict(json.loads(path.read_text()))
     except (KeyError, TypeError, ValueError) as error:
         raise errors.TftrtError(f"{path} is damaged: {error}", "wrap the model again") from None
+
+
+def pictures(model: str | os.PathLike[str]) -> dict[str, str]:
+    """{signature: its input of encoded pictures} of the model at a path; {} for one that is not wrapped. Raises: TftrtError."""
+    record = read(model)
+    return {one.name: one.pictures.input for one in (record.signatures if record else ()) if one.pictures and one.form == "encoded"}

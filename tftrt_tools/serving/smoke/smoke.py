@@ -33,6 +33,7 @@ from tftrt_tools.serving.smoke.served_model import Served
 from tftrt_tools.serving.smoke.server_process import Process
 from tftrt_tools.serving.smoke.smoke_result import CallResult, Smoke
 from tftrt_tools.sources.opened import check, opened
+from tftrt_tools.wrapping import added
 
 _BURST_SECONDS = 1.5
 
@@ -161,7 +162,7 @@ def _takes(served: Served, model: models.Model | None, options: Options) -> tupl
         return inputs.Takes.of(specs, keys=options.signature_keys), ""
     takes = inputs.Takes.of(specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST))
     known, known_from = models.declared_shapes(model.path)
-    return takes.with_known(known), known_from
+    return takes.with_known(known).with_pictures(added.pictures(model.path)), known_from
 
 
 def _check_native(native: Served, planned: Plan) -> None:

@@ -20,6 +20,7 @@ from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.warmup import request_values
 from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 from tftrt_tools.serving.warmup.request_values import Request
+from tftrt_tools.wrapping import added
 
 FILE = "assets.extra/tf_serving_warmup_requests"
 # With more requests TensorFlow Serving's load of a version fails (kNumMaxWarmupRecords, saved_model_warmup_util.h).
@@ -67,7 +68,7 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
     names = signatures.chosen([one.name for one in listed], options.signature_keys)
     specs = {one.name: one.inputs for one in listed if one.name in names}
     takes = calls.Takes.of({one.name: one.inputs for one in listed}, {one.name: one.same_as or one.name for one in listed},
-                           keys=options.signature_keys, manifest=facts.seen.manifest)
+                           keys=options.signature_keys, manifest=facts.seen.manifest).with_pictures(added.pictures(facts.seen.model))
     declared = shape_grammar.calls(shape_grammar.parse(_renamed(options.shapes)), specs) if options.shapes else {}
     values = request_values.read(takes, options.data, options.reading, folder)
     if values.requests and options.shapes:

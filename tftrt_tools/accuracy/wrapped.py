@@ -1,0 +1,262 @@
+"""The calls that show whether the signatures of `tftrt wrap` answer like the model that they wrap: a client's files or pixels to the added
+signature, and to the original what a client would have made of them, by NumPy and Pillow. No TensorFlow here."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tftrt_tools import errors
+from tftrt_tools.execution import inputs as random_inputs
+from tftrt_tools.execution import run
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.inputs import find
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.wrapping import added as names
+from tftrt_tools.wrapping import client_side
+from tftrt_tools.wrapping.added import Added, Pictures, Wrapped
+
+if TYPE_CHECKING:
+    from tftrt_tools.models.model import Model
+
+# Files that every decoder reads otherwise: see docs/pictures.md.
+ROUGH = "INT8"
+_ROUNDED = {"float16": "FP32", "bfloat16": "FP16"}
+# Drawn pictures: (height, width) each, and whether as JPEG.
+_DRAWN = ((60, 80, False), (48, 33, True), (17, 64, False), (90, 90, True))
+_NAMED = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A call of the wrapped model."""
+
+    # The call.
+    call: run.Call
+    # The place among Exchange.originals of the call that the original gets.
+    original: int
+    # The signature that was added; None for one of the original.
+    added: Added | None
+    # What the signature is called in the result.
+    label: str
+    # Whether every decoder gives the same pixels.
+    exact: bool = True
+
+    def arithmetic(self, ran: str) -> str:
+        """The key of the bounds. Args: ran: the key for the arithmetic that ran."""
+        if not self.exact:
+            return ROUGH
+        if self.added is None or ran != "rewrite":
+            return ran
+        kinds = set(self.added.answers.types.values())
+        return next((_ROUNDED[kind] for kind in ("bfloat16", "float16") if kind in kinds), ran)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """originals: calls of the original; sent: calls of the wrapped model; source: where their values come from; notes: lines."""
+
+    originals: tuple[run.Call, ...]
+    sent: tuple[Sent, ...]
+    source: Literal["data", "random"]
+    notes: tuple[str, ...]
+
+
+def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Asked, sizes: Sequence[int], keys: Sequence[str],
+             folder: str) -> Exchange:
+    """The calls. Args: record: of the wrapped model. sizes: rows of a call, largest first. keys: added signatures, () for all. folder: for
+    rows that are read. Raises: UsageError."""
+    there = [one for one in record.signatures if one.name in wrapped.signatures]
+    chosen = signatures.chosen([one.name for one in there], keys)
+    maker = _Maker(record, original, asked, sizes, folder)
+    for one in there:
+        if one.name in chosen:
+            maker.add(one)
+    maker.keep(wrapped)
+    return Exchange(tuple(maker.originals), tuple(maker.sent), "data" if asked.data else "random", tuple(maker.notes))
+
+
+class _Maker:
+    """Makes an Exchange. Args: as of `exchange`."""
+
+    def __init__(self, record: Wrapped, original: Model, asked: inputs.Asked, sizes: Sequence[int], folder: str) -> None:
+        self._record, self._original, self._asked, self._sizes, self._folder = record, original, asked, sizes, folder
+        self._files: tuple[bytes, ...] | None = None
+        self._made: dict[Any, int] = {}
+        self.originals: list[run.Call] = []
+        self.sent: list[Sent] = []
+        self.notes: list[str] = []
+
+    def add(self, added: Added) -> None:
+        """The calls of an added signature."""
+        of = self._named(added.of)
+        if of not in self._original.signatures:
+            raise errors.UsageError(f"the original has no signature {of!r}, which {added.name!r} wraps",
+                                    "give the model that was wrapped")
+        if added.pictures:
+            self._pictures(added, added.pictures, of)
+        else:
+            self._drawn(added, of)
+
+    def keep(self, wrapped: Model) -> None:
+        """The original's own signatures get the original's calls."""
+        there = {self._named(name): name for name in wrapped.signatures if name not in {one.name for one in self._record.signatures}}
+        for place, call in enumerate(self.originals):
+            if call.signature in there:
+                name = there[call.signature]
+                self.sent.append(Sent(call=run.Call(name, call.inputs), original=place, added=None, label=name))
+        asked = {call.signature for call in self.originals}
+        idle = [name for own, name in there.items() if own not in asked]
+        if idle:
+            self.notes.append(f"not asked, because nothing was added around them: {', '.join(idle)}")
+
+    def _named(self, name: str) -> str:
+        """The name of a signature in the original."""
+        return signatures.DEFAULT if self._record.default_was and name == self._record.default_was else name
+
+    def _reference(self, key: Any, signature: str, values: Mapping[str, npt.NDArray[Any]]) -> int:
+        if key not in self._made:
+            self._made[key] = len(self.originals)
+            self.originals.append(run.Call(signature, dict(values)))
+        return self._made[key]
+
+    def _pictures(self, added: Added, pictures: Pictures, of: str) -> None:
+        sizes = self._sizes if pictures.size else (1,)
+        decoded = [client_side.decoded(data, pictures.channels) for data in self._read(pictures.channels)]
+        files = self._read(pictures.channels)
+        settings = repr(pictures.to_dict() | {"broken": "", "max_pixels": 0})
+        for start, end in _parts(len(files), sizes):
+            images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded[start:end]])
+            beside, theirs = self._beside(added, end - start)
+            if added.form == "uint8":
+                pixels = client_side.rounded(images)
+                place = self._reference((settings, start, end, "uint8"), of,
+                                        {pictures.input: client_side.normalized(pixels, pictures), **beside})
+                self._send(added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs})
+                continue
+            place = self._reference((settings, start, end), of, {pictures.input: client_side.normalized(images, pictures), **beside})
+            exact = all(one.exact for one in decoded[start:end])
+            if not exact:
+                self._send(added, place, {pictures.input: _strings(files[start:end]), **theirs}, exact=False)
+            copies = files[start:end] if exact else [client_side.as_png(one.pixels) for one in decoded[start:end]]
+            self._send(added, place, {pictures.input: _strings(copies), **theirs})
+
+    def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], exact: bool = True) -> None:
+        label = added.name if exact else f"{added.name} (files)"
+        self.sent.append(Sent(call=run.Call(added.name, dict(values)), original=original, added=added, label=label, exact=exact))
+
+    def _beside(self, added: Added, rows: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values of the other inputs, for the original and for the added signature."""
+        others = [spec for spec in added.inputs if not added.pictures or spec.name != added.pictures.input]
+        shapes = {spec.name: tuple(rows if side is None else side for side in spec.shape or (None,)) for spec in others}
+        return _narrowed(added, random_inputs.random(others, shapes, self._asked.seed))
+
+    def _drawn(self, added: Added, of: str) -> None:
+        takes = inputs.Takes.one(of, self._original.inputs)
+        pictures = self._asked.data and find.find(self._asked.data, self._asked.said).kind == "images"
+        asked = dataclasses.replace(self._asked, data="") if pictures else self._asked
+        for number, call in enumerate(inputs.choose(takes, asked, f"{self._folder}/{added.name}", self._sizes).calls[of]):
+            mine, theirs = _narrowed(added, call.inputs)
+            self._send(added, self._reference((added.name, number), of, mine), theirs)
+
+    def _read(self, channels: int) -> tuple[bytes, ...]:
+        """The files of --data, without those that do not decode; drawn pictures without --data."""
+        if self._files is None:
+            self._files = self._whole(channels) if self._asked.data else tuple(_drawn_files(self._asked.seed))
+        return self._files
+
+    def _whole(self, channels: int) -> tuple[bytes, ...]:
+        found = find.find(self._asked.data, self._asked.said)
+        if found.kind != "images":
+            raise errors.UsageError(f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
+                                    "give a folder of pictures, or name other signatures in --signature_keys")
+        whole, failed = [], []
+        for number in find.spread(len(found.files), self._asked.data_rows or len(found.files)):
+            path = found.files[number]
+            try:
+                data = pathlib.Path(path).read_bytes()
+                client_side.decoded(data, channels)
+            except Exception:  # Pillow raises nearly anything for a damaged file
+                failed.append(pathlib.Path(path).name)
+                if len(failed) > self._asked.reading.image_error_limit:
+                    raise errors.UsageError(f"{path} cannot be decoded", "repair or remove it, or accept some by --image_error_limit"
+                                            ) from None
+                continue
+            whole.append(data)
+        if not whole:
+            raise errors.UsageError(f"--data={self._asked.data} has no picture that can be decoded", "give others")
+        if failed:
+            self.notes.append(f"{len(failed)} pictures could not be decoded: {', '.join(failed[:_NAMED])}")
+        return tuple(whole)
+
+
+def _parts(count: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(start, end) of the calls. Args: sizes: largest first; rows that fit none are left out."""
+    start = 0
+    for size in sizes:
+        while count - start >= size:
+            yield start, start + size
+            start += size
+
+
+def _strings(files: Sequence[bytes]) -> npt.NDArray[Any]:
+    array = np.empty(len(files), object)
+    array[:] = files
+    return array
+
+
+def _narrowed(added: Added, values: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same values for the original, and for the added signature in its dtypes."""
+    theirs = {name: value.astype(added.types[name]) if name in added.types else value for name, value in values.items()}
+    return {name: theirs[name].astype(value.dtype) for name, value in values.items()}, theirs
+
+
+def _drawn_files(seed: int) -> Iterator[bytes]:
+    """Smooth pictures of several sizes, as PNG and as JPEG."""
+    import io
+
+    from PIL import Image
+
+    rng = np.random.default_rng(seed)
+    for height, width, jpeg in _DRAWN:
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8))
+        file = io.BytesIO()
+        coarse.resize((width, height), Image.Resampling.BICUBIC).save(file, "JPEG" if jpeg else "PNG")
+        yield file.getvalue()
+
+
+def compared(sent: Sent, original: Mapping[str, npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]],
+             ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """(answers as they should be, the answers, problems in words) of one call.
+
+    In place of classes stand the scores that the original gives them: of classes with nearly equal scores either may come first.
+    Args: original: the answers of the original. given: of the wrapped model.
+    """
+    if sent.added is None:
+        return dict(original), dict(given), []
+    answers, problems, given = sent.added.answers, [], dict(given)
+    wanted = client_side.smaller(sent.added, original)
+    if sent.added.marks and given.pop(names.MARK).any():
+        problems.append(f"{sent.label}: a picture that Pillow decodes is marked as broken")
+    if answers.scores:
+        scores, classes = original[answers.scores], given[names.CLASSES]
+        labels = given.pop(names.LABELS, None)
+        if ((classes < 0) | (classes >= scores.shape[-1])).any():
+            return {}, {}, [*problems, f"{sent.label}: a class is none of 0 to {scores.shape[-1] - 1}"]
+        if labels is not None and (np.array([name.encode() for name in answers.names], object)[classes] != labels).any():
+            problems.append(f"{sent.label}: a label is not the name of its class")
+        for side, numbers in ((wanted, wanted[names.CLASSES]), (given, classes)):
+            picked = numbers if answers.top_k else numbers[..., None]
+            side[names.CLASSES] = np.take_along_axis(scores, picked.astype(np.int64), -1)
+    return wanted, given, problems
+
+
+def of(model: Model) -> Wrapped | None:
+    """The record of a wrapped model, None for another one. Raises: TftrtError."""
+    record = names.read(model.source.path) if pathlib.Path(model.source.path).is_dir() else None
+    return record if record and any(one.name in model.signatures for one in record.signatures) else None
