@@ -67,8 +67,9 @@ def test_only_what_runs_inside_a_call_counts_and_the_mean_is_of_a_call():
 
 def test_ops_that_stand_for_others_are_left_out_and_records_are_decoded_too():
     found = timeline.split(events(("SessionRun", 0.0, 10.0), ("x:StatefulPartitionedCall", 0.0, 9.0), ("y:While", 0.0, 9.0), ("p:ParseExampleV2", 1.0, 2.0),
-                                  ("q:DecodeProtoV2", 3.0, 4.0)))
-    assert (found.decoding, found.ops) == (1.0, 1.0)
+                                  ("q:DecodeProtoV2", 3.0, 4.0), ("d:DatasetToSingleElement", 5.0, 9.0),
+                                  ("ToSingleElementOp::DoCompute", 5.5, 8.0), ("m:DecodeImage", 6.0, 7.0)))
+    assert (found.decoding, found.ops) == (3.5, 1.0)
 
 
 def test_a_trace_without_a_call_is_an_error():

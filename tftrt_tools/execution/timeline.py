@@ -17,9 +17,11 @@ _CALL = "SessionRun"
 _OP = re.compile(r"(?:.*[^:]|):(\w+)")
 # Ops that turn a picture or a record, as a client has it, into numbers of the wanted size.
 _DECODING = re.compile(r"Decode(?!Proto)\w*|Parse\w*Example\w*|Resize\w+|CropAndResize\w*|ScaleAndTranslate|ExtractJpegShape")
+# A dataset inside of a graph, which prepares inputs on threads of its own.
+_DATASETS = ("ToSingleElementOp::DoCompute", "ReduceDatasetOp::DoCompute")
 # Ops that stand for others, which have events of their own.
 _AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
-           "MapDefun", "TRTEngineOp", "_SwitchN", "_Send", "_Recv"}
+           "MapDefun", "TRTEngineOp", "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
 _ENGINE = next(name for name, kind in trace.EVENTS.items() if kind == "engine")
 
 
@@ -34,7 +36,7 @@ class Split(records.Record):
     seconds: float
     # Some TensorRT engine runs, on the host or the GPU.
     engine: float
-    # Some op decodes or resizes.
+    # Some op decodes or resizes, or a dataset in the graph is read.
     decoding: float
     # Some other op or kernel runs, or a copy between host and GPU.
     ops: float
@@ -59,6 +61,8 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
     for name, start, end in host:
         if name == _ENGINE:
             engine.append((start, end))
+        elif name in _DATASETS:
+            decoding.append((start, end))
         elif (found := _OP.fullmatch(name)) and found[1] not in _AROUND:
             (decoding if _DECODING.fullmatch(found[1]) else ops).append((start, end))
     ops += [(start, end) for plane, listed in events.items() if kernels.is_gpu(plane) for _, start, end in listed]
