@@ -28,6 +28,18 @@ def answers(frozen, *values):
     return [one.numpy() for one in function(*map(tf.constant, values))]
 
 
+def open_sizes(body, path):
+    """`body` of a tensor of ? x 7 x 5 elements. The graph as a whole tells these sizes; an engine does not know them."""
+    @tf.function(input_signature=[tf.TensorSpec((None, 35), name="x")])
+    def serve(x):
+        # The shape is an argument of the engine: integers that TensorRT does not compute itself.
+        sizes = tf.cast(tf.cast(tf.stack([tf.shape(x)[0], 7, 5]), tf.int64), tf.int32)
+        x = tf.reshape(tf.nn.relu(x) * 2 + 1, sizes)
+        return {"y": tf.nn.relu(body(x) * 3 - 1) + 1}
+
+    return save(serve, path)
+
+
 def unet_with_conditionals(path):
     """A small 3D U-Net whose dropouts are conditionals on an input."""
     rng = np.random.default_rng(0)

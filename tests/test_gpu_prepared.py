@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.gpu_commands import convert, engines_of, report, verify
-from tests.prepared_models import save, unet_with_conditionals
+from tests.prepared_models import open_sizes, save, unet_with_conditionals
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
@@ -46,3 +46,13 @@ def test_a_frozen_input_leaves_few_engines_that_run(tmp_path):
            passed=code == 0)
     assert code == 0, error or result["problems"]
     assert 0 < len(engines_of(said)) <= 2
+
+
+def test_slices_that_count_from_the_end_are_right_in_an_engine_of_several_shapes(tmp_path):
+    source = open_sizes(lambda x: x[:, :-3] * x[:, 3:] + x[:, -1:], tmp_path / "in")
+    said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x35,4x35")
+    code, result, error = verify(source, tmp_path / "out")
+    report(test="slices", model="x[:, :-3] * x[:, 3:] + x[:, -1:]", slices=len(said["signatures"][0]["preparation"]["slices"]),
+           snr_db=result and result["comparisons"][0]["snr_db"], passed=code == 0)
+    assert code == 0, error or result["problems"]
+    assert engines_of(said) and said["signatures"][0]["preparation"]["slices"]

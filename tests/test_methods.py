@@ -265,11 +265,12 @@ def engines_levels(model, folder, data, scored, shapes, *flags):
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_alone
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("name", "flags"), [("digits_cnn", []), ("spread_cnn", ["--high_precision_nodes=.*/spread_(expand|depthwise|project).*"])])
 def test_the_order_of_the_simulation_is_that_of_the_engines(name, flags, zoo_model, tmp_path):
     """Of methods that the simulation puts 3 dB apart or more the engines have the same order, and what auto takes is within 1.5 dB of the
-    best engine."""
+    best engine. TensorRT takes INT8 where its timings say so, which depends on what else runs on the GPU."""
     builder = saved_models.builder(name)
     images, held_back = builder.training_images()[0][:400], builder.held_back()[0][:400]
     np.savez(tmp_path / "x.npz", image=images)

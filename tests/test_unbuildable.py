@@ -103,6 +103,11 @@ REFUSED = {
                       [(None, 8, 8, 4)], tf.float32,
                       "how many channels a batch normalization reads, and those of {}FusedBatchNormV3 (FusedBatchNormV3) depend"),
 }
+REFUSED |= {
+    "end": (lambda x: x[:, :-3] * 2, [(None, None, 8)], tf.float32,
+            "its answers would be wrong, unless it is built for one shape alone: TF-TRT takes an end that is counted back from an open size for a "
+            "length, and {}strided_slice (StridedSlice) has one"),
+}
 # What TF-TRT builds, next to what it does not.
 BUILT = {
     "k": (lambda x: tf.math.top_k(x, 3840)[0], [(None, 5000)], tf.float32),
@@ -112,6 +117,7 @@ BUILT = {
     "broadcast": (lambda x, y: x + y * 3, [(None, 4, None, 8), (4, None, 8)], tf.float32),
     "same rank": (lambda x, y: x + y * 3, [(None, 4, None, None), (1, 4, None, None)], tf.float32),
     "even": (lambda x: upsample(x, 8), [(2, 4, 4, 4)], tf.float32),
+    "slice": (lambda x: x[:, 1:, 2:-2:2] + x[..., -6:-4] * x[:, :1, :2] + x[:, 1:, -5][..., None], [(None, None, 8)], tf.float32),
     "channels": (lambda x: tf.nn.conv3d(normalize(x, True), VOLUME, [1] * 5, "SAME"), [(None, 8, 8, 8, 4)], tf.float32),
 }
 

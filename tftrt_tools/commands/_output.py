@@ -85,6 +85,9 @@ def prepared(preparation: Preparation) -> list[str]:
                     + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else ""))
     if preparation.paddings:
         said.append(f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else")
+    if preparation.slices:
+        said.append(f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
+                    "engine itself knows the size")
     depthwise, dense = ([one for one in preparation.convolutions if one.written == kind] for kind in ("DepthwiseConv2dNative", "Conv2D"))
     if depthwise:
         said.append(f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups")

@@ -46,6 +46,8 @@ class Preparation(records.Record):
     dilated: tuple[Dilated, ...] = ()
     # Names of paddings that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()
+    # Names of slices that are counted from the beginning now, and were from the end.
+    slices: tuple[str, ...] = ()
     # Names of FakeQuant nodes on constants that became constants.
     folded: tuple[str, ...] = ()
     # Names of FakeQuant nodes on activations that were left out.

@@ -136,10 +136,10 @@ class _Builder:
 
     def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
-        if not self._feeds.get(engine.name):
-            return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         if engine.name in self._by_values:
             return Unbuilt(engine.name, BY_VALUES)
+        if not self._feeds.get(engine.name):
+            return Unbuilt(engine.name, NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         budget, key = self._site.budget, self._keys.get(engine.name)
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)

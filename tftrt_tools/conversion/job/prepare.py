@@ -12,7 +12,7 @@ import tensorflow as tf
 from tftrt_tools import errors
 from tftrt_tools.conversion.job import graph_pass
 from tftrt_tools.savedmodel import frozen_inputs
-from tftrt_tools.savedmodel.job import compiled, conditionals, dilated, fake_quant, graph, grouped, loading
+from tftrt_tools.savedmodel.job import compiled, conditionals, dilated, fake_quant, graph, grouped, loading, slices, unbuildable
 from tftrt_tools.savedmodel.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -57,8 +57,23 @@ def passed(name: str, function: Any, settings: Settings, gathered: Patterns | No
             result = graph_pass.run(frozen, settings, gathered)
             closed = set(_in_vain(result)) - for_good
         if not closed:
-            return frozen, result
+            return _counted(frozen, result, settings, gathered)
         wanted = [call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)]
+
+
+def _counted(frozen: Frozen, result: PassResult, settings: Settings, gathered: Patterns | None) -> tuple[Frozen, PassResult]:
+    """Run the pass again where engines hold slices that TF-TRT would take wrongly and the graph tells what they mean.
+
+    TensorFlow merges equal nodes, so that a slice may show up only after its like was rewritten.
+    """
+    while found := unbuildable.open_slices(result.graph_def):
+        changed = slices.rewrite(frozen.graph_def, found)
+        if not changed:
+            break
+        done = dataclasses.replace(frozen.preparation, slices=(*frozen.preparation.slices, *changed))
+        frozen = dataclasses.replace(frozen, preparation=done)
+        result = graph_pass.run(frozen, settings, gathered)
+    return frozen, result
 
 
 def _freeze_inputs(frozen: Frozen, values: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools.savedmodel.inspection import Finding
-from tftrt_tools.savedmodel.job import graph, inferred, segment
+from tftrt_tools.savedmodel.job import graph, inferred, segment, slices
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -37,6 +37,7 @@ _CONVOLUTIONS = {"Conv2D": 0, "DepthwiseConv2dNative": 0, "Conv2DBackpropInput":
 _NORMALIZATIONS = dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 0)
 # Findings that a successful build does not disprove.
 _WRONG = "its answers would be wrong"
+_WRONG_IF_OPEN = f"{_WRONG}, unless it is built for one shape alone"
 _POOLS = frozenset({"MaxPool", "AvgPool"})
 # Ops whose operand with fewer dimensions is reshaped in the build.
 _BROADCAST = frozenset({"Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow", "Greater", "Less", "Equal",
@@ -69,12 +70,25 @@ def standing(findings: Iterable[Finding], built: Container[str]) -> tuple[Findin
     return tuple(one for one in findings if one.about not in built or one.text.startswith(_WRONG))
 
 
+def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
+    """Names of the slices in engine ops of a converted graph that count from an end whose size is open there."""
+    segments = [one for one in graph.native_segments(graph_def).values() if not one.engine.implicit_batch
+                and any(node.op == slices.OP for node in one.function.node_def)]
+    return frozenset(op.name for one in segments for op in _operations(one) if op.type == slices.OP
+                     and (slices.begins_from_open_end(op) or slices.ends_from_open_end(op)))
+
+
+def _operations(one: Segment) -> list[Any]:
+    """The tf.Operations of a segment, without those that stand for its inputs and outputs."""
+    body, arguments = segment.to_graph(one.function)
+    operations = inferred.shapes(segment.importable(body, one.shapes)).get_operations()
+    return [op for op in operations if op.name not in arguments and not op.name.startswith(segment.OUTPUT)]
+
+
 def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
     types = {node.op for node in one.function.node_def}
     rules = [rule for rule in _RULES if (rule.ops is None or rule.ops & types) and not (rule.explicit and one.engine.implicit_batch)]
-    body, arguments = segment.to_graph(one.function)
-    operations = inferred.shapes(segment.importable(body, one.shapes)).get_operations()
-    operations = [op for op in operations if op.name not in arguments and not op.name.startswith(segment.OUTPUT)]
+    operations = _operations(one)
     for rule in rules:
         found = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
         if found:
@@ -190,6 +204,8 @@ _RULES = (
           text=f"TensorRT's TopK gives at most {MOST_K}, and {{nodes}} asks for more"),
     _Rule(ops=None, holds=lambda op: any((tensor.shape.rank or 0) > MOST_DIMENSIONS for tensor in op.outputs), explicit=True,
           text=f"TensorRT's tensors have at most {MOST_DIMENSIONS} dimensions, and the result of {{nodes}} has more"),
+    _Rule(ops=frozenset({slices.OP}), holds=slices.ends_from_open_end, explicit=True, outcome=_WRONG_IF_OPEN,
+          text="TF-TRT takes an end that is counted back from an open size for a length, and {nodes} has one"),
     _Rule(ops=_POOLS, holds=_pools_channels, outcome=_WRONG,
           text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too"),
 )
