@@ -521,6 +521,17 @@ def test_auto_says_why_it_takes_docker_and_the_container_gets_what_it_needs(on_p
     assert log.read_text().splitlines()[-1] == f"rm --force {name}"
 
 
+def test_the_log_of_a_container_is_followed_too(on_path, serve, base_path, tmp_path):
+    (tmp_path / "bin" / "tensorflow_model_server").rename(tmp_path / "bin" / "fake_inside")
+    on_path("docker", FAKE_DOCKER)
+    command = serve("--backend=docker", f"--port={free_port()}", "--model_name=digits", f"--model_base_path={base_path}",
+                    FAKE_DOCKER_LOG=str(tmp_path / "docker.log"), FAKE_IMAGE="tensorflow/serving:2.14.1-gpu", FAKE_FAULT="cannot load",
+                    FAKE_LOG=server_log.load_failure("digits", 7, server_log.NO_TFTRT))
+    command.wait_for("^tftrt: warning: digits version 7 did not load: .*built without TF-TRT")
+    command.process.terminate()
+    assert command.code() == errors.EXIT_DONE
+
+
 def test_docker_needs_a_client_an_engine_and_the_image(on_path, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", on_path.env["PATH"].split(":")[0])
     assert Docker().available() == (False, "no docker on PATH")

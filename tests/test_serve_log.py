@@ -25,6 +25,7 @@ def told(lines, **values):
     (server_log.NO_TFTRT, "built without TF-TRT", "--backend=local"),
     (server_log.NO_OP, "this server has no op Sharpen", "a server that is built with it"),
     (server_log.DAMAGED, "DATA_LOSS: Unable to parse", "publish the model again"),
+    ("OUT_OF_RANGE: Read less bytes than requested", "Read less bytes", "publish the model again"),
     (server_log.TAGS, "Could not find meta graph", "--saved_model_tags"),
     ("INVALID_ARGUMENT: Last entry in allowed_batch_sizes must match max_batch_size; last entry was 8, expected 1000", "Last entry in", "configure --check"),
     ("RESOURCE_EXHAUSTED: OOM when allocating tensor", "OOM", "more memory"),
