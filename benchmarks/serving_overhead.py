@@ -17,6 +17,7 @@ from tests.conformance.launch import LocalServer
 
 NEEDS_GPU = False
 TARGET_MS = 1.0
+MODEL = "echo"
 
 
 def main(argv=None):
@@ -27,7 +28,7 @@ def main(argv=None):
     results = _report.Results(options.json, "serving_overhead")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        _echo(folder / "echo/1")
+        save_echo(folder / "echo/1")
         with LocalServer(["--model_name=echo", f"--model_base_path={folder / 'echo'}"], folder / "log.txt") as server:
             for size, content in ((64, True), (64, False), (150_528, True), (150_528, False), (16_000_000, True), (16_000_000, False)):
                 calls = max(20, min(options.calls, options.calls * 1000 // size))
@@ -37,7 +38,7 @@ def main(argv=None):
     return 0 if small <= TARGET_MS else 1
 
 
-def _echo(path):
+def save_echo(path):
     import tensorflow as tf
 
     class Echo(tf.Module):

@@ -24,13 +24,13 @@ def free_ports(count):
 
 
 class LocalServer:
-    """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to."""
+    """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to. root: a checkout of the project."""
 
-    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.serving.local"), env=None):
-        self.flags, self.log = list(flags), pathlib.Path(log)
+    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.serving.local"), env=None, root=ROOT):
+        self.flags, self.log, self._root = list(flags), pathlib.Path(log), root
         self.port, self.rest_port = ports or free_ports(2)
         self.command = [*command, f"--port={self.port}", f"--rest_api_port={self.rest_port}", *self.flags]
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
         self._env = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1", **(env or {})}
         self.process = None
 
@@ -45,7 +45,7 @@ class LocalServer:
     def start(self, timeout=120):
         """Both ports are open when it returns: the models configured at start are AVAILABLE then."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT,
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self._root,
                                             env=self._env)
         deadline = time.monotonic() + timeout
         while not (_open(self.port) and _open(self.rest_port)):
