@@ -150,7 +150,6 @@ class TestMultiInference:
          "All ModelSpecs in a MultiInferenceRequest must access the same model name."),
         ([("", classify_api.METHOD), ("serving_default", classify_api.METHOD)], "Duplicate evaluation of signature: serving_default"),
         ([("none", classify_api.METHOD)], "Requested signature not found in model graph: none"),
-        ([("regress", regress_api.METHOD), ("other_input", regress_api.METHOD)], "Input tensor must be the same for all Signatures."),
         ([("labels", regress_api.METHOD)], "No regression outputs found in SignatureDef: "),
         ([("wide", regress_api.METHOD)], "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got [1,3]"),
     ])

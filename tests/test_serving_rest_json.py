@@ -116,9 +116,11 @@ REFUSED = [
     ('{"inputs": [2147483648]}', "int32", "JSON Value: 2147483648 Type: Number is not of expected type: int32"),
     ('{"inputs": [9223372036854775808]}', "int64", "JSON Value: 9223372036854775808 Type: Number is not of expected type: int64"),
     ('{"inputs": [-1]}', "uint64", "JSON Value: -1 Type: Number is not of expected type: uint64"),
-    ('{"inputs": [16777216]}', "float", "Cannot convert JSON value: 16777216 to float without loss of precision."),
+    ('{"instances": [16777216]}', "float", "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot convert JSON "
+                                           "value: 16777216 to float without loss of precision."),
     ('{"inputs": [1.0, 1e39]}', "float", "Cannot convert JSON value: 1e+39 to float without loss of precision."),
-    ('{"inputs": [9007199254740992]}', "double", "Cannot convert JSON value: 9007199254740992 to double without loss of precision."),
+    ('{"instances": [9007199254740992]}', "double", "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot "
+                                                    "convert JSON value: 9007199254740992 to double without loss of precision."),
     ('{"inputs": [[1], [2, 3]]}', "float", "Encountered list at unexpected size: 2 at level: 1 expected size: 1"),
     ('{"inputs": [1, [2]]}', "float", "Encountered list at unexpected level: 1 expected < 1"),
     ('{"inputs": [[1], 2]}', "float", "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
@@ -189,12 +191,12 @@ def nested(draw):
 
 
 @settings(max_examples=400, deadline=None)
-@given(nested(), st.sampled_from(["float", "double", "int32", "int64", "uint8", "uint64", "bool", "string", "half"]))
-def test_the_fast_way_gives_what_the_walk_gives_and_takes_nothing_else(value, dtype):
-    fast = json_in.dense(value, dtype)
+@given(nested(), st.sampled_from(["float", "double", "int32", "int64", "uint8", "uint64", "bool", "string", "half"]), st.booleans())
+def test_the_fast_way_gives_what_the_walk_gives_and_takes_nothing_else(value, dtype, exact):
+    fast = json_in.dense(value, dtype, exact)
     if fast is None:
         return
-    slow = json_in.walk(value, dtype)
+    slow = json_in.walk(value, dtype, exact)
     assert fast.dtype == slow.dtype and fast.shape == slow.shape
     np.testing.assert_array_equal(fast, slow)
 

@@ -173,6 +173,16 @@ def test_multi_inference_answers_every_task_in_order(server):
                                                             ("regress", "serving_default", "regress_vector")]
 
 
+def test_multi_inference_of_signatures_with_different_inputs_is_answered(server):
+    """B4: each input tensor is fed the examples."""
+    request = _tasks(("examples", "regress", REGRESS), ("examples", "regress_other_input", REGRESS), values=(0.25, 1.0))
+    answer = server.prediction.MultiInference(request, timeout=30)
+    assert [each.WhichOneof("result") for each in answer.results] == ["regression_result"] * 2
+    for task, result in zip(request.tasks, answer.results, strict=True):
+        alone = server.prediction.MultiInference(_tasks(("examples", task.model_spec.signature_name, REGRESS), values=(0.25, 1.0)), timeout=30)
+        assert result == alone.results[0]
+
+
 MULTI = {
     "two models": ([("examples", None, CLASSIFY), ("half_plus_two", None, REGRESS)], "INVALID_ARGUMENT",
                    "All ModelSpecs in a MultiInferenceRequest must access the same model name."),
@@ -185,14 +195,12 @@ MULTI = {
                           "Unsupported signature method_name: tensorflow/serving/predict"),
     "no method": ([("examples", None, "")], "UNIMPLEMENTED", "Unsupported signature method_name: "),
     "another method than the signature's": ([("examples", None, REGRESS)], "INVALID_ARGUMENT", "Expected one output Tensor."),
-    "two inputs": ([("examples", "regress", REGRESS), ("examples", "regress_other_input", REGRESS)], "INVALID_ARGUMENT",
-                   "Input tensor must be the same for all Signatures."),
 }
 
 
 @pytest.mark.parametrize("fault", MULTI)
 def test_multi_inference_is_refused_with(server, fault):
-    """B4: all tasks of one model, no signature twice, only classify and regress, one input."""
+    """B4: all tasks of one model, no signature twice, only classify and regress."""
     tasks, code, message = MULTI[fault]
     assert_refused(server.prediction.MultiInference, _tasks(*tasks), code, message)
 

@@ -194,9 +194,13 @@ def test_a_number_that_is_none_of_its_dtype_is_refused(server, dtype, value):
     _refused(answer, pattern=rf"JSON Value: .* Type: (Number|String) is not of expected type: {dtype}")
 
 
-def test_an_integer_that_a_float_cannot_hold_is_refused(server):
+def test_an_integer_that_a_float_cannot_hold_is_rounded_in_column_form_and_refused_in_row_form(server):
     """B7."""
-    _refused(server.rest("POST", HALF, {"inputs": [16777217]}), "Cannot convert JSON value: 16777217 to float without loss of precision.")
+    answer = server.rest("POST", HALF, {"inputs": [16777217]})
+    assert answer.status == 200 and answer.json() == {"outputs": [16777216 / 2 + 2]}
+    _refused(server.rest("POST", HALF, {"instances": [16777217]}),
+             "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: Cannot convert JSON value: 16777217 to float without "
+             "loss of precision.")
 
 
 @pytest.mark.parametrize("value, message", [

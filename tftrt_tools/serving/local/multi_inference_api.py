@@ -1,6 +1,7 @@
-"""PredictionService.MultiInference: several Classify and Regress signatures of one model on one input, in one run.
+"""PredictionService.MultiInference: several Classify and Regress signatures of one model on the same examples, in one run.
 
-Checks, their order and their texts are those of TensorFlow Serving 2.14.1 (servables/tensorflow/multi_inference.cc).
+Checks, their order and their texts are those of TensorFlow Serving 2.14.1 (servables/tensorflow/multi_inference.cc). Signatures with
+different input tensors are answered too: each of these is fed the examples.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ def multi_inference(servable: AnyServable, request: Any, timeout_ms: int = 0, ch
     """Answer a MultiInferenceRequest; its tasks' outputs come from one run of the graph.
 
     Args: as for `classify_api.classify`. Returns: MultiInferenceResponse, one result a task, in the order of the tasks.
-    Raises: Failure: INVALID_ARGUMENT for tasks of several models, a signature twice or unknown, different input tensors, and all of
+    Raises: Failure: INVALID_ARGUMENT for tasks of several models, a signature twice or unknown, and all of
       `classify_api.classify`; UNIMPLEMENTED for a task of another method.
     """
-    input_name, output_names = _tensors(servable, request, check_method_name)
+    input_names, output_names = _tensors(servable, request, check_method_name)
     rows = examples.serialized(request.input)
-    outputs = dict(zip(output_names, servable.run({input_name: rows}, output_names, timeout_ms), strict=True))
+    feeds = dict.fromkeys(input_names, rows)
+    outputs = dict(zip(output_names, servable.run(feeds, output_names, timeout_ms), strict=True))
     response = inference_pb2.MultiInferenceResponse()
     for task in request.tasks:
         signature = servable.signatures[model_specs.signature_name(task.model_spec)]
@@ -39,9 +41,10 @@ def multi_inference(servable: AnyServable, request: Any, timeout_ms: int = 0, ch
     return response
 
 
-def _tensors(servable: AnyServable, request: Any, check_method_name: bool) -> tuple[str, list[str]]:
-    """(input tensor name, sorted output tensor names) of all tasks together."""
-    model, input_name = "", ""
+def _tensors(servable: AnyServable, request: Any, check_method_name: bool) -> tuple[list[str], list[str]]:
+    """(sorted input tensor names, sorted output tensor names) of all tasks together."""
+    model = ""
+    inputs: set[str] = set()
     signatures: set[str] = set()
     outputs: set[str] = set()
     for task in request.tasks:
@@ -59,8 +62,6 @@ def _tensors(servable: AnyServable, request: Any, check_method_name: bool) -> tu
         if task.method_name not in _SERVICES:
             raise failure.unimplemented(f"Unsupported signature method_name: {task.method_name}")
         fed, fetched = _SERVICES[task.method_name].tensors(servable.signatures[name], check_method_name)
-        input_name = input_name or fed
-        if fed != input_name:
-            raise failure.invalid("Input tensor must be the same for all Signatures.")
+        inputs.add(fed)
         outputs.update(fetched)
-    return input_name, sorted(outputs)
+    return sorted(inputs), sorted(outputs)

@@ -113,8 +113,8 @@ def _columns(value: Any, dtypes: Mapping[str, str]) -> dict[str, Array]:
     for alias, dtype in dtypes.items():
         if alias not in value:
             raise failure.invalid(f"Missing named input: {alias} in 'inputs' object.")
-        array = dense(value[alias], dtype)
-        arrays[alias] = walk(value[alias], dtype) if array is None else array
+        array = dense(value[alias], dtype, exact=False)
+        arrays[alias] = walk(value[alias], dtype, exact=False) if array is None else array
     return arrays
 
 
@@ -190,9 +190,10 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and not is_base64(value)
 
 
-def dense(value: Any, dtype: str) -> Array | None:
+def dense(value: Any, dtype: str, exact: bool = True) -> Array | None:
     """An array of a value or of regular nested lists, checked and converted without a loop over the values.
 
+    Args: exact: whether a whole number that the floating dtype cannot hold is refused: in row form it is, in column form it is rounded.
     Returns: array, equal to what `walk` returns; None where a value or a length is not as it should be.
     """
     shape = _shape(value)
@@ -203,7 +204,7 @@ def dense(value: Any, dtype: str) -> Array | None:
         level = list(itertools.chain.from_iterable(level))
     kinds = set(map(type, level))
     if dtype in _FLOATS:
-        fits = kinds <= {float, int} and _float_fits(level, kinds, dtype)
+        fits = kinds <= {float, int} and _float_fits(level, kinds, dtype, exact)
     elif dtype in _INTS:
         fits = kinds <= {int} and (not level or _INTS[dtype][1] <= min(level) and max(level) <= _INTS[dtype][2])
     else:
@@ -213,8 +214,8 @@ def dense(value: Any, dtype: str) -> Array | None:
     return _array(list(map(as_bytes, level)) if dtype == "string" else level, shape, dtype)
 
 
-def _float_fits(values: Sequence[Any], kinds: set[type], dtype: str) -> bool:
-    whole = [value for value in values if type(value) is int] if int in kinds else ()
+def _float_fits(values: Sequence[Any], kinds: set[type], dtype: str, exact: bool) -> bool:
+    whole = [value for value in values if type(value) is int] if exact and int in kinds else ()
     if whole and not -_WHOLE[dtype] <= min(whole) <= max(whole) <= _WHOLE[dtype]:
         return False
     if dtype == "double" or float not in kinds:
@@ -223,16 +224,16 @@ def _float_fits(values: Sequence[Any], kinds: set[type], dtype: str) -> bool:
     return not ((size > _FLOAT_MAX) & (size != np.inf)).any()
 
 
-def walk(value: Any, dtype: str) -> Array:
+def walk(value: Any, dtype: str, exact: bool = True) -> Array:
     """The same array value by value. Raises: Failure, of the first fault in the server's order."""
-    flat, shape = _walked(value, dtype)
+    flat, shape = _walked(value, dtype, exact)
     return _array(flat, shape, dtype)
 
 
-def _walked(value: Any, dtype: str) -> tuple[list[Any], list[int]]:
+def _walked(value: Any, dtype: str, exact: bool = True) -> tuple[list[Any], list[int]]:
     flat: list[Any] = []
     shape = _shape(value)
-    _fill(value, 0, shape, dtype, flat)
+    _fill(value, 0, shape, dtype, flat, exact)
     return flat, shape
 
 
@@ -260,23 +261,23 @@ def _array(flat: list[Any], shape: Sequence[int], dtype: str) -> Array:
     return array.reshape(shape)
 
 
-def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any]) -> None:
+def _fill(value: Any, level: int, shape: Sequence[int], dtype: str, flat: list[Any], exact: bool) -> None:
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
             raise failure.invalid(f"JSON Value: {value_text.text(value)} found at incorrect level: {level + 1} in the JSON DOM."
                                   f" Expected at level: {rank}")
-        flat.append(_leaf(value, dtype))
+        flat.append(_leaf(value, dtype, exact))
         return
     if level >= rank:
         raise failure.invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
     if len(value) != shape[level]:
         raise failure.invalid(f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {shape[level]}")
     for item in value:
-        _fill(item, level + 1, shape, dtype, flat)
+        _fill(item, level + 1, shape, dtype, flat, exact)
 
 
-def _leaf(value: Any, dtype: str) -> Any:
+def _leaf(value: Any, dtype: str, exact: bool) -> Any:
     """One value, checked. Returns: what `_array` takes."""
     if isinstance(value, dict):
         if dtype == "string":
@@ -284,7 +285,7 @@ def _leaf(value: Any, dtype: str) -> Any:
         raise _wrong_type(value, dtype)
     if dtype in _FLOATS:
         fits = type(value) in (int, float)
-        if fits and not lossless(value, dtype):
+        if fits and (exact or type(value) is float) and not lossless(value, dtype):
             raise lossy(value, dtype)
     elif dtype in _INTS:
         fits = type(value) is int and _INTS[dtype][1] <= value <= _INTS[dtype][2]
