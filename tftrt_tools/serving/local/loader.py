@@ -6,12 +6,14 @@ import dataclasses
 import logging
 import pathlib
 import time
+from collections.abc import Sequence
 
 from tftrt_tools import errors, scratch
-from tftrt_tools.serving.local import batching_parameters, batching_servable, failure, warmup_replay
+from tftrt_tools.execution.job import gpu
+from tftrt_tools.serving.local import batching_parameters, batching_servable, failure, rank_guard, warmup_replay
 from tftrt_tools.serving.local.batch_scheduler import Scheduler
 from tftrt_tools.serving.local.metrics_page import Metrics
-from tftrt_tools.serving.local.servable import AnyServable, Servable
+from tftrt_tools.serving.local.servable import AnyServable, Runs, Servable
 
 _log = logging.getLogger("tftrt.serving")
 
@@ -67,15 +69,24 @@ class Loader:
         return servable
 
     def _plain(self, name: str, version: int, path: str) -> Servable:
-        from tftrt_tools.serving.local.session import Session
+        tags, config = self._settings.tags, self._settings.config
+        loaded = session(path, tags, config)
+        if rank_guard.needed(path) and not gpu.seen():
+            loaded = rank_guard.GuardedSession(loaded, path, tags, config)
+        return Servable(name, version, path, loaded)
 
-        with scratch.folder("serving") as folder:
-            try:
-                place = _runnable(path, pathlib.Path(folder) / "model")
-            except errors.TftrtError as error:
-                # The real server dies here by a segmentation fault.
-                raise failure.precondition(f"{error.cause}; {error.mend}") from None
-            return Servable(name, version, path, Session(place, self._settings.tags, self._settings.config))
+
+def session(path: str, tags: Sequence[str], config: bytes) -> Runs:
+    """The model of a version directory, loaded. Args: as of session.Session. Raises: Failure."""
+    from tftrt_tools.serving.local.session import Session
+
+    with scratch.folder("serving") as folder:
+        try:
+            place = _runnable(path, pathlib.Path(folder) / "model")
+        except errors.TftrtError as error:
+            # The real server dies here by a segmentation fault.
+            raise failure.precondition(f"{error.cause}; {error.mend}") from None
+        return Session(place, tags, config)
 
 
 def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
@@ -83,7 +94,7 @@ def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     proto = pathlib.Path(path) / "saved_model.pb"
     if not proto.is_file() or b"TRTEngineOp" not in proto.read_bytes():
         return path
-    from tftrt_tools.execution.job import gpu, guard, native_copy
+    from tftrt_tools.execution.job import guard, native_copy
 
     guard.refuse_foreign_engines(path)
     if gpu.seen():
