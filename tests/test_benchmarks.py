@@ -1,14 +1,17 @@
 """The benchmarks' arithmetic and tables, and their TensorRT side against a stand-in for the GPU. Nothing here asserts a time."""
 
 import importlib
+import io
 import json
 import struct
 import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
 
-from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision, tuning
+from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision, tuning, wire
 
 
 def test_quantile_is_a_measured_value():
@@ -308,3 +311,20 @@ def test_tensorrt_alone_gets_the_profiles_of_the_shapes():
     assert _trt_profiles.profiles("x:1x2,8x2;s/y:1,8", ["x", "y"]) == [{"x": (1, 2), "y": (1,)}, {"x": (8, 2), "y": (8,)}]
     with pytest.raises(RuntimeError, match="ONNX has the inputs z"):
         _trt_profiles.profiles("x:1x2", ["z"])
+
+
+def test_the_forms_of_a_request_hold_the_same_pictures():
+    from PIL import Image
+
+    files = wire.files(3)
+    sent = {form: predict_pb2.PredictRequest.FromString(wire.requests(form, files, 2)[1]) for form in wire.FORMS}
+    assert {form: one.model_spec.signature_name for form, one in sent.items()} == wire.FORMS
+    floats, pixels, strings = (tf.make_ndarray(sent[form].inputs["image"]) for form in wire.FORMS)
+    assert floats.dtype == np.float32 and pixels.dtype == np.uint8 and floats.shape == pixels.shape == (2, 224, 224, 3)
+    assert np.array_equal((floats * 255).round(), pixels) and strings.tolist() == files[1:]
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(strings[0]))), pixels[0])
+
+
+def test_the_figures_of_a_form_are_medians_of_the_rounds():
+    rounds = [{"rate": rate, "p50_ms": 1.0, "p99_ms": 2.0, "client_ms": 0.5, "server_ms": None} for rate in (10.0, 30.0, 20.0)]
+    assert wire.summary(8, rounds) == {"rate": 20.0, "p50_ms": 1.0, "p99_ms": 2.0, "client_ms": 0.5, "server_ms": None, "pictures": 160.0}
