@@ -183,6 +183,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
     manifest = second.document(passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
         exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
+        used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(), dict.fromkeys(second.signatures, exchange.source),
+                              options.allow_calibration_data)
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
         reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
@@ -211,7 +213,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, accuracy=None,
+        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, accuracy=None, calibration=used,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
         runtimes={"original": reference.where.text(), "converted": answers.where.text()})

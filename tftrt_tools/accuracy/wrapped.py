@@ -66,6 +66,14 @@ class Exchange:
     source: Literal["data", "random"]
     notes: tuple[str, ...]
 
+    def rows(self) -> Iterator[run.Call]:
+        """The calls of added signatures, without the copies of their files."""
+        seen: set[tuple[str, int]] = set()
+        for one in self.sent:
+            if one.added and (one.label, one.original) not in seen:
+                seen |= {(one.label, one.original), (one.added.name, one.original)}
+                yield one.call
+
 
 def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Asked, sizes: Sequence[int], keys: Sequence[str],
              folder: str) -> Exchange:
