@@ -1,7 +1,7 @@
 """A worker process: `python -m tftrt_tools.load.worker_job SOCKET ASSIGNMENT`, two inherited file descriptors.
 
-A fresh interpreter that imports grpc and nothing of TensorFlow: multiprocessing's "spawn" would import the parent's main module again,
-and that may well be a program with TensorFlow in it.
+A fresh interpreter that imports nothing of TensorFlow, and grpc only for TLS: multiprocessing's "spawn" would import the parent's main
+module again, and that may well be a program with TensorFlow in it.
 """
 
 import array
@@ -19,8 +19,9 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 
 from tftrt_tools import errors
-from tftrt_tools.load import assignment, drive_job, link
+from tftrt_tools.load import assignment, drive_job, http2_calls_job, link
 from tftrt_tools.load.assignment import Assignment
+from tftrt_tools.load.http2_calls_job import Http2Calls
 from tftrt_tools.load.request_entries import clock
 
 if typing.TYPE_CHECKING:
@@ -67,13 +68,29 @@ def main(socket_fd: int, assignment_fd: int) -> None:
     connection.close()
 
 
-def _connected(work: Assignment) -> "_Connection | Functions":
+def _connected(work: Assignment) -> "_Connection | Http2Calls | Functions":
     if "factory" not in work.head:
-        return _Connection(work)
+        where = http2_calls_job.place(work.head["address"]) if work.tls is None else None
+        return _Connection(work) if where is None else _plain(work, where)
     # A worker that talks to a server does not need it.
     from tftrt_tools.load import functions_job
 
     return functions_job.Functions(work.head)
+
+
+def _plain(work: Assignment, where: tuple[str, int] | str) -> Http2Calls:
+    """Connections without grpc. Raises: TftrtError where no server answers in time."""
+    head = work.head
+    try:
+        return Http2Calls(head["address"], where, channels=head["channels"], method=head["method"], requests=work.requests,
+                          timeout_s=head["timeout_s"], connect_s=head["connect_s"])
+    except http2_calls_job.NoServer:
+        raise _no_server(head["connect_s"]) from None
+
+
+def _no_server(seconds: float) -> errors.TftrtError:
+    return errors.TftrtError(f"no connection within {seconds:g} s", "check the address, and that the server runs there"
+                             " and speaks gRPC, with or without TLS as asked")
 
 
 def _made(command: Mapping[str, typing.Any], calls: Sequence[drive_job.Call], recorder: drive_job.Recorder, turns: Iterator[int],
@@ -88,7 +105,7 @@ class _Reporter:
     """The thread that talks with the generator and sends a beat at regular times; limits.py says what the beat is for."""
 
     def __init__(self, parent: socket.socket, recorder: drive_job.Recorder, commands: "queue.SimpleQueue[dict[str, typing.Any]]",
-                 connection: "_Connection | Functions") -> None:
+                 connection: "_Connection | Http2Calls | Functions") -> None:
         self._parent, self._recorder, self._commands, self._connection = parent, recorder, commands, connection
         self._reader, self._lags, self._reported = link.Reader(), array.array("q"), 0
         # The run that is under way, and the number of the last that the generator stopped.
@@ -159,7 +176,8 @@ class _Reporter:
 
 
 class _Connection:
-    """The channels of a worker. Raises where no server answers in time."""
+    """The channels of a worker that needs grpc's own client: for TLS, and for addresses of gRPC's other forms. Raises where no server
+    answers in time."""
 
     def __init__(self, work: Assignment) -> None:
         import grpc
@@ -186,8 +204,7 @@ class _Connection:
                 grpc.channel_ready_future(channel).result(head["connect_s"])
         except grpc.FutureTimeoutError:
             self.close()
-            raise errors.TftrtError(f"no connection within {head['connect_s']:g} s", "check the address, and that the server runs there"
-                                    " and speaks gRPC, with or without TLS as asked") from None
+            raise _no_server(head["connect_s"]) from None
         self.calls = [_call(channel.unary_unary(head["method"]), work.requests, head["timeout_s"]) for channel in self._channels]
 
     def explain(self, error: typing.Any) -> tuple[int, str, str]:

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from tftrt_tools.serving.local import failure
-from tftrt_tools.serving.local.http2 import frames, hpack
 from tftrt_tools.serving.local.http2.call import Call
 from tftrt_tools.serving.local.http2.incoming import GREETING, Incoming
-from tftrt_tools.serving.local.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2 import frames, hpack
+from tftrt_tools.wire.http2.outgoing import Outgoing
 
 _GRPC = (b"content-type", b"application/grpc")
 _START = hpack.ok_block([_GRPC, (b"grpc-accept-encoding", b"identity, deflate, gzip")])
@@ -63,14 +63,17 @@ class Connection:
 
     def answer(self, call: Call, message: Sequence[bytes | memoryview]) -> None:
         """Send the answer's message, bytes in parts."""
-        if call.cancelled or self._incoming.calls.pop(call.stream, None) is None:
+        if call.cancelled:
             return
         size = sum(memoryview(part).nbytes for part in message)
         stream = call.stream
         with self._guarded():
-            self._outgoing.answer(stream, frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _START),
-                                  [b"\x00" + size.to_bytes(4, "big"), *message],
-                                  frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _OK))
+            self._outgoing.message(stream, frames.frame(frames.HEADERS, frames.END_HEADERS, stream, _START),
+                                   [b"\x00" + size.to_bytes(4, "big"), *message],
+                                   frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, _OK))
+            # Only now: a window that the client widens meanwhile is that of a call.
+            self._incoming.calls.pop(stream, None)
+            self._outgoing.forget(stream, call.cancelled)
         if self._outgoing.waits:
             self._arm()
 

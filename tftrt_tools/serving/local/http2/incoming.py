@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from tftrt_tools.serving.local.http2 import frames, hpack
 from tftrt_tools.serving.local.http2.call import Call
-from tftrt_tools.serving.local.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2 import control, frames, hpack
+from tftrt_tools.wire.http2.outgoing import Outgoing
 
 _CHUNK = 1 << 16
 # Bytes of a header block, and of a frame that is not DATA.
@@ -15,8 +15,7 @@ _FRAME_SIZE = 1 << 20  # that a client may send
 _HALF_WINDOW = 1 << 30
 # Data that one thread takes before it looks at other connections.
 _TURN = 1 << 26
-_SETTINGS = frames.settings({frames.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW, frames.MAX_FRAME_SIZE: _FRAME_SIZE})
-GREETING = _SETTINGS + frames.number(frames.WINDOW_UPDATE, 0, frames.LARGEST_WINDOW - frames.FIRST_WINDOW)
+GREETING = control.greeting(_FRAME_SIZE)
 
 
 class Incoming:
@@ -145,20 +144,10 @@ class Incoming:
             call = self.calls.pop(stream, None)
             if call:
                 call.cancelled = True
-        elif kind == frames.WINDOW_UPDATE:
-            self._outgoing.widen(stream, frames.read_number(content), stream in self.calls)
-        elif kind == frames.SETTINGS:
-            if not flags & frames.ACK:
-                for setting, value in frames.read_settings(content):
-                    self._outgoing.set(setting, value)
-                self._outgoing.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
-        elif kind == frames.PING:
-            if len(content) != 8:
-                raise frames.BrokenConnection(frames.FRAME_SIZE_ERROR, "a PING has not 8 bytes")
-            if not flags & frames.ACK:
-                self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, bytes(content)))
         elif kind == frames.PUSH_PROMISE:
             raise frames.BrokenConnection(frames.PROTOCOL_ERROR, "a client promises nothing")
+        else:
+            control.take(kind, flags, stream, content, self._outgoing, stream in self.calls)
 
     def _end_block(self, flags: int, complete: list[Call]) -> None:
         """The header block may be whole: a new call, or the end of one."""

@@ -1,14 +1,14 @@
-"""HPACK (RFC 7541): reads a client's header blocks; writes those of answers, without a table."""
+"""HPACK (RFC 7541): reads header blocks; writes them without a table, or as the same headers again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tftrt_tools.serving.local.http2 import huffman
+from tftrt_tools.wire.http2 import frames, huffman
 
 Header = tuple[bytes, bytes]
-# Bytes of the dynamic table, as HTTP/2 has them at first; the server never asks for another size.
-_TABLE_BYTES = 4096
+# Bytes of the dynamic table, as HTTP/2 has them at first; this side never asks for another size.
+_TABLE_BYTES = frames.FIRST_TABLE_SIZE
 _ENTRY_BYTES = 32
 _LARGEST_INTEGER = 1 << 31
 _STATUS_OK = b"\x88"
@@ -171,6 +171,18 @@ def ok_block(headers: Iterable[Header]) -> bytes:
 def block(headers: Iterable[Header]) -> bytes:
     """The block of these headers, which changes no table."""
     return b"".join(b"\x00" + _length(name) + name + _length(value) + value for name, value in headers)
+
+
+def repeated(headers: Sequence[Header]) -> tuple[bytes, bytes]:
+    """(the first block of these headers on a connection, each later one): the first puts them into an empty table, the later ones name
+    them there. A connection sends no others."""
+    first = b"".join(b"\x40" + _length(name) + name + _length(value) + value for name, value in headers)
+    return first, bytes(0x80 | len(_STATIC) + len(headers) - place for place in range(len(headers)))
+
+
+def table_bytes(headers: Sequence[Header]) -> int:
+    """What these headers take in a table."""
+    return sum(map(_bytes, headers))
 
 
 def _length(text: bytes) -> bytes:

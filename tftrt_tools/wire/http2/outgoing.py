@@ -1,4 +1,4 @@
-"""What a connection sends: frames at once, messages as far as the client's windows and the socket take them."""
+"""What a connection sends: frames at once, messages as far as the other side's windows and the socket take them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from tftrt_tools.serving.local.http2 import frames
+from tftrt_tools.wire.http2 import frames
 
 _PIECES = 256  # of one system call
-_MOST_UNSENT = 1 << 22  # bytes of frames without a message; a client that reads nothing is no client
+_MOST_UNSENT = 1 << 22  # bytes of frames without a message; one that reads nothing is gone
 
 
 class _Message:
@@ -54,6 +54,12 @@ class Outgoing:
         self._frame_size = frames.FIRST_FRAME_SIZE
         self._messages: dict[int, _Message] = {}
         self._unsent: collections.deque[memoryview] = collections.deque()
+        self._table_size = frames.FIRST_TABLE_SIZE
+
+    @property
+    def table_size(self) -> int:
+        """Bytes of the other side's table of headers."""
+        return self._table_size
 
     @property
     def waits(self) -> bool:
@@ -65,16 +71,16 @@ class Outgoing:
         with self._lock:
             self._write([memoryview(data)])
             if not self._messages and sum(map(len, self._unsent)) > _MOST_UNSENT:
-                raise BrokenPipeError("the client reads nothing")
+                raise BrokenPipeError("the other side reads nothing")
 
-    def answer(self, stream: int, start: bytes, message: Sequence[bytes | memoryview], end: bytes) -> None:
-        """Send the frame `start`, the bytes of `message` as DATA, the frame `end`."""
+    def message(self, stream: int, start: bytes, message: Sequence[bytes | memoryview], end: bytes = b"") -> None:
+        """Send the frame `start`, the bytes of `message` as DATA, the frame `end`; without one the last DATA ends the stream."""
         with self._lock:
             window = self._windows.pop(stream, self._first_window)
             size = sum(map(len, message))
             if size <= min(window, self._window, self._frame_size) and not self._messages:
                 self._window -= size
-                data = frames.head(frames.DATA, 0, stream, size)
+                data = frames.head(frames.DATA, 0 if end else frames.END_STREAM, stream, size)
                 if size < 1 << 14:
                     self._write([memoryview(b"".join((start, data, *message, end)))])
                 else:
@@ -107,7 +113,7 @@ class Outgoing:
             self._pump()
 
     def set(self, setting: int, value: int) -> None:
-        """A value of the client's SETTINGS. Raises: BrokenConnection."""
+        """A value of the other side's SETTINGS. Raises: BrokenConnection."""
         with self._lock:
             if setting == frames.INITIAL_WINDOW_SIZE:
                 if value > frames.LARGEST_WINDOW:
@@ -118,16 +124,19 @@ class Outgoing:
                 for stream in self._windows:
                     self._windows[stream] += grown
                 self._pump()
+            elif setting == frames.HEADER_TABLE_SIZE:
+                self._table_size = min(value, frames.FIRST_TABLE_SIZE)
             elif setting == frames.MAX_FRAME_SIZE:
                 if not frames.FIRST_FRAME_SIZE <= value < 1 << 24:
                     raise frames.BrokenConnection(frames.PROTOCOL_ERROR, "no frame may have this size")
                 self._frame_size = value
 
-    def forget(self, stream: int) -> None:
-        """The client does not want this stream any more."""
+    def forget(self, stream: int, given_up: bool = True) -> None:
+        """Nothing new comes on the stream; given_up: what is on its way is not wanted either."""
         with self._lock:
             self._windows.pop(stream, None)
-            self._messages.pop(stream, None)
+            if given_up:
+                self._messages.pop(stream, None)
 
     def _pump(self) -> None:
         """Write of the messages, in turn, what the windows allow."""
@@ -137,7 +146,8 @@ class Outgoing:
                 while len(pieces) < _PIECES and (size := min(message.left, message.window, self._window, self._frame_size)) > 0:
                     message.window -= size
                     self._window -= size
-                    pieces.append(memoryview(frames.head(frames.DATA, 0, message.stream, size)))
+                    last = not message.end and size == message.left
+                    pieces.append(memoryview(frames.head(frames.DATA, frames.END_STREAM if last else 0, message.stream, size)))
                     pieces += message.take(size)
                 if not pieces:
                     break
@@ -146,7 +156,7 @@ class Outgoing:
                 return
             if not message.left:
                 del self._messages[message.stream]
-                self._write([memoryview(message.end)])
+                self._write([memoryview(message.end)] if message.end else [])
 
     def _write(self, pieces: list[memoryview]) -> None:
         """Send these bytes after those that wait; what the socket does not take waits."""

@@ -11,16 +11,16 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 END_STREAM, ACK, END_HEADERS, PADDED, HAS_PRIORITY = 1, 1, 4, 8, 32
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM = 0, 1, 3, 5, 6, 7
 COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 9, 11
-INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 4, 5
+HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 4, 5
 LARGEST_WINDOW = (1 << 31) - 1
-FIRST_WINDOW, FIRST_FRAME_SIZE = (1 << 16) - 1, 1 << 14
+FIRST_WINDOW, FIRST_FRAME_SIZE, FIRST_TABLE_SIZE = (1 << 16) - 1, 1 << 14, 4096
 
 _HEAD = struct.Struct(">HBBBI")
 _SETTING = struct.Struct(">HI")
 
 
 class BrokenConnection(Exception):
-    """What the client sent cannot be read on. code: of GOAWAY."""
+    """What the other side sent cannot be read on. code: of GOAWAY."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
