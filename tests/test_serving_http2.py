@@ -12,7 +12,7 @@ import pytest
 
 from tftrt_tools.serving.local import failure, grpc_methods
 from tftrt_tools.serving.local.http2 import http2_server
-from tftrt_tools.wire.http2 import frames, hpack, huffman
+from tftrt_tools.wire.http2_job import frames, hpack, huffman
 
 _WAIT = 20
 _LIMITS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tftrt_tools.load import drive_job
 from tftrt_tools.load.http2_connection_job import NAMES, Connection, Refused, Reply
 from tftrt_tools.load.request_entries import UNAVAILABLE, clock
-from tftrt_tools.wire.http2 import hpack
+from tftrt_tools.wire.http2_job import hpack
 
 _LOOK_S = 0.05
 _LOOK_NS = 50_000_000

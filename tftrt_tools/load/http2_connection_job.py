@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tftrt_tools.load.request_entries import UNAVAILABLE, clock
-from tftrt_tools.wire.http2 import control, frames, hpack
-from tftrt_tools.wire.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2_job import control, frames, hpack
+from tftrt_tools.wire.http2_job.outgoing import Outgoing
 
 _CHUNK = 1 << 18
 _FRAME_SIZE = 1 << 18

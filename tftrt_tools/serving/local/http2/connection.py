@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.http2.call import Call
 from tftrt_tools.serving.local.http2.incoming import GREETING, Incoming
-from tftrt_tools.wire.http2 import frames, hpack
-from tftrt_tools.wire.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2_job import frames, hpack
+from tftrt_tools.wire.http2_job.outgoing import Outgoing
 
 _GRPC = (b"content-type", b"application/grpc")
 _START = hpack.ok_block([_GRPC, (b"grpc-accept-encoding", b"identity, deflate, gzip")])

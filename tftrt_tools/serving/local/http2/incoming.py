@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 from tftrt_tools.serving.local.http2.call import Call
-from tftrt_tools.wire.http2 import control, frames, hpack
-from tftrt_tools.wire.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2_job import control, frames, hpack
+from tftrt_tools.wire.http2_job.outgoing import Outgoing
 
 _CHUNK = 1 << 16
 # Bytes of a header block, and of a frame that is not DATA.

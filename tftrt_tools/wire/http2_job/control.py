@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tftrt_tools.wire.http2 import frames
-from tftrt_tools.wire.http2.outgoing import Outgoing
+from tftrt_tools.wire.http2_job import frames
+from tftrt_tools.wire.http2_job.outgoing import Outgoing
 
 
 def take(kind: int, flags: int, stream: int, content: bytes | memoryview, outgoing: Outgoing, known: bool) -> None:

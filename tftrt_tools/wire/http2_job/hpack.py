@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tftrt_tools.wire.http2 import frames, huffman
+from tftrt_tools.wire.http2_job import frames, huffman
 
 Header = tuple[bytes, bytes]
 # Bytes of the dynamic table, as HTTP/2 has them at first; this side never asks for another size.

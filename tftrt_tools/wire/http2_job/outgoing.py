@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from tftrt_tools.wire.http2 import frames
+from tftrt_tools.wire.http2_job import frames
 
 _PIECES = 256  # of one system call
 _MOST_UNSENT = 1 << 22  # bytes of frames without a message; one that reads nothing is gone
