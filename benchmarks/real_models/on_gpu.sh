@@ -52,7 +52,7 @@ case $step in
     trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true; rm -rf "$mps"' EXIT
     each beside --without=inspect,regress
     wait ;;
-  timed) each over --without=inspect,convert,verify ;;
+  timed) each over --without=inspect,convert,verify --rounds=12 ;;
   table) "$python" -m benchmarks.real_models --table --markdown --output="$output" ;;
   *) echo "no step $step: tests, builds, together, timed or table" >&2; exit 2 ;;
 esac
