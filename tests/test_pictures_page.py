@@ -1,22 +1,42 @@
-"""docs/pictures.md, from a folder of photos to a served classifier."""
+"""docs/pictures.md, from a folder of photos to a served classifier: all of its commands, with a server."""
 
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from saved_models import demo
+from tests.conformance import launch
+from tests.conftest import ROOT, run_tftrt
 from tests.pages import blocks
 from tests.test_readme import Reader
 
-PAGE = "docs/pictures.md"
+PAGE, SERVED = "docs/pictures.md", "needs a running server"
 
 
-@pytest.mark.timeout(600)
-def test_the_page_does_what_it_says(zoo_model, tmp_path):
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tmp_path):
     shutil.copytree(zoo_model("digits_cnn"), tmp_path / "digits_cnn")
     demo._held_back(tmp_path)
     reader = Reader(tmp_path)
     for block in blocks(PAGE):
         reader.read(block)
     assert not reader.wrong, "\n".join(reader.wrong)
-    assert len(reader.ran) >= 3
+    assert len(reader.ran) >= 4
+    commands = [argv for block in blocks(PAGE) if block.text.startswith(f"# {SERVED}\n") for argv, _, _ in block.commands()]
+    assert [argv[1] for argv in commands] == ["classify.py", "smoke", "bench"]
+    flags = ["--model_name=pictures", f"--model_base_path={tmp_path / 'models/pictures'}"]
+    with launch.LocalServer(flags, tmp_path / "log.txt") as server:
+        for program, *words in commands:
+            words = [word.replace("localhost:8500", f"localhost:{server.port}") for word in words]
+            if program == "python":
+                done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+                                      env={**os.environ, "PYTHONPATH": str(ROOT)})
+                assert done.returncode == 0 and "photos/1.jpg" in done.stdout and " zero " in done.stdout, done.stdout + done.stderr
+            else:
+                done = run_tftrt(*words, *(["--duration_seconds=2"] if words[0] == "bench" else []), cwd=tmp_path,
+                                 env={"CUDA_VISIBLE_DEVICES": "-1"})
+                assert done.returncode == 0, done.stdout + done.stderr

@@ -79,7 +79,8 @@ class Reader:
         elif argv[0] in NOT_RUN:
             pass
         elif block.only_read:
-            check_flags(argv)
+            if argv[0] == "tftrt":
+                check_flags(argv)
             self.checked.append(line)
         elif line not in self.outputs:
             self._run(argv, code, line)
