@@ -257,7 +257,7 @@ def test_bad_input_is_refused_before_anything_is_written(tftrt, model, zoo_model
     for flags, says in (
             ((zoo_model("ranker"), "--forms=uint8"), "--forms=uint8 needs an input that takes pictures"),
             ((zoo_model("ranker"), "--image_mean=1"), "--image_mean needs an input that takes pictures"),
-            ((zoo_model("ranker"),), "would be 'serving_default' again"),
+            ((zoo_model("ranker"),), "no input of 'serving_default' takes pictures"),
             ((model, "--names=serving_default,x"), "signature 'serving_default' is there already"),
             ((model, "--names=x"), "--names has 1 names for 2 signatures"),
             ((model, "--names=a/b", "--forms=uint8"), "'a/b' is no name of a signature"),

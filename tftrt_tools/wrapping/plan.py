@@ -65,8 +65,8 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
         taken = _pictures(pictures, form, inputs, settings) if pictures and form != "same" else None
         types = {key: kind for key, kind in input_types.items() if not taken or key != taken.input}
         if form == "same" and not types and answers == Answers(kept=tuple(spec.name for spec in outputs)):
-            raise errors.UsageError(f"signature {name!r} would be {of!r} again", "give --forms=uint8 or encoded, --input_types, "
-                                    "--output_types, --top_k, --argmax or --keep_outputs")
+            raise errors.UsageError(_nothing_to_add(name, of, pictures), "say what gets smaller: --input_types, --output_types, --top_k, "
+                                    "--argmax or --keep_outputs")
         found.append(Added(name=name, form=form, of=of, inputs=inputs, outputs=outputs, pictures=taken, types=types, answers=answers))
         _check_outputs(found[-1])
     if any(one.pictures for one in found) and pictures:
@@ -74,6 +74,12 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
     default_was = NATIVE if settings.as_default and signatures.DEFAULT in described.inputs else ""
     return Plan(tuple(found if not default_was else (dataclasses.replace(one, of=NATIVE if one.of == signatures.DEFAULT else one.of)
                                                      for one in found)), default_was, tuple(notes))
+
+
+def _nothing_to_add(name: str, of: str, pictures: InputSpec | None) -> str:
+    if pictures:
+        return f"signature {name!r} would be {of!r} again"
+    return f"no input of {of!r} takes pictures (uint8 or floats of rank 4, with 1 or 3 channels), and no other change is asked for"
 
 
 def _picture_input(of: str, inputs: Sequence[InputSpec], settings: Settings) -> InputSpec | None:
