@@ -15,12 +15,12 @@ import pytest
 from tests.conftest import ROOT
 from tests.pages import quoted, unprinted
 from tftrt_tools import errors
-from tftrt_tools.batching import journal, search, space, trial, turns
+from tftrt_tools.batching import journal, measure, search, space, trial, turns
 from tftrt_tools.batching.options import Options
 from tftrt_tools.batching.search import Budget
 from tftrt_tools.batching.trial import Trial
 from tftrt_tools.batching.tuned import Tuned
-from tftrt_tools.bench import goal, points
+from tftrt_tools.bench import goal, measurements, points, summary
 from tftrt_tools.bench import options as bench_options
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
@@ -176,6 +176,50 @@ def test_a_damaged_line_is_named(tmp_path, line):
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(errors.TftrtError, match="line 3 is damaged"):
         journal.Journal(tmp_path, OF)
+
+
+def test_sizes_to_pad_to_are_read_back_too(tmp_path):
+    one = dataclasses.replace(ANY.start, allowed_batch_sizes=(1, 8, 32))
+    journal.Journal(tmp_path, OF).put(Trial(number=3, settings=one, floor=None, rate=7.0))
+    assert journal.Journal(tmp_path, OF).get(one, None).settings == one
+
+
+# --- a trial from its benchmark
+
+def probe(rate, times_ms, **more):
+    run = block(times_ms)
+    point = points.Point(scenario=points.OPEN, rate=rate, distribution="constant")
+    row = summary.row(measurements.SERVER, point, run, np.ones(1), goal.parse("p90<20ms"), probe=True)
+    return dataclasses.replace(row, **more)
+
+
+def made(*rows, rate=None, above=None, problem=None, **more):
+    """The trial that `rows` make, searched for p90<20ms."""
+    asked = measurements.Searched(target="server", batch_size=None, rate=rate, above=above, resolution=0.05, ended="within 5%")
+    first = dataclasses.replace(probe(1.0, [1.0] * 200), offered=None)  # single requests in a row
+    values = dict.fromkeys(("subject", "settings", "versions", "fingerprint", "stamp"))
+    done = measurements.Bench(**values, rows=(first, *rows), searched=(asked,), **more)
+    return measure._made(Trial(number=2, settings=None, floor=None), done, "p90", problem)
+
+
+def test_a_trial_has_the_times_at_its_highest_rate_and_what_limited_the_next():
+    found = made(probe(100.0, [5.0] * 200), probe(200.0, [8.0] * 200), probe(400.0, [30.0] * 200, limited="late sends"), rate=200.0,
+                 above=400.0)
+    assert (found.rate, found.above, found.ms, found.limited, found.ended) == (200.0, 400.0, 8.0, "late sends", "within 5%")
+    assert found.nearest_ms is None and not found.failure
+
+
+def test_a_trial_that_keeps_nothing_has_what_came_nearest():
+    found = made(probe(200.0, [40.0] * 200), probe(100.0, [30.0] * 200), probe(50.0, [31.0] * 200), above=50.0)
+    assert (found.rate, found.nearest_ms, found.nearest_rate) == (None, 30.0, 100.0)
+
+
+@pytest.mark.parametrize("wrong, more, text", [
+    (3, {}, "3 of 9 compared answers are wrong"), (0, {"ended": "the server answered no more"}, "the server answered no more"),
+    (0, {"problem": errors.TftrtError("it ended by itself")}, "it ended by itself")])
+def test_wrong_answers_and_a_server_that_ends_are_a_failure(wrong, more, text):
+    found = made(probe(100.0, [5.0] * 200, wrong=wrong, checked=9), rate=100.0, **more)
+    assert text in found.failure and found.rate is None
 
 
 # --- in turns
