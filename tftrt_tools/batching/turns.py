@@ -32,6 +32,8 @@ TIMES_THE_PROMISE = 10
 _REQUESTS = 2
 # Where the winner does not keep the promise at its rate, this share of it is tried next, and so on, so many times.
 _LOWER, _STEPS = 0.85, 4
+# So many rounds are done at every rate: a neighbour's work may spoil one of them.
+_FEWEST = 5
 _WARM_UP = load_plan.WarmUpRule(window_s=0.1, at_most_s=0.5)
 
 
@@ -102,13 +104,13 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
 
 def _rounds(options: Options, both: Sequence["_Asked"], rate: float, seconds: float, whole: bool,
             view: live.Lines) -> tuple[list[Records], list[Records]]:
-    """The blocks of both, in their order. Args: whole: do all rounds; else they end where the winner has missed the promise for sure."""
+    """The blocks of both, in their order. Args: whole: do all rounds; else they end early where the winner has missed the promise."""
     found: tuple[list[Records], list[Records]] = ([], [])
     for number in range(ROUNDS):
         view.note(f"in turns, round {number + 1} of {ROUNDS}: {rate:g}/s to each")
         for at in (0, 1) if number % 2 == 0 else (1, 0):
             found[at].append(both[at].block(rate, seconds, number))
-        if not whole and _side(found[1], options).kept is False:
+        if not whole and number + 1 >= _FEWEST and _side(found[1], options).kept is False:
             break
     return found
 
