@@ -25,6 +25,7 @@ from tftrt_tools.bench import options as bench_options
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import bench as command
 from tftrt_tools.load import run_record
+from tftrt_tools.regression import verdict
 from tftrt_tools.report import batching_plot
 from tftrt_tools.serving.configuration import batching_file, config_check
 from tftrt_tools.stack import fingerprint
@@ -253,7 +254,7 @@ def compared(without, winner):
 def test_a_winner_that_keeps_what_the_other_misses_is_better_for_sure():
     found = compared(blocks(40, 1), blocks(8, 2))
     assert found.certain and found.winner.kept is True and found.without.kept is False
-    assert found.winner.within == found.winner.requests == 1500 and found.judgement.metric == "p99" and found.judgement.high < 0.3
+    assert found.winner.within == found.winner.requests == 150 * turns.ROUNDS and found.judgement.metric == "p99" and found.judgement.high < 0.3
 
 
 def test_two_that_are_alike_are_not_certain():
@@ -261,9 +262,13 @@ def test_two_that_are_alike_are_not_certain():
     assert not found.certain and found.winner.kept and found.without.kept
 
 
+def test_the_first_look_can_decide():
+    assert verdict.rounds_needed(("p99",), turns.LOOKS) <= turns.ROUNDS
+
+
 def test_refused_requests_count_as_the_slowest():
     found = compared(blocks(8, 1), blocks(8, 2, failed=20))
-    assert found.judgement.verdict == "worse" and found.winner.kept is False and found.winner.requests == 1700
+    assert found.judgement.verdict == "worse" and found.winner.kept is False and found.winner.requests == 170 * turns.ROUNDS
 
 
 def test_what_was_found_is_read_back(tmp_path):

@@ -3,7 +3,7 @@
 The trials are measured minutes apart, and the machine changes meanwhile; and the highest of several rates is partly the luckiest. So here
 both servers are up, and one after the other gets requests at the winner's rate, in short blocks whose order alternates. If the winner
 does not keep the promise over all blocks, all is repeated at lower rates. The promised percentile of both is judged as `tftrt regress`
-judges it; a failed request counts as one that took its whole deadline.
+judges it, with more rounds if the first ones do not decide; a failed request counts as one that took its whole deadline.
 """
 
 import contextlib
@@ -23,12 +23,13 @@ from tftrt_tools.load.run_record import Records
 from tftrt_tools.regression import verdict
 from tftrt_tools.serving.configuration.batching_file import Settings
 
-ROUNDS = 10
+# Rounds before the first look at the data, and between two looks; and the most looks.
+ROUNDS, LOOKS = 12, 3
 _LEAST_SECONDS = 1.0
 _DIGITS = 4
 # A block, and a probe of the search, lasts so many times the promised time: in a shorter one a backlog can grow and still keep it.
 TIMES_THE_PROMISE = 10
-# All blocks of a server together have so many times the requests that the percentile needs.
+# The blocks of a server before the first look have, together, so many times the requests that the percentile needs.
 _REQUESTS = 2
 # Where the winner does not keep the promise at its rate, this share of it is tried next, and so on, so many times.
 _LOWER, _STEPS = 0.85, 4
@@ -96,21 +97,26 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
                 for one in both:
                     one.block(rate, seconds, 0)  # the first of a server is not counted: it warms up
             last = step == _STEPS - 1 or rate * _LOWER < lowest
-            without, winner = _rounds(options, both, rate, seconds, last, view)
+            without, winner = _rounds(options, both, rate, seconds, range(ROUNDS), last, view)
             if last or len(winner) == ROUNDS and _side(winner, options).kept:
                 break
-        return compared(without, winner, wanted, rate, seconds, options)
+        found = compared(without, winner, wanted, rate, seconds, options)
+        while found.judgement.verdict == verdict.UNSURE and len(winner) < LOOKS * ROUNDS:
+            more = _rounds(options, both, rate, seconds, range(len(winner), len(winner) + ROUNDS), True, view)
+            without, winner = without + more[0], winner + more[1]
+            found = compared(without, winner, wanted, rate, seconds, options)
+        return found
 
 
-def _rounds(options: Options, both: Sequence["_Asked"], rate: float, seconds: float, whole: bool,
+def _rounds(options: Options, both: Sequence["_Asked"], rate: float, seconds: float, numbers: range, whole: bool,
             view: live.Lines) -> tuple[list[Records], list[Records]]:
     """The blocks of both, in their order. Args: whole: do all rounds; else they end early where the winner has missed the promise."""
     found: tuple[list[Records], list[Records]] = ([], [])
-    for number in range(ROUNDS):
-        view.note(f"in turns, round {number + 1} of {ROUNDS}: {rate:g}/s to each")
+    for number in numbers:
+        view.note(f"in turns, round {number + 1}: {rate:g}/s to each")
         for at in (0, 1) if number % 2 == 0 else (1, 0):
             found[at].append(both[at].block(rate, seconds, number))
-        if not whole and number + 1 >= _FEWEST and _side(found[1], options).kept is False:
+        if not whole and len(found[1]) >= _FEWEST and _side(found[1], options).kept is False:
             break
     return found
 
@@ -120,7 +126,8 @@ def compared(without: list[Records], winner: list[Records], wanted: float, rate:
     """The Turns of the blocks of both servers, in their order."""
     sides = [_side(one, options) for one in (without, winner)]
     times = [[_seconds(one, options.load.timeout) for one in blocks] for blocks in (without, winner)]
-    judged = verdict.judge(times[0], times[1], (summary.name(options.bound.percentile or 0.0),), seed=options.load.seed)
+    judged = verdict.judge(times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS,
+                           seed=options.load.seed)
     notes = (f"{name}: the load generator was the limit: {one.why}" for name, blocks in (("no batching", without), ("winner", winner))
              for one in blocks if one.why)
     return Turns(wanted=wanted, rate=rate, seconds=seconds, rounds=len(winner), without=sides[0], winner=sides[1],
