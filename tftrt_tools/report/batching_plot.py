@@ -20,7 +20,8 @@ _LABEL_SHARE = 0.35
 def bars(done: Tuned, kind: str = "png") -> bytes:
     """Horizontal bars of each trial's highest rate, in the order of the trials; the winner is green, the one without batching grey.
 
-    A trial that did not keep the best rate before it has no bar, because its rate is not known; a mark shows the rate that it missed.
+    A trial that did not keep the best rate before it has no bar, because its rate is not known; a mark shows the rate that it missed. A
+    line shows the rate that the winner kept in turns.
 
     Args: kind: "svg" or "png". Returns: bytes of the file.
     """
@@ -28,6 +29,10 @@ def bars(done: Tuned, kind: str = "png") -> bytes:
     axes = figure.subplots()
     for row, one in enumerate(done.trials):
         _bar(axes, row, one, plots.GREEN if one.number == done.winner else plots.GREY if one.settings is None else plots.BLUE)
+    if done.turns and done.turns.winner.kept:
+        axes.axvline(done.turns.rate, color="black", linewidth=1.2, linestyle=(0, (5, 3)), zorder=3,
+                     label=f"in turns the winner kept {done.turns.rate:.4g}")
+        figure.legend(loc="outside upper right", frameon=False)
     axes.set_yticks(range(len(done.trials)), [f"{one.number}  {trials.text(one.settings)}" for one in done.trials])
     axes.invert_yaxis()
     longest = max((one.rate or one.floor or 0.0 for one in done.trials), default=0.0)
