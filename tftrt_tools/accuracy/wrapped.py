@@ -119,9 +119,21 @@ class _Maker:
                 name = there[call.signature]
                 self.sent.append(Sent(call=run.Call(name, call.inputs), original=place, added=None, label=name))
         asked = {call.signature for call in self.originals}
-        idle = [name for own, name in there.items() if own not in asked]
+        idle = [name for own, name in there.items() if own not in asked and not self._unchanged(own, name)]
         if idle:
-            self.notes.append(f"not asked, because nothing was added around them: {', '.join(idle)}")
+            self.notes.append(f"not asked, because their shapes are open: {', '.join(idle)}")
+
+    def _unchanged(self, own: str, name: str) -> bool:
+        """Calls with drawn values of a signature around which nothing was added. Returns: whether its shapes are known."""
+        takes = inputs.Takes.one(own, self._original.inputs)
+        try:
+            calls = inputs.choose(takes, dataclasses.replace(self._asked, data="", shapes=""), self._folder, self._sizes).calls[own]
+        except errors.UsageError:
+            return False
+        for number, call in enumerate(calls):
+            place = self._reference((own, number, "unchanged"), own, call.inputs)
+            self.sent.append(Sent(call=run.Call(name, call.inputs), original=place, added=None, label=name))
+        return True
 
     def _named(self, name: str) -> str:
         """The name of a signature in the original."""

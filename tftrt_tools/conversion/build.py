@@ -98,6 +98,10 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
     start = time.monotonic()
     files.check(model)
     manifest = passport.read(model, passport.MANIFEST)
+    added = passport.added_signatures(manifest)
+    if added:
+        raise errors.UsageError(f"{model} got signatures after its conversion ({', '.join(added)}), and their calls of its engines would "
+                                "be lost", "build the engines of the converted model, then wrap that: all signatures share them")
     settings = _settings(model, manifest, options)
     calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
     target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])

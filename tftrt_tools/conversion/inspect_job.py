@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration.job import agreement
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import files, signatures
+from tftrt_tools.savedmodel import files, passport, signatures
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.savedmodel.job import fidelity, findings, graph, inspector, protos, unbuildable
 
@@ -45,10 +45,26 @@ def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef,
         before = protos.meta_graph(protos.read(source), tuple(manifest.get("settings", {}).get("tags", ())))
     except errors.TftrtError:
         return []
-    lost = fidelity.differences(source, before, model, meta_graph, folders=("assets",))
+    lost = fidelity.differences(source, before, model, _unwrapped(meta_graph, manifest), folders=("assets",))
     if not lost or files.digest(source) != manifest.get("source_digest"):
         return []
     return [Finding(f"its source {source}", one, findings.AGAIN) for one in lost]
+
+
+def _unwrapped(meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping[str, Any]) -> meta_graph_pb2.MetaGraphDef:
+    """The same with the signatures that it had before `tftrt wrap`."""
+    added = passport.added_signatures(manifest)
+    if not added:
+        return meta_graph
+    bare = protos.meta_graph_pb2.MetaGraphDef()
+    bare.CopyFrom(meta_graph)
+    for name in added:
+        del bare.signature_def[name]
+    was = manifest[passport.WRAPPED]["default_was"]
+    if was:
+        bare.signature_def[signatures.DEFAULT].CopyFrom(bare.signature_def[was])
+        del bare.signature_def[was]
+    return bare
 
 
 def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Settings) -> Inspection:

@@ -18,6 +18,9 @@ VERIFY = "verify.json"
 CALIBRATION = "calibration.json"
 PUBLISH = "publish.json"
 FLAGS = "convert.flags"
+# The manifest's entry about signatures that were added to the converted model later: {"signatures": names, "default_was": the new name of
+# serving_default or ""}.
+WRAPPED = "wrapped"
 # In the reason of an engine that was not built in time.
 OUT_OF_TIME = "--max_build_minutes"
 
@@ -76,6 +79,11 @@ def signatures(manifest: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """The manifest's entry for each signature, including twins of one function; {} for None."""
     listed = (manifest or {}).get("signatures", ())
     return {name: one for one in listed for name in (one["name"], *one.get("twins", ()))}
+
+
+def added_signatures(manifest: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Names of the signatures that `tftrt wrap` has added to the converted model."""
+    return tuple(((manifest or {}).get(WRAPPED) or {}).get("signatures", ()))
 
 
 def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:

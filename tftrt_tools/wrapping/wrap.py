@@ -7,7 +7,7 @@ import os
 import pathlib
 
 from tftrt_tools import child, errors, progress
-from tftrt_tools.savedmodel import files, staging
+from tftrt_tools.savedmodel import files, passport, signatures, staging
 from tftrt_tools.savedmodel.describe import Description
 from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source
@@ -45,7 +45,23 @@ def wrap(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str]
         done = Wrapped(source=str(pathlib.Path(source.path).absolute()), output=str(target), source_digest=files.digest(source.path),
                        signatures=planned.added, default_was=planned.default_was, notes=notes)
         added_module.write(stage, _with_earlier(done, before))
+        _tell_manifest(stage, done)
     return done
+
+
+def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
+    """Let the manifest of a converted model tell what was added; it is the manifest's signatures that `inspect` looks for."""
+    manifest = passport.read(model, passport.MANIFEST)
+    if manifest is None:
+        return
+    earlier = manifest.get(passport.WRAPPED) or {}
+    if done.default_was:
+        for one in manifest.get("signatures", ()):
+            one["name"] = done.default_was if one["name"] == signatures.DEFAULT else one["name"]
+            one["twins"] = [done.default_was if twin == signatures.DEFAULT else twin for twin in one.get("twins", ())]
+    names = [*earlier.get("signatures", ()), *(one.name for one in done.signatures)]
+    manifest[passport.WRAPPED] = {"signatures": names, "default_was": done.default_was or earlier.get("default_was", "")}
+    passport.write(model, passport.MANIFEST, manifest)
 
 
 def _check_original(signature: str, before: Wrapped | None) -> None:

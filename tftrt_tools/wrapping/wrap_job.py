@@ -60,8 +60,7 @@ def _add(meta: Any, added: Added) -> None:
     last = functions.traced(after, (*used, *marks), f"{name}_behind")
     dtypes = {spec.name: tf.as_dtype(spec.dtype).as_datatype_enum for spec in takes}
     meta.graph_def.library.function.extend([*first.definitions, *last.definitions])
-    main_graph.add(meta, added, first, last, dtypes)
-    objects.add(meta, added, first, last, dtypes, f"{name}_0")
+    main_graph.add(meta, added, first, last, dtypes, objects.add(meta, added, first, last, dtypes, f"{name}_0"))
 
 
 def _keep_classes(file: pathlib.Path, assets: pathlib.Path) -> None:

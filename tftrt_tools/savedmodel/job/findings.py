@@ -119,7 +119,7 @@ def _brief(value: object) -> str:
 
 def _of_signatures(seen: Inspection) -> Iterator[Finding]:
     listed = passport.signatures(seen.manifest).keys()
-    there = {one.name for one in seen.signatures}
+    there = {one.name for one in seen.signatures}.difference(passport.added_signatures(seen.manifest))
     for name in sorted(listed - there):
         yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", AGAIN)
     for name in sorted(there - listed):

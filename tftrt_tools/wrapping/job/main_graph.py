@@ -1,15 +1,16 @@
 """Adds a signature to the main graph, from which a server runs a model. Works on protos alone.
 
-The nodes that compute the wrapped signature's outputs are copied behind the new inputs; variables, tables and constants are shared. In a
-model of TensorFlow 2 those nodes are one call, in a TF1 export the whole model.
+In a model of TensorFlow 2 a signature is one call of its function, and so is the added one. In a TF1 export the nodes that compute the
+wrapped signature's outputs are copied behind the new inputs; variables, tables and constants are shared.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tensorflow.core.framework import node_def_pb2, tensor_shape_pb2
+from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_shape_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from tftrt_tools import errors
@@ -22,20 +23,62 @@ if TYPE_CHECKING:
     from tftrt_tools.wrapping.added import Added
     from tftrt_tools.wrapping.job.functions import Traced
 
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """The function of an added signature. function: its FunctionDef; inner: name of the wrapped signature's function; arguments: how many
+    inputs that has, before its captures."""
+
+    function: function_pb2.FunctionDef
+    inner: str
+    arguments: int
+
+
 _METHOD = "tensorflow/serving/predict"
 
 
-def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int]) -> None:
+def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int],
+        whole: Whole | None) -> None:
     """Add the signature, in place. Args: first, last: what is done before and behind the wrapped signature; their functions are in the
-    library. dtypes: {input: DataType number}. Raises: UsageError for inputs that are not tensors."""
+    library. dtypes: {input: DataType number}. whole: of objects.add. Raises: UsageError for inputs that are not tensors."""
     wrapped = meta.signature_def[added.of]
     _check_dense(added.of, wrapped)
     scope = _free(meta, added.name)
-    nodes = {node.name: node for node in meta.graph_def.node}
     placeholders = {spec.name: _placeholder(f"{scope}/input_{number}", spec, dtypes[spec.name])
                     for number, spec in enumerate(added.takes())}
-    before = functions.call(f"{scope}/before", first.name, [node.name for node in placeholders.values()], list(dtypes.values()),
-                            first.dtypes)
+    inner = _call(meta, wrapped, whole) if whole else None
+    if whole and inner is not None:
+        captured = [source for source in inner.input if not source.startswith("^")][whole.arguments:]
+        answer = functions.call(f"{scope}/call", whole.function.signature.name,
+                                [*(node.name for node in placeholders.values()), *captured],
+                                [one.type for one in whole.function.signature.input_arg], last.dtypes)
+        made = [answer]
+    else:
+        made = _nodes(meta, added, first, last, dtypes, scope)
+        answer = made[-1]
+    meta.graph_def.node.extend([*placeholders.values(), *made])
+    signature = meta.signature_def[added.name]
+    signature.method_name = _METHOD
+    for spec in added.takes():
+        _tell(signature.inputs[spec.name], f"{placeholders[spec.name].name}:0", dtypes[spec.name], spec)
+    for spec in added.gives():
+        place = last.outputs.index(spec.name)
+        _tell(signature.outputs[spec.name], f"{answer.name}:{place}", last.dtypes[place], spec)
+
+
+def _call(meta: meta_graph_pb2.MetaGraphDef, wrapped: meta_graph_pb2.SignatureDef, whole: Whole) -> node_def_pb2.NodeDef | None:
+    """The call that is the wrapped signature, None where it is not one call."""
+    names = {_tensor(info.name)[0] for info in wrapped.outputs.values()}
+    found = [node for node in meta.graph_def.node if node.name in names]
+    return found[0] if len(found) == len(names) == 1 and found[0].attr["f"].func.name == whole.inner else None
+
+
+def _nodes(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int],
+           scope: str) -> list[node_def_pb2.NodeDef]:
+    """Copies of the wrapped signature's nodes between calls of `first` and `last`; the last node has the answers."""
+    wrapped = meta.signature_def[added.of]
+    nodes = {node.name: node for node in meta.graph_def.node}
+    before = functions.call(f"{scope}/before", first.name, [f"{scope}/input_{number}" for number in range(len(dtypes))],
+                            list(dtypes.values()), first.dtypes)
     fed = {_tensor(info.name): f"{before.name}:{first.outputs.index(name)}" for name, info in wrapped.inputs.items()}
     names = [*added.answers.kept, *filter(None, [added.answers.scores])]
     wanted = [_tensor(wrapped.outputs[name].name) for name in names]
@@ -43,15 +86,7 @@ def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Tr
     beside = [place for place, name in enumerate(first.outputs) if name not in wrapped.inputs]
     sources = [*(moved[tensor] for tensor in wanted), *(f"{before.name}:{place}" for place in beside)]
     kinds = [*(wrapped.outputs[name].dtype for name in names), *(first.dtypes[place] for place in beside)]
-    behind = functions.call(f"{scope}/behind", last.name, sources, kinds, last.dtypes)
-    meta.graph_def.node.extend([*placeholders.values(), before, *copies, behind])
-    made = meta.signature_def[added.name]
-    made.method_name = _METHOD
-    for spec in added.takes():
-        _tell(made.inputs[spec.name], f"{placeholders[spec.name].name}:0", dtypes[spec.name], spec)
-    for spec in added.gives():
-        place = last.outputs.index(spec.name)
-        _tell(made.outputs[spec.name], f"{behind.name}:{place}", last.dtypes[place], spec)
+    return [before, *copies, functions.call(f"{scope}/behind", last.name, sources, kinds, last.dtypes)]
 
 
 def _check_dense(name: str, signature: meta_graph_pb2.SignatureDef) -> None:

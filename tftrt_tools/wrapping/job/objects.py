@@ -8,6 +8,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from tftrt_tools.savedmodel.job import graph
 from tftrt_tools.wrapping.job import functions, main_graph
+from tftrt_tools.wrapping.job.main_graph import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from tftrt_tools.wrapping.job.functions import Traced
 
 
-def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int], name: str) -> None:
-    """Add the signature's function, in place; a model without objects (a TF1 export) has none. Args: as of main_graph.add; name: of the new
-    function."""
+def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Traced, dtypes: Mapping[str, int], name: str) -> Whole | None:
+    """Add the signature's function, in place; a model without objects (a TF1 export) has none. Args: as of main_graph.add; name: of the
+    new function. Returns: the function."""
     objects = meta.object_graph_def
     if not objects.nodes:
-        return
+        return None
     held = signature_map(meta)
     wrapped = objects.nodes[next(child.node_id for child in held.children if child.local_name == added.of)]
     bare = wrapped.bare_concrete_function
@@ -31,8 +32,9 @@ def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Tr
     order = sorted(saved.output_signature.dict_value.fields)  # as TensorFlow flattens a dict
     names = [*added.answers.kept, *filter(None, [added.answers.scores])]
     shapes = [main_graph.shape(spec) for spec in added.takes()]
-    meta.graph_def.library.function.append(functions.in_a_row(
-        name, first, inner, last, dtypes, shapes, list(bare.argument_keywords), {key: order.index(key) for key in names}))
+    whole = functions.in_a_row(name, first, inner, last, dtypes, shapes, list(bare.argument_keywords),
+                               {key: order.index(key) for key in names})
+    meta.graph_def.library.function.append(whole)
     made = objects.concrete_functions[name]
     made.bound_inputs.extend(saved.bound_inputs)
     taken = made.canonicalized_input_signature.tuple_value
@@ -48,6 +50,7 @@ def add(meta: meta_graph_pb2.MetaGraphDef, added: Added, first: Traced, last: Tr
     function.concrete_function_name = name
     function.argument_keywords.extend(dtypes)
     function.allowed_positional_arguments = len(dtypes)
+    return Whole(whole, bare.concrete_function_name, len(bare.argument_keywords))
 
 
 def signature_map(meta: meta_graph_pb2.MetaGraphDef) -> Any:
