@@ -377,6 +377,7 @@ def test_a_promise_that_nothing_keeps_names_the_nearest(zoo_model, tftrt, tmp_pa
 @pytest.mark.parametrize("arguments, text", [
     (["localhost:1"], "ADDRESS localhost:1 does not go with --tune_batching"),
     (["--breakdown"], "--breakdown does not go with --tune_batching"),
+    (["--tls_root=r.pem"], "--tls_root does not go with --tune_batching"),
     (["--rate=5"], "--rate does not go with --tune_batching"),
     (["--scenario=closed"], "--scenario=closed does not go with --tune_batching"),
     (["--batch_size=1,2"], "--tune_batching takes one --batch_size"),

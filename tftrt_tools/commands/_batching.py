@@ -24,7 +24,8 @@ _RESULT, _PLOT = "batching.json", "batching.png"
 _OWN = ("backend", "image", "max_trials", "max_minutes", "work_dir")
 # Flags of a running server, of other loads, and of files that a single benchmark has.
 _FOREIGN = ("model_name", "model_version", "version_label", "in_process", "rest", "metrics_url", "model_dir", "concurrency", "rate",
-            "schedule_file", "csv", "requests_csv", "hdr", "html", "plot", "breakdown", "tls")
+            "schedule_file", "csv", "requests_csv", "hdr", "html", "plot", "breakdown", "tls",
+            "tls_root", "tls_certificate", "tls_key", "tls_server_name")
 
 
 def define(values: flags.FlagValues) -> None:
