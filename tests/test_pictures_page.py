@@ -12,6 +12,7 @@ from tests.conformance import launch
 from tests.conftest import ROOT, run_tftrt
 from tests.pages import blocks
 from tests.test_readme import Reader
+from tftrt_tools.client import Client, ServingError
 
 PAGE, SERVED = "docs/pictures.md", "needs a running server"
 
@@ -40,3 +41,9 @@ def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tmp_path):
                 done = run_tftrt(*words, *(["--duration_seconds=2"] if words[0] == "bench" else []), cwd=tmp_path,
                                  env={"CUDA_VISIBLE_DEVICES": "-1"})
                 assert done.returncode == 0, done.stdout + done.stderr
+        photos = [path.read_bytes() for path in sorted((tmp_path / "photos").iterdir())][:32]
+        with Client(f"localhost:{server.port}") as client:
+            for broken in (b"", b"no picture", photos[9][:80]):
+                with pytest.raises(ServingError, match="image: picture 9 of 32 .counted from 0. cannot be decoded"):
+                    client.predict("pictures", {"image": [*photos[:9], broken, *photos[10:]]}, signature="encoded")
+            assert client.predict("pictures", {"image": photos}, signature="encoded")["labels"].shape == (32, 5)
