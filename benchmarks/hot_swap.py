@@ -158,6 +158,7 @@ class _Server:
     def __init__(self, command, base, log):
         import socket
 
+        from tftrt_tools.serving.configuration import generation
         from tftrt_tools.serving.launch import backend, readiness, watched_process
 
         with socket.socket() as probe:
@@ -166,7 +167,7 @@ class _Server:
         self.address = f"127.0.0.1:{port}"
         watch = readiness.Watch(readiness.Probe(host="127.0.0.1", port=port, rest_port=0, models=(MODEL,)))
         argv = (*command, f"--port={port}", f"--model_name={MODEL}", f"--model_base_path={base}", "--file_system_poll_wait_seconds=1",
-                "--max_num_load_retries=0")
+                f"--grpc_max_threads={generation.GRPC_THREADS}", "--max_num_load_retries=0")
         self._child = watched_process.Child(backend.Command(argv=argv, env=_models.environment(gpu=False), ready_probe=None),
                                             lambda line: None, log)
         try:

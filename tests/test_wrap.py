@@ -284,7 +284,7 @@ def test_bad_input_is_refused_before_anything_is_written(tftrt, model, zoo_model
 
 
 def test_a_conversion_leaves_decoding_outside_and_takes_the_normalization_in(tftrt, zoo_model, tmp_path):
-    said = wrap(tftrt, zoo_model("resnet50"), tmp_path / "wrapped", "--image_scale=1/255", "--image_mean=0.485,0.456,0.406",
+    said = wrap(tftrt, zoo_model("mobilenet_v2"), tmp_path / "wrapped", "--image_scale=1/255", "--image_mean=0.485,0.456,0.406",
                 "--image_std=0.229,0.224,0.225", "--image_channels=BGR", "--top_k=5", f"--classes={_names(tmp_path, 100)}")
     assert len(said["signatures"]) == 2
     done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'wrapped'}", f"--output_saved_model_dir={tmp_path / 'converted'}",
@@ -303,7 +303,7 @@ def test_a_conversion_leaves_decoding_outside_and_takes_the_normalization_in(tft
     for name, image in (("uint8", pixels), ("encoded", strings(*map(encoded, pixels)))):
         assert served(tmp_path / "wrapped", name, image=image)["labels"].shape == (2, 5)
     # Both ways to show that it is right: against the wrapped model, and against the one that was wrapped.
-    for original in (tmp_path / "wrapped", zoo_model("resnet50")):
+    for original in (tmp_path / "wrapped", zoo_model("mobilenet_v2")):
         done = tftrt("verify", original, tmp_path / "converted")
         assert done.returncode == 0 and "encoded/" in done.stdout, done.stdout + done.stderr
 
