@@ -73,6 +73,7 @@ def test_what_cannot_be_compared_is_refused(tftrt, folder, tmp_path):
     tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}")
     np.savez(tmp_path / "rows.npz", image=noise(2, 8, 8, 3))
     for flags, says in ((f"--data={tmp_path / 'rows.npz'}", "is arrays, and signatures of pictures were added"),
+                        ("--shapes=image:1x9x9x3", "--shapes has no effect here: the calls are pictures"),
                         ("--rename=image=x", "--rename has no effect on signatures that `tftrt wrap` has added"),
                         ("--signature_keys=x", "no signature 'x'")):
         assert_clear(tftrt("verify", folder / "model", tmp_path / "wrapped", flags), 2, says)

@@ -30,6 +30,8 @@ _ROUNDED = {"float16": "FP32", "bfloat16": "FP16"}
 # Drawn pictures: (height, width) each, and whether as JPEG.
 _DRAWN = ((60, 80, False), (48, 33, True), (17, 64, False), (90, 90, True))
 _NAMED = 5
+# A file and what it decodes to.
+_Picture = tuple[bytes, client_side.Decoded]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,9 @@ def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Ask
     rows that are read. Raises: UsageError."""
     there = [one for one in record.signatures if one.name in wrapped.signatures]
     chosen = signatures.chosen([one.name for one in there], keys)
+    if asked.shapes and all(one.pictures for one in there if one.name in chosen):
+        raise errors.UsageError("--shapes has no effect here: the calls are pictures, as large as the added signatures take them",
+                                "leave it out; --batch_size says how many are in a call")
     maker = _Maker(record, original, asked, sizes, folder)
     for one in there:
         if one.name in chosen:
@@ -94,7 +99,7 @@ class _Maker:
 
     def __init__(self, record: Wrapped, original: Model, asked: inputs.Asked, sizes: Sequence[int], folder: str) -> None:
         self._record, self._original, self._asked, self._sizes, self._folder = record, original, asked, sizes, folder
-        self._files: tuple[bytes, ...] | None = None
+        self._read_pictures: dict[int, tuple[_Picture, ...]] = {}
         self._made: dict[Any, int] = {}
         self.originals: list[run.Call] = []
         self.sent: list[Sent] = []
@@ -147,11 +152,11 @@ class _Maker:
 
     def _pictures(self, added: Added, pictures: Pictures, of: str) -> None:
         sizes = self._sizes if pictures.size else (1,)
-        decoded = [client_side.decoded(data, pictures.channels) for data in self._read(pictures.channels)]
-        files = self._read(pictures.channels)
+        read = self._read(pictures.channels)
         settings = repr(pictures.to_dict() | {"broken": "", "max_pixels": 0})
-        for start, end in _parts(len(files), sizes):
-            images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded[start:end]])
+        for start, end in _parts(len(read), sizes):
+            files, decoded = zip(*read[start:end], strict=True)
+            images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded])
             beside, theirs = self._beside(added, end - start)
             if added.form == "uint8":
                 pixels = client_side.rounded(images)
@@ -160,10 +165,10 @@ class _Maker:
                 self._send(added, place, {pictures.input: client_side.laid_out(pixels, pictures), **theirs})
                 continue
             place = self._reference((settings, start, end), of, {pictures.input: client_side.normalized(images, pictures), **beside})
-            exact = all(one.exact for one in decoded[start:end])
+            exact = all(one.exact for one in decoded)
             if not exact:
-                self._send(added, place, {pictures.input: _strings(files[start:end]), **theirs}, exact=False)
-            copies = files[start:end] if exact else [client_side.as_png(one.pixels) for one in decoded[start:end]]
+                self._send(added, place, {pictures.input: _strings(files), **theirs}, exact=False)
+            copies = files if exact else [client_side.as_png(one.pixels) for one in decoded]
             self._send(added, place, {pictures.input: _strings(copies), **theirs})
 
     def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], exact: bool = True) -> None:
@@ -184,13 +189,14 @@ class _Maker:
             mine, theirs = _narrowed(added, call.inputs)
             self._send(added, self._reference((added.name, number), of, mine), theirs)
 
-    def _read(self, channels: int) -> tuple[bytes, ...]:
-        """The files of --data, without those that do not decode; drawn pictures without --data."""
-        if self._files is None:
-            self._files = self._whole(channels) if self._asked.data else tuple(_drawn_files(self._asked.seed))
-        return self._files
+    def _read(self, channels: int) -> tuple[_Picture, ...]:
+        """The files of --data, without those that do not decode; drawn pictures without --data. They are decoded once."""
+        if channels not in self._read_pictures:
+            drawn = ((data, client_side.decoded(data, channels)) for data in _drawn_files(self._asked.seed))
+            self._read_pictures[channels] = self._whole(channels) if self._asked.data else tuple(drawn)
+        return self._read_pictures[channels]
 
-    def _whole(self, channels: int) -> tuple[bytes, ...]:
+    def _whole(self, channels: int) -> tuple[_Picture, ...]:
         found = find.find(self._asked.data, self._asked.said)
         if found.kind != "images":
             raise errors.UsageError(f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
@@ -200,14 +206,12 @@ class _Maker:
             path = found.files[number]
             try:
                 data = pathlib.Path(path).read_bytes()
-                client_side.decoded(data, channels)
+                whole.append((data, client_side.decoded(data, channels)))
             except Exception:  # Pillow raises nearly anything for a damaged file
                 failed.append(pathlib.Path(path).name)
                 if len(failed) > self._asked.reading.image_error_limit:
                     raise errors.UsageError(f"{path} cannot be decoded", "repair or remove it, or accept some by --image_error_limit"
                                             ) from None
-                continue
-            whole.append(data)
         if not whole:
             raise errors.UsageError(f"--data={self._asked.data} has no picture that can be decoded", "give others")
         if failed:
