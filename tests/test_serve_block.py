@@ -42,3 +42,9 @@ def test_the_server_ends_with_the_block(zoo_model):
         assert running.backend == "local" and running.problem() is None
         assert pathlib.Path(f"/proc/{running.pid}").exists()
     assert running.problem() is not None and not pathlib.Path(f"/proc/{running.pid}").exists()
+
+
+def test_its_grpc_threads_are_no_limit_to_the_load_that_it_is_started_for(zoo_model):
+    with block.served({"model": zoo_model("digits_cnn")}) as running:
+        flags = pathlib.Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")
+    assert "--grpc_max_threads=256" in flags

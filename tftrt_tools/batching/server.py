@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tftrt_tools import scratch
 from tftrt_tools.batching.options import Options
-from tftrt_tools.serving.configuration import batching_file, generation
+from tftrt_tools.serving.configuration import batching_file
 from tftrt_tools.serving.configuration.batching_file import Settings
 from tftrt_tools.serving.launch import block
 
@@ -20,7 +20,7 @@ _FILE = "batching_parameters.txt"
 def started(options: Options, settings: Settings | None) -> Iterator[block.Running]:
     """Serve the model as MODEL_NAME. Args: settings: None for a server that does not batch. Yields: block.Running. Raises: UsageError;
     TftrtError where it does not start."""
-    flags: dict[str, object] = {"grpc_max_threads": generation.GRPC_THREADS}
+    flags: dict[str, object] = {}
     with scratch.folder("batching") as folder:
         if settings is not None:
             path = pathlib.Path(folder) / _FILE

@@ -24,7 +24,7 @@ _LABELS_COMMENT = """\
 # A server that starts with labels needs --allow_version_labels_for_unavailable_models: it reads them before it loads anything.
 """
 
-# --grpc_max_threads of a server that batches.
+# --grpc_max_threads of a server that gets many calls at once.
 GRPC_THREADS = 256
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tftrt_tools import environment, errors, progress, scratch
 from tftrt_tools.savedmodel import files
 from tftrt_tools.serving import server_flags as server_flags
+from tftrt_tools.serving.configuration import generation
 from tftrt_tools.serving.launch import choose, ending, log_follower, readiness, serve, start_preflight, watched_process
 
 _GRACE_SECONDS = 10.0
@@ -40,7 +41,7 @@ def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local",
 
     Args: models: {name: directory}. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where the server's log is kept,
       None for nowhere. env: variables to set in the server, {name: text}. flags: {name: value} of the server's flags beside those that
-      name the models and the port.
+      name the models and the port, and the number of its gRPC threads, which is no limit to the load that it is started for.
     Yields: Running. Raises: UsageError; TftrtError where the server does not start.
     """
     for path in models.values():
@@ -48,8 +49,8 @@ def served(models: Mapping[str, str | os.PathLike[str]], backend: str = "local",
     chosen, reason = choose.choose(backend, image)
     with scratch.folder("served") as folder:
         values = {flag.name: flag.default for flag in server_flags.FLAGS} | dict(flags or {})
-        values |= {"model_config_file": _config(pathlib.Path(folder), models), "max_num_load_retries": 0,
-                   "port": 0 if chosen.name == "local" else _free_port()}
+        values |= {"grpc_max_threads": generation.GRPC_THREADS, "max_num_load_retries": 0,
+                   "model_config_file": _config(pathlib.Path(folder), models), "port": 0 if chosen.name == "local" else _free_port()}
         plan = serve.prepare(chosen, values)
         # Set them in this process, because every backend takes the server's variables from here.
         with environment.variables(env or {}):
