@@ -151,7 +151,7 @@ class _Builder:
         except watched.NotReady:
             return late
         except _Refused as error:
-            return Unbuilt(engine.name, f"it did not build: {error}", refused=True, mend=self._mend(engine, str(error)))
+            return self._refused(engine, str(error))
 
     def _what(self, engine: EngineOp) -> str:
         feeds = self._feeds[engine.name]
@@ -207,17 +207,17 @@ class _Builder:
             raise errors.TftrtError(f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
                                     "check --shapes") from None
 
-    def _mend(self, engine: EngineOp, reason: str) -> str:
-        """What helps against a refusal. Args: reason: of build_log.reason."""
-        known = next((one for one in self._result.findings if one.about == engine.name), None)
-        if known:
-            return known.mend
-        if not reason:
-            return "run again with --log_file=FILE and read there why"
+    def _refused(self, engine: EngineOp, reason: str) -> Unbuilt:
+        """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
+        mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
         segment = graph.native_segments(self._graph_def).get(engine.name)
-        if node := build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ()):
-            return f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
-        return "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
+        if known := next((one for one in self._result.findings if one.about == engine.name), None):
+            reason, mend = reason or known.text, known.mend
+        elif not reason:
+            reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
+        elif node := build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ()):
+            mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
+        return Unbuilt(engine.name, f"it did not build: {reason}", refused=True, mend=mend)
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""

@@ -114,8 +114,10 @@ def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> N
     unbuilt = [one for result in results for one in result.unbuilt]
     if any(result.built for result in results):
         return
-    if refused := next((one for one in unbuilt if one.refused), None):
-        raise errors.TftrtError(f"engine {refused.name}: {refused.reason}", refused.mend)
+    for result in results:
+        for one in result.unbuilt:
+            if one.refused:
+                raise errors.TftrtError(f"engine {one.name} of signature {result.name!r}: {one.reason}", one.mend)
     if unbuilt and budget.over:
         raise errors.CheckFailed(f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",
                                  "give more minutes, or fewer --shapes: each is a profile to build")
