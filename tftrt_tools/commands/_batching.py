@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -139,10 +140,7 @@ def _print(done: Tuned, json_path: str | None) -> None:
     from tftrt_tools.batching import trial
 
     console = _output.console(json_path)
-
-    def say(label: str, text: str) -> None:
-        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
-
+    say = functools.partial(_say, console)
     say("model", f"{done.model}; batch sizes of its engines: {done.sizes} ({done.source})")
     say("machine", f"{done.machine.text()}; {done.backend} server")
     rows = [(one.number, trial.text(one.settings), _rate(one), "" if one.ms is None else f"{one.ms:.2f}", f"{one.seconds:.0f}",
@@ -166,15 +164,17 @@ def _print(done: Tuned, json_path: str | None) -> None:
         _print_turns(console, done.turns, done)
 
 
+def _say(console: Console, label: str, text: str) -> None:
+    console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
+
+
 def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
     def side(one: Side) -> str:
         kept = {True: "kept", False: "missed", None: "not decided"}[one.kept]
         ms = f", {done.percentile} {one.ms:.2f} ms" if one.ms is not None else ""
         return f"{one.share:.2%} of {one.requests} in time{ms}: {kept}"
 
-    def say(label: str, text: str) -> None:
-        console.print(f"{label:<10}{text}", markup=False, soft_wrap=True)
-
+    say = functools.partial(_say, console)
     lower = f", because the winner did not keep the promise at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
     say("in turns", f"{turns.rounds} rounds at {turns.rate:g}/s{lower}")
     say("", f"winner      {side(turns.winner)}")

@@ -9,6 +9,8 @@ from tftrt_tools import errors
 
 EXTRAS = "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
+# Requests that TensorFlow Serving sends to a version before it serves it.
+WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
 _CHUNK_BYTES = 1 << 20
 
 

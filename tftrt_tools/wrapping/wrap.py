@@ -75,5 +75,6 @@ def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
     """The record, with what an earlier `wrap` added."""
     if before is None:
         return done
-    earlier = [dataclasses.replace(one, of=done.default_was or one.of) if one.of == "serving_default" else one for one in before.signatures]
+    moved = done.default_was or signatures.DEFAULT
+    earlier = [dataclasses.replace(one, of=moved) if one.of == signatures.DEFAULT else one for one in before.signatures]
     return dataclasses.replace(done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was)

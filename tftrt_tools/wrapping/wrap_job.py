@@ -9,14 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.savedmodel import files, passport, signatures
 from tftrt_tools.savedmodel.job import protos
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.wrapping import added as added_module
 from tftrt_tools.wrapping.added import Added
 from tftrt_tools.wrapping.job import before, behind, functions, main_graph, objects
 
-WARMUP = "tf_serving_warmup_requests"
 # Of the passport: what is about these very files.
 _OUTDATED = (passport.VERIFY, passport.PUBLISH)
 
@@ -28,11 +27,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     proto = protos.read(source)
     meta = protos.meta_graph(proto)
     if request["default_was"]:
-        objects.rename(meta, "serving_default", request["default_was"])
+        objects.rename(meta, signatures.DEFAULT, request["default_was"])
     for one in request["added"]:
         _add(meta, Added.from_dict(one))
     (output / protos.FILE).write_bytes(proto.SerializeToString(deterministic=True))
-    warmup = source / files.EXTRAS / WARMUP
+    warmup = source / files.WARMUP
     left = bool(request["default_was"]) and warmup.is_file()
 
     def ignored(folder: str, names: list[str]) -> list[str]:

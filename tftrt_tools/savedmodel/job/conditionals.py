@@ -5,14 +5,14 @@ In a frozen graph a conditional consists of Switch and Merge nodes; TF-TRT forms
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tftrt_tools.savedmodel.job import folding
+from tftrt_tools.savedmodel.job import added_nodes, folding
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,7 +32,7 @@ def freeze(graph_def: graph_pb2.GraphDef, values: dict[str, npt.NDArray[Any]]) -
     """
     nodes = {node.name: node for node in graph_def.node}
     for name, value in values.items():
-        constant = graph_def.node.add(name=_free(f"{name}/frozen", nodes), op="Const")
+        constant = graph_def.node.add(name=added_nodes.free(f"{name}/frozen", nodes), op="Const")
         constant.attr["dtype"].CopyFrom(nodes[name].attr["dtype"])
         constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         nodes[constant.name] = constant
@@ -152,9 +152,3 @@ def _pass_on(node: node_def_pb2.NodeDef, source: str) -> None:
     node.op, node.input[:] = "Identity", [source, *controls]
     node.attr.clear()
     node.attr["T"].type = dtype
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -14,14 +14,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tftrt_tools.savedmodel.job import folding, inferred
+from tftrt_tools.savedmodel.job import added_nodes, folding, inferred
 from tftrt_tools.savedmodel.preparation import Dilated
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozense
         # The padding takes the name that others read, so they need no change.
         inner = graph_def.node.add()
         inner.CopyFrom(node)
-        inner.name, inner.input[0] = _free(f"{node.name}/unpadded", nodes), data
+        inner.name, inner.input[0] = added_nodes.free(f"{node.name}/unpadded", nodes), data
         nodes[inner.name] = inner
         _padding(node, inner.name, [sizes[0], [0, 0], sizes[1], sizes[2]], graph_def, nodes)
         for one in (node, inner):
@@ -316,12 +316,12 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     convolution, graph_def, nodes = site.convolution, view.graph_def, view.nodes
     site.entry.input[0] = site.before.input[0]
     if plan.filters is not None:
-        convolution.input[1] = _constant(f"{convolution.name}/filter", plan.filters, graph_def, nodes)
+        convolution.input[1] = added_nodes.constant(f"{convolution.name}/filter", plan.filters, graph_def, nodes)
     elif plan.taps is None:
         convolution.attr["dilations"].list.i[:] = site.by_axis(1, plan.blocks)
     convolution.attr["padding"].s = plan.padding.encode()
     if plan.padding == "VALID" and any(map(any, plan.pads)):
-        pad = graph_def.node.add(name=_free(f"{convolution.name}/padding", nodes))
+        pad = graph_def.node.add(name=added_nodes.free(f"{convolution.name}/padding", nodes))
         nodes[pad.name] = pad
         pad.attr["T"].CopyFrom(convolution.attr["T"])
         _padding(pad, convolution.input[0], site.by_axis([0, 0], plan.pads), graph_def, nodes)
@@ -351,11 +351,11 @@ def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.
     for place in np.ndindex(*taps.shape[:2]):
         name = f"{node.name}/{'_'.join(map(str, place))}"
         begin = site.by_axis(0, (at * block for at, block in zip(place, plan.blocks, strict=True)))
-        bounds = [_constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
+        bounds = [added_nodes.constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
                   for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))]
         moved = _added("Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum)
         values = taps[place][:, None, None] if site.channels_first else taps[place]
-        factors = _constant(f"{name}/factors", values, graph_def, nodes)
+        factors = added_nodes.constant(f"{name}/factors", values, graph_def, nodes)
         products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
     total = products[0]
     for number, product in enumerate(products[1:-1]):
@@ -368,34 +368,19 @@ def _sum(site: _Site, taps: npt.NDArray[Any], plan: _Plan, graph_def: graph_pb2.
 def _added(op: str, name: str, sources: Iterable[str], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef],
            **types: int) -> str:
     """Name of a new node. Args: types: its attributes."""
-    node = graph_def.node.add(name=_free(name, nodes), op=op, input=sources)
+    node = graph_def.node.add(name=added_nodes.free(name, nodes), op=op, input=sources)
     nodes[node.name] = node
     for key, value in types.items():
         node.attr[key].type = value
     return node.name
 
 
-def _constant(name: str, values: npt.NDArray[Any], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> str:
-    """Name of a new constant."""
-    constant = graph_def.node.add(name=_free(name, nodes), op="Const")
-    nodes[constant.name] = constant
-    constant.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
-    return constant.name
-
-
 def _padding(node: node_def_pb2.NodeDef, source: str, sizes: npt.ArrayLike,
              graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
     """Make a node the Pad of `source`, of rank four."""
-    constant = _constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
+    constant = added_nodes.constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
     controls = [one for one in node.input if one.startswith("^")]
     dtype = node.attr["T"].type
     node.op, node.input[:] = "Pad", [source, constant, *controls]
     node.attr.clear()
     node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

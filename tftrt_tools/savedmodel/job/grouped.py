@@ -8,14 +8,13 @@ a filter that is zero between the groups, gives the same numbers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
-from tftrt_tools.savedmodel.job import folding, inferred
+from tftrt_tools.savedmodel.job import added_nodes, folding, inferred
 from tftrt_tools.savedmodel.preparation import Grouped
 
 if TYPE_CHECKING:
@@ -101,18 +100,8 @@ def _write(graph_def: graph_pb2.GraphDef, filters: Mapping[str, tuple[str, npt.N
     nodes = {node.name: node for node in graph_def.node}
     for name, (written, values) in filters.items():
         node = nodes[name]
-        constant = graph_def.node.add(name=_free(f"{name}/filter", nodes), op="Const")
-        nodes[constant.name] = constant
-        constant.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
-        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
-        node.input[1] = constant.name
+        node.input[1] = added_nodes.constant(f"{name}/filter", values, graph_def, nodes)
         if written != node.op:
             node.op = written
             for attribute in [one for one in node.attr if one not in _DEPTHWISE_ATTRIBUTES and not one.startswith("_")]:
                 del node.attr[attribute]
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

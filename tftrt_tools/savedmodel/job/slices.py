@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.savedmodel.job import inferred
+from tftrt_tools.savedmodel.job import added_nodes, inferred
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,14 +51,15 @@ def rewrite(graph_def: graph_pb2.GraphDef, names: Container[str]) -> tuple[str, 
     """Count slices from the beginning, in place, where the graph tells the size. Args: graph_def: frozen. names: of the slices that may
     be changed. Returns: names of those that were."""
     known = inferred.shapes(graph_def)
+    nodes = {node.name: node for node in graph_def.node}
     changed = []
-    for node in [one for one in graph_def.node if one.op == OP and one.name in names]:
+    for node in [one for one in nodes.values() if one.op == OP and one.name in names]:
         op = known.get_operation_by_name(node.name)
         axes = [one for one in _axes(op) if one.size is not None]
         if any(bound is not None and bound < 0 for one in axes for bound in (one.begin, one.end)):
             begin, end = _counted(op, axes)
-            node.input[1] = _added(graph_def, f"{node.name}/begin_counted", begin)
-            node.input[2] = _added(graph_def, f"{node.name}/end_counted", end)
+            node.input[1] = added_nodes.constant(f"{node.name}/begin_counted", begin, graph_def, nodes)
+            node.input[2] = added_nodes.constant(f"{node.name}/end_counted", end, graph_def, nodes)
             changed.append(node.name)
     return tuple(changed)
 
@@ -102,14 +103,3 @@ def _bit(op: Any, name: str, position: int) -> bool:
 def _constant(op: Any, number: int) -> npt.NDArray[Any] | None:
     value = tf.get_static_value(op.inputs[number])
     return None if value is None else np.array(value)
-
-
-def _added(graph_def: graph_pb2.GraphDef, name: str, values: npt.NDArray[Any]) -> str:
-    """The name of a new constant."""
-    taken: Sequence[str] = [node.name for node in graph_def.node]
-    while name in taken:
-        name += "_"
-    constant = graph_def.node.add(name=name, op="Const")
-    constant.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
-    return name

@@ -4,10 +4,10 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving.configuration.engine_batch_sizes import Covered
 
-_WARMUP = pathlib.PurePosixPath("assets.extra") / "tf_serving_warmup_requests"
 _ONE_PROFILE = ("Range", "Range+Optimal")
 
 
@@ -65,7 +65,7 @@ def _of_engines(path: str, name: str, manifest: Mapping[str, Any], listed: Mappi
         mine = {one.name for one in engines}
         calls = [dict(enumerate(asset.input_shapes)) for asset in assets if asset.engine in mine]
         return _of_calls(calls, "ImplicitBatchModeCompatible"), "its saved engines"
-    calls = _warmup_calls(pathlib.Path(path) / _WARMUP, name)
+    calls = _warmup_calls(pathlib.Path(path) / files.WARMUP, name)
     if not calls:
         return False, "it has neither engines nor warm-up requests: the largest batch so far decides"
     return _of_calls(calls, "ImplicitBatchModeCompatible"), "its warm-up requests"

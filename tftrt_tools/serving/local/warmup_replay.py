@@ -17,10 +17,11 @@ import grpc
 from google.protobuf import message
 
 from tftrt_tools import records
+from tftrt_tools.savedmodel import files
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.servable import AnyServable
 
-FILE = "assets.extra/tf_serving_warmup_requests"
+FILE = files.WARMUP
 MAX_RECORDS = 1000
 _SHOWN = 200  # bytes of an unreadable record that its message shows; the real one shows all
 _log = logging.getLogger("tftrt.serving")

@@ -15,6 +15,7 @@ from tftrt_tools import errors
 from tftrt_tools.execution import run
 from tftrt_tools.inputs.drawing import Shapes
 from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.warmup import request_values
@@ -22,7 +23,7 @@ from tftrt_tools.serving.warmup.allowed_batch_sizes import BatchSizes
 from tftrt_tools.serving.warmup.request_values import Request
 from tftrt_tools.wrapping import added
 
-FILE = "assets.extra/tf_serving_warmup_requests"
+FILE = files.WARMUP
 # With more requests TensorFlow Serving's load of a version fails (kNumMaxWarmupRecords, saved_model_warmup_util.h).
 MOST_RECORDS = 1000
 # Rows of a request if the batches are not known.
