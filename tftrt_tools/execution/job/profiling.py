@@ -95,8 +95,20 @@ def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
     return dict(total)
 
 
+def recorded(function: Callable[[], T]) -> tuple[T, bytes]:
+    """Call `function` under the profiler, the GPU's kernels included. Returns: (its result, the trace: an XSpace message)."""
+    result, files = _files(function, device=1)
+    return result, b"".join(files)  # messages put together are one message with the planes of all
+
+
 def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
     """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
+    result, files = _files(function, device)
+    return result, [plane for content in files for plane in _planes(content)]
+
+
+def _files(function: Callable[[], T], device: int) -> tuple[T, list[bytes]]:
+    """(The result of `function`, the content of each file that the profiler wrote)."""
     with scratch.folder("trace") as folder:
         options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
         tf.profiler.experimental.start(folder, options)
@@ -104,10 +116,10 @@ def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
             result = function()
         finally:
             tf.profiler.experimental.stop()
-        return result, [plane for path in pathlib.Path(folder).rglob("*.xplane.pb") for plane in _planes(path)]
+        return result, [path.read_bytes() for path in pathlib.Path(folder).rglob("*.xplane.pb")]
 
 
-def _planes(path: pathlib.Path) -> list[Any]:
+def _planes(content: bytes) -> list[Any]:
     space = xplane_pb2.XSpace()
-    space.ParseFromString(path.read_bytes())
+    space.ParseFromString(content)
     return list(space.planes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tftrt_tools import native_log, scratch
+from tftrt_tools import native_log, scratch, tf_private
 from tftrt_tools.execution import run_job, runner, trace
 from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.execution.job import guard, native_copy, profiling
@@ -63,6 +63,23 @@ class Loaded:
 
         feed = _told(signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()})
         return lambda: _told(signature, inputs, lambda: answers(feed))
+
+    def stages(self, signature: str, inputs: Arrays) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Arrays]]:
+        """The stages of a whole call, from arrays on the host to arrays on the host: the function that makes the tensors, the function
+        of these that calls the model, and the function of its answer that reads the arrays."""
+        function = self._model.root.signatures[signature]
+
+        def make() -> Any:
+            return {name: tf.constant(array) for name, array in inputs.items()}
+
+        def call(feed: Any) -> Any:
+            return tf_private.call(function, feed)
+
+        def read(answer: Any) -> Arrays:
+            return {name: tensor.numpy() for name, tensor in answer.items()}
+
+        return (lambda: _told(signature, inputs, make), lambda feed: _told(signature, inputs, lambda: call(feed)),
+                lambda answer: _told(signature, inputs, lambda: read(answer)))
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
         """As Runner.watched, by TensorFlow's profiler and its log."""

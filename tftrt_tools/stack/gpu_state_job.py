@@ -1,0 +1,56 @@
+"""Asks NVML for the state of the GPUs: clocks, limits, what slows them, who else is on them. It is native code, as in `nvml_job`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from tftrt_tools.stack import gpus
+
+
+def query(_request: object = None) -> list[dict[str, Any]]:
+    """A dict for each GPU; what NVML does not tell is left out. [] without NVML.
+
+    Keys: index, name, uuid, mig (whether it is divided), sm_mhz, most_sm_mhz, memory_mhz, most_memory_mhz, power_w, power_limit_w,
+    default_power_limit_w, temperature_c, utilization (percent), memory_mib, used_mib, slowed (bits of NVML's throttle reasons), pcie
+    ("gen 5 x16"), pids (of the processes that compute on it).
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no library, no driver or no GPU
+        return []
+    try:
+        return [_state(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _state(nvml: Any, index: int) -> dict[str, Any]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    asked: dict[str, Callable[[], Any]] = {
+        "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)), "uuid": lambda: gpus.text(nvml.nvmlDeviceGetUUID(handle)),
+        "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
+        "sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+        "most_sm_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
+        "memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+        "most_memory_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM),
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+        "default_power_limit_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        "utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+        "memory_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        "used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
+        "slowed": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        "pcie": lambda: f"gen {nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}",
+        "pids": lambda: [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)],
+    }
+    found: dict[str, Any] = {"index": index}
+    for name, ask in asked.items():
+        with contextlib.suppress(nvml.NVMLError, AttributeError):  # a MIG slice, a vGPU and old drivers tell less
+            found[name] = ask()
+    return found
