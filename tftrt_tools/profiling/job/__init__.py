@@ -1,0 +1,1 @@
+"""What runs in child processes of the profiler."""
