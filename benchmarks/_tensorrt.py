@@ -8,7 +8,8 @@ import time
 import numpy as np
 import tensorrt as trt
 
-from benchmarks import _cudart, _loop, _stats
+from benchmarks import _loop, _stats
+from tftrt_tools.profiling.job import plan_cudart
 
 LOGGER = trt.Logger(trt.Logger.ERROR)
 _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32}
@@ -90,7 +91,7 @@ class Context:
     """One execution context with a stream and buffers of its own: what one caller needs.
 
     Args:
-      cuda: _cudart.Cuda. engine: an engine with one input and one output.
+      cuda: plan_cudart.Cuda. engine: an engine with one input and one output.
       shape: of the input.
       like_tftrt: give shape and scratch memory anew in every call, as TF-TRT's op does.
     """
@@ -196,7 +197,7 @@ class Context:
 
     def graph_call(self):
         """A whole call, as `on_gpu`, whose launches were captured as one CUDA graph."""
-        launch = self._cuda.captured(self.enqueue, self._stream)
+        launch = self._cuda.captured(self.enqueue, self._stream).launch
 
         def call():
             launch()
@@ -241,4 +242,4 @@ def closed_loops(contexts, batch, seconds, ways):
 
 def cuda():
     """The CUDA runtime; raises where there is none."""
-    return _cudart.Cuda()
+    return plan_cudart.Cuda()

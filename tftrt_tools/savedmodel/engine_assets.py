@@ -48,16 +48,19 @@ def read(model: str | os.PathLike[str]) -> list[EngineAsset]:
 
 def read_file(path: str | os.PathLike[str]) -> list[EngineAsset]:
     """The EngineAssets of one asset file."""
+    return [asset for asset, _ in plans(path)]
+
+
+def plans(path: str | os.PathLike[str]) -> Iterator[tuple[EngineAsset, bytes]]:
+    """(EngineAsset, the serialized engine) of one asset file, one at a time: engines can be large."""
     engine = pathlib.Path(path).name.removeprefix(PREFIX)
-    found = []
     for record in _records(path):
         instance = _message_class()()
         instance.ParseFromString(record)
         shapes = tuple(_shape(shape) for shape in instance.input_shapes)
         tensorrt, capability = _origin(instance.serialized_engine)
-        found.append(EngineAsset(engine=engine, input_shapes=shapes, bytes=len(instance.serialized_engine), tensorrt=tensorrt,
-                                 compute_capability=capability))
-    return found
+        yield EngineAsset(engine=engine, input_shapes=shapes, bytes=len(instance.serialized_engine), tensorrt=tensorrt,
+                          compute_capability=capability), instance.serialized_engine
 
 
 # The header of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then

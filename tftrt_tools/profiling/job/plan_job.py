@@ -1,0 +1,421 @@
+"""Measures the engines that a model carries, through TensorRT alone, and returns raw facts. Each kind of facts in a process of its own:
+TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
+
+A request: {"model": folder, "part": one of plan.PARTS, "shapes": {engine: [[shape of each input]]} or absent, "folder": where files go}.
+The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import pathlib
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorrt as trt
+
+from tftrt_tools.profiling.job import plan_clocks, plan_context, plan_cudart, plan_cupti
+from tftrt_tools.profiling.job.plan_context import Context
+from tftrt_tools.savedmodel import engine_assets
+
+# Calls before anything is measured; the first ones load kernels.
+_WARM = 10
+# Calls whose layers IProfiler times, and calls whose kernels are traced.
+_PROFILED, _TRACED = 20, 5
+_SINGLE, _ROWS, _IN_A_ROW = 100, 10, 50
+# Nothing is repeated for longer than this, in seconds.
+_PATIENCE = 3.0
+# How many calls a stream has waiting before all streams are awaited, and how long one throughput is measured, in seconds.
+_BURST, _LOOP_SECONDS = 8, 0.5
+_STREAMS = (1, 2, 4)
+
+
+class _Layers(trt.IProfiler):
+    """Collects what TensorRT reports of each layer of each call."""
+
+    def __init__(self) -> None:
+        trt.IProfiler.__init__(self)
+        self.reported: list[tuple[str, float]] = []
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """TensorRT calls it for each layer after each call."""
+        self.reported.append((layer_name, ms))
+
+
+class _Facts(dict[str, Any]):
+    """Facts of one engine and profile. A question that fails leaves its reason and does not end the others."""
+
+    def ask(self, name: str, question: Callable[[], Any]) -> None:
+        try:
+            self[name] = question()
+        except Exception as error:
+            self.setdefault("errors", {})[name] = f"{type(error).__name__}: {error}"[:500]
+
+
+def record(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measure one kind of facts. Args: request: as above."""
+    cuda = plan_cudart.Cuda()
+    measure = _MEASURES[request["part"]]
+    return [dict(_measured(cuda, measure, one, request)) for one in _chosen(cuda, request)]
+
+
+def _measured(cuda: plan_cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
+    facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, implicit=one.implicit, bytes=one.asset.bytes)
+    facts["free_before_engine"] = one.free
+    facts["free_before_context"] = cuda.free_memory()
+    try:
+        one.open()
+        facts["shapes"] = one.context.shapes()
+        measure(one, facts)
+    except Exception as error:
+        facts.setdefault("errors", {})["all"] = f"{type(error).__name__}: {error}"[:500]
+    finally:
+        one.close()
+    return facts
+
+
+class _One:
+    """One engine and one of its profiles, or one implicit-batch engine."""
+
+    def __init__(self, cuda: plan_cudart.Cuda, plan: bytes, engine: trt.ICudaEngine, **which: Any) -> None:
+        self.cuda, self.plan, self.engine = cuda, plan, engine
+        self.asset: engine_assets.EngineAsset = which["asset"]
+        self.record: int = which["record"]
+        self.profile: int = which["profile"]
+        self.folder = pathlib.Path(which["folder"])
+        # On the device before the engine was there.
+        self.free: int = which["free"]
+        self.implicit = bool(engine.has_implicit_batch_dimension)
+        self._given: list[list[int]] | None = which["given"]
+        self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    def open(self) -> None:
+        self._context = self.another(self.engine)
+        for _ in range(_WARM):
+            self.context.call()
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._context.close()
+
+    def another(self, engine: trt.ICudaEngine) -> Context:
+        """A context of `engine`, which is this one or a copy of it."""
+        if self.implicit:
+            inputs = [engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)]
+            shapes = {name: tuple(one or 1 for one in shape or ()) for name, shape in zip(inputs, self._shapes(), strict=False)}
+            return Context(self.cuda, engine, shapes)
+        shapes = plan_context.opt_shapes(engine, self.profile)
+        if self._given:
+            shapes |= dict(zip(shapes, map(tuple, self._given), strict=False))
+        values = {name: (three[1] if len(three) == 3 else []) for name, three in
+                  plan_context.shape_values(engine, self.profile).items()}
+        return Context(self.cuda, engine, shapes, self.profile, values)
+
+    def _shapes(self) -> Any:
+        return self._given or self.asset.input_shapes
+
+    def file(self, name: str) -> pathlib.Path:
+        return self.folder / f"{self.asset.engine}.{self.record}.{self.profile}.{name}"
+
+
+def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+    """Every engine and profile, one at a time."""
+    for path in sorted((pathlib.Path(request["model"]) / "assets").glob(engine_assets.PREFIX + "*")):
+        for number, (asset, plan) in enumerate(engine_assets.plans(path)):
+            free = cuda.free_memory()
+            engine = plan_context.load(plan)
+            count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
+            for profile in range(count):
+                yield _One(cuda, plan, engine, asset=asset, record=number, profile=profile, folder=request.get("folder", "."), free=free,
+                           given=(request.get("shapes") or {}).get(asset.engine))
+
+
+# What is measured -----------------------------------------------------------------------------------------------------------------------
+
+
+def _told(one: _One, facts: _Facts) -> None:
+    """What the engine and the GPU say of themselves."""
+    engine = one.engine
+    facts["free_with_context"] = one.cuda.free_memory()
+    for name in ("name", "num_layers", "num_optimization_profiles", "device_memory_size", "max_batch_size", "num_bindings"):
+        facts.ask(name, functools.partial(getattr, engine, name))
+    facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
+    facts.ask("multiprocessors", one.cuda.multiprocessors)
+    facts.ask("bindings", lambda: _bindings(one))
+    facts.ask("profiles", lambda: _profiles(engine))
+    facts["buffer_bytes"] = one.context.buffer_bytes
+    facts.ask("inspected", lambda: _inspected(one, trt.LayerInformationFormat.JSON))
+    facts.ask("oneline", lambda: _inspected(one, trt.LayerInformationFormat.ONELINE))
+    facts.ask("limits", lambda: plan_clocks.Nvml().limits())
+    facts.ask("idle", lambda: plan_clocks.Nvml().now())
+
+
+def _inspected(one: _One, form: trt.LayerInformationFormat) -> str:
+    inspector = one.engine.create_engine_inspector()
+    inspector.execution_context = one.context.context
+    return str(inspector.get_engine_information(form))
+
+
+def _bindings(one: _One) -> list[dict[str, Any]]:
+    engine = one.engine
+    return [{"name": engine.get_binding_name(index), "input": bool(engine.binding_is_input(index)),
+             "dtype": engine.get_binding_dtype(index).name, "shape": list(engine.get_binding_shape(index)),
+             "format": engine.get_binding_format_desc(index), "location": engine.get_location(index).name}
+            for index in range(engine.num_bindings)]
+
+
+def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
+    if engine.has_implicit_batch_dimension:
+        return []
+    return [{name: [list(shape) for shape in engine.get_tensor_profile_shape(name, profile)]
+             for name in plan_context.names(engine) if plan_context.is_input(engine, name)}
+            | {name: values for name, values in plan_context.shape_values(engine, profile).items()}
+            for profile in range(engine.num_optimization_profiles)]
+
+
+def _timed(one: _One, facts: _Facts) -> None:
+    """Latency without a profiler, then each layer by IProfiler."""
+    nvml: plan_clocks.Nvml | None
+    try:
+        nvml = plan_clocks.Nvml()
+    except Exception:
+        nvml = None
+    facts.ask("single_seconds", lambda: _within(_SINGLE, lambda: _between_events(one, 1)))
+    facts.ask("host_seconds", lambda: _within(_SINGLE, lambda: _host_seconds(one)))
+    facts.ask("wall_seconds", lambda: _within(_SINGLE, lambda: _wall_seconds(one)))
+
+    def in_a_row() -> list[float]:
+        return _within(_ROWS, lambda: _between_events(one, _IN_A_ROW) / _IN_A_ROW)
+
+    if nvml:
+        with nvml.watching() as samples:
+            facts.ask("row_seconds", in_a_row)
+        facts["clocks"] = samples[:200]
+    else:
+        facts.ask("row_seconds", in_a_row)
+    facts.ask("layers", lambda: _by_profiler(one))
+
+
+def _within(times: int, measure: Callable[[], float]) -> list[float]:
+    """Results of at most `times` measurements, fewer if they take long."""
+    found: list[float] = []
+    end = time.monotonic() + _PATIENCE
+    while len(found) < times and (len(found) < 3 or time.monotonic() < end):
+        found.append(round(measure(), 9))
+    return found
+
+
+def _between_events(one: _One, calls: int) -> float:
+    cuda, stream = one.cuda, one.context.stream
+    first, last = cuda.event(), cuda.event()
+    cuda.record(first, stream)
+    for _ in range(calls):
+        one.context.enqueue()
+    cuda.record(last, stream)
+    return cuda.seconds_between(first, last)
+
+
+def _host_seconds(one: _One) -> float:
+    """How long the call that puts the work on the stream takes."""
+    start = time.perf_counter()
+    one.context.enqueue()
+    seconds = time.perf_counter() - start
+    one.cuda.wait(one.context.stream)
+    return seconds
+
+
+def _wall_seconds(one: _One) -> float:
+    start = time.perf_counter()
+    one.context.call()
+    return time.perf_counter() - start
+
+
+def _by_profiler(one: _One) -> dict[str, Any]:
+    """{"names": [layer], "milliseconds": [[of each layer] of each call]}; calls that report other layers are in "others"."""
+    profiler = _Layers()
+    one.context.context.profiler = profiler
+    calls: list[list[tuple[str, float]]] = []
+    end = time.monotonic() + _PATIENCE
+    while len(calls) < _PROFILED + 1 and (len(calls) < 4 or time.monotonic() < end):
+        profiler.reported = []
+        one.context.call()
+        calls.append(profiler.reported)
+    names = [name for name, _ in calls[-1]]
+    # The first call with a profiler makes its events.
+    rows = [[round(ms, 7) for _, ms in call] for call in calls[1:] if [name for name, _ in call] == names]
+    return {"names": names, "milliseconds": rows, "others": len(calls) - 1 - len(rows)}
+
+
+def _traced(one: _One, facts: _Facts) -> None:
+    """Kernels and NVTX ranges, without IProfiler and with it."""
+    cupti = _cupti()
+
+    def calls() -> dict[str, Any]:
+        with cupti.tracing() as found:
+            for _ in range(_TRACED):
+                one.context.call()
+            one.cuda.wait_for_all()
+        return found
+
+    facts.ask("trace_first", calls)  # CUPTI itself warms up
+    facts.pop("trace_first", None)
+    facts.ask("trace", calls)
+    profiler = _Layers()
+
+    def profiled() -> dict[str, Any]:
+        one.context.context.profiler = profiler
+        one.context.call()
+        profiler.reported = []
+        return calls()
+
+    facts.ask("trace_profiled", profiled)
+    facts["trace_profiled_layers"] = profiler.reported
+
+
+@functools.cache
+def _cupti() -> plan_cupti.Cupti:
+    return plan_cupti.Cupti()
+
+
+def _traced_by_tensorflow(one: _One, facts: _Facts) -> None:
+    """The same under TensorFlow's profiler; the trace is a file."""
+    def trace() -> str:
+        import tensorflow as tf
+
+        from tftrt_tools import scratch
+
+        with scratch.folder("trace") as folder:
+            options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+            tf.profiler.experimental.start(folder, options)
+            try:
+                for number in range(_TRACED):
+                    with tf.profiler.experimental.Trace("engine call", step_num=number):
+                        one.context.call()
+            finally:
+                tf.profiler.experimental.stop()
+            found = next(pathlib.Path(folder).rglob("*.xplane.pb"))
+            target = one.file("xplane.pb.gz")
+            with gzip.open(target, "wb") as file:
+                file.write(found.read_bytes())
+        return target.name
+
+    facts.ask("xplane", trace)
+
+
+def _graphed(one: _One, facts: _Facts) -> None:
+    """A CUDA graph of the call against plain calls, in turns. A failed capture can leave the context unusable, so this part is alone."""
+    one.cuda.wait(one.context.stream)
+    captured = one.cuda.captured(one.context.enqueue, one.context.stream)
+    facts["graph_nodes"] = captured.nodes
+
+    def replayed() -> None:
+        captured.launch()
+        one.cuda.wait(one.context.stream)
+
+    for _ in range(_WARM):
+        replayed()
+    turns: dict[str, list[float]] = {"plain": [], "graph": [], "plain_row": [], "graph_row": []}
+    for _ in range(_ROWS):
+        turns["plain"].append(_median_wall(one.context.call))
+        turns["graph"].append(_median_wall(replayed))
+        turns["plain_row"].append(_row(one, one.context.enqueue))
+        turns["graph_row"].append(_row(one, captured.launch))
+    facts["turns"] = turns
+
+
+def _median_wall(call: Callable[[], object]) -> float:
+    found = []
+    for _ in range(_WARM):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def _row(one: _One, launch: Callable[[], object]) -> float:
+    """Seconds of each call where the GPU always has the next one waiting."""
+    cuda, stream = one.cuda, one.context.stream
+    first, last = cuda.event(), cuda.event()
+    cuda.record(first, stream)
+    for _ in range(_WARM):
+        launch()
+    cuda.record(last, stream)
+    return cuda.seconds_between(first, last) / _WARM
+
+
+def _streamed(one: _One, facts: _Facts) -> None:
+    """Throughput of several contexts on as many streams, each of a copy of the engine: a profile serves one context at a time."""
+    contexts, copies = [one.context], []
+    facts["streams"] = found = []
+    for count in _STREAMS:
+        while len(contexts) < count:
+            free = one.cuda.free_memory()
+            copies.append(plan_context.load(one.plan))
+            after_engine = one.cuda.free_memory()
+            contexts.append(one.another(copies[-1]))
+            for _ in range(_WARM):
+                contexts[-1].call()
+            facts.setdefault("copies_bytes", []).append([free - after_engine, after_engine - one.cuda.free_memory()])
+        chosen = contexts[:count]
+        row = _Facts(contexts=count)
+        row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, chosen))
+        row.ask("thread_each_calls_s", functools.partial(_thread_each, chosen))
+        row.ask("trace", functools.partial(_overlap, one.cuda, chosen))
+        found.append(dict(row))
+    for context in contexts[1:]:
+        context.close()
+
+
+def _one_thread(cuda: plan_cudart.Cuda, contexts: list[Context]) -> float:
+    """Calls a second; one thread feeds all streams in turns."""
+    start, calls = time.perf_counter(), 0
+    while time.perf_counter() - start < _LOOP_SECONDS:
+        for _ in range(_BURST):
+            for context in contexts:
+                context.enqueue()
+        cuda.wait_for_all()
+        calls += _BURST * len(contexts)
+    return calls / (time.perf_counter() - start)
+
+
+def _thread_each(contexts: list[Context]) -> float:
+    """Calls a second; each stream has a thread, which waits for each call."""
+    counts = [0] * len(contexts)
+    start = time.perf_counter()
+
+    def loop(index: int) -> None:
+        while time.perf_counter() - start < _LOOP_SECONDS:
+            contexts[index].call()
+            counts[index] += 1
+
+    threads = [threading.Thread(target=loop, args=(index,)) for index in range(len(contexts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - start)
+
+
+def _overlap(cuda: plan_cudart.Cuda, contexts: list[Context]) -> list[list[int]]:
+    """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream."""
+    with _cupti().tracing() as found:
+        for _ in range(3):
+            for context in contexts:
+                context.enqueue()
+        cuda.wait_for_all()
+    return [[start, end, stream] for _, start, end, stream, *_ in found["kernels"]]
+
+
+# {part of plan.PARTS: what measures it}.
+_MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
+    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "tensorflow": _traced_by_tensorflow,
+}
