@@ -1,7 +1,7 @@
 """Kernels, their launches and NVTX ranges while functions run, from CUPTI's activity records, through ctypes and without TensorFlow.
 
 TensorRT opens an NVTX range around each layer that it launches. With NVTX_INJECTION64_PATH naming libcupti, these ranges come as marker
-records, so each kernel's launch tells its layer. The variable has to be set before TensorRT is loaded; `plan` sets it.
+records, so each kernel's launch tells its layer. TensorRT reads the variable when it opens its first range: `record_ranges` sets it.
 
 Layout of the records: cupti_activity.h of CUDA 11.8 (CUpti_ActivityKernel8, Memcpy5, Memset4, API, Marker2), offsets by the compiler.
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 from collections.abc import Iterator
 from typing import Any
 
-from tftrt_tools.profiling import plan
+from tftrt_tools.profiling.job import plan_libraries
 
 _MEMCPY, _MEMSET, _DRIVER, _RUNTIME, _KERNEL, _MARKER = 1, 2, 4, 5, 10, 12
 # Single kernels may report kind 3 as well.
@@ -29,11 +30,16 @@ _REQUESTED = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.POIN
 _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 
 
+def record_ranges() -> None:
+    """Call it before this process makes its first TensorRT runtime. (Its import opens no range: tried with a library of our own.)"""
+    os.environ["NVTX_INJECTION64_PATH"] = plan_libraries.cupti()
+
+
 class Cupti:
     """The tracer of this process. One trace at a time."""
 
     def __init__(self) -> None:
-        self._library = ctypes.CDLL(plan.cupti_path())
+        self._library = ctypes.CDLL(plan_libraries.cupti())
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self._full: list[tuple[int, int]] = []
         # ctypes keeps no reference of its own.

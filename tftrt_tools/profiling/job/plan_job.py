@@ -1,7 +1,7 @@
 """Measures the engines that a model carries, through TensorRT alone, and returns raw facts. Each kind of facts in a process of its own:
 TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
 
-A request: {"model": folder, "part": one of plan.PARTS, "shapes": {engine: [[shape of each input]]} or absent, "folder": where files go}.
+A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent, "folder": where files go}.
 The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
 """
 
@@ -58,8 +58,10 @@ class _Facts(dict[str, Any]):
 
 def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measure one kind of facts. Args: request: as above."""
+    if request["part"] == "traced":
+        plan_cupti.record_ranges()
     cuda = plan_cudart.Cuda()
-    measure = _MEASURES[request["part"]]
+    measure = MEASURES[request["part"]]
     return [dict(_measured(cuda, measure, one, request)) for one in _chosen(cuda, request)]
 
 
@@ -177,8 +179,9 @@ def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
     if engine.has_implicit_batch_dimension:
         return []
     return [{name: [list(shape) for shape in engine.get_tensor_profile_shape(name, profile)]
-             for name in plan_context.names(engine) if plan_context.is_input(engine, name)}
-            | {name: values for name, values in plan_context.shape_values(engine, profile).items()}
+             for name in plan_context.names(engine)
+             if plan_context.is_input(engine, name) and not engine.is_shape_inference_io(name)}
+            | plan_context.shape_values(engine, profile)
             for profile in range(engine.num_optimization_profiles)]
 
 
@@ -415,7 +418,7 @@ def _overlap(cuda: plan_cudart.Cuda, contexts: list[Context]) -> list[list[int]]
     return [[start, end, stream] for _, start, end, stream, *_ in found["kernels"]]
 
 
-# {part of plan.PARTS: what measures it}.
-_MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
+# {part: what measures it}. TensorFlow's own CUPTI wants to be alone, and so does a capture that may fail.
+MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
     "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "tensorflow": _traced_by_tensorflow,
 }
