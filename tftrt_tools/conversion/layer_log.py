@@ -1,7 +1,7 @@
 """The precision in which each layer of a built engine computes, read from TensorRT's verbose log.
 
 The engine itself does not say: TF-TRT builds with TensorRT's default profiling verbosity, which keeps only the names of its layers.
-The log of the build lists the chosen layers with the types of their inputs and outputs, and, for INT8, the layers that lacked a range.
+The log of the build lists the chosen layers (`layer_table` reads the list), and, for INT8, the layers that lacked a range.
 Form of the lines: TensorRT 8.5.3 under TensorFlow 2.14.1, seen on an H200 (tests/data/engine_layers.log.gz).
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
-from tftrt_tools.conversion import pass_log
+from tftrt_tools.conversion import layer_table, pass_log
 
 if TYPE_CHECKING:
     from tftrt_tools.calibration.file import EngineTable
@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 
 # The environment of a child whose log is read here. It makes the log about ten times as long.
 ENV = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
-_BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
-_LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: 0x[0-9a-f]+, (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
-# This suffix ends layer names of an engine's second and later profiles.
-_PROFILE = re.compile(r" \[profile (\d+)\]")
-_TYPE = re.compile(r"\((Int8|Half|Float)\[")
 _PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
 # They move or hold values.
@@ -91,7 +86,8 @@ def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: (Layer, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    return {engine: _layers(block, _without_range(before), f"{engine}/") for engine, before, block in _builds(text, engines)}
+    return {engine: _layers(layer_table.rows(block), _without_range(before), f"{engine}/")
+            for engine, before, block in layer_table.builds(text, engines)}
 
 
 def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[str, ...]]:
@@ -101,19 +97,9 @@ def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[s
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
     """
     known = {one.engine: one.table.scales for one in tables}
-    used = {engine: set(_RANGE.findall(before)) for engine, before, _ in _builds(text, list(known))}
+    used = {engine: set(_RANGE.findall(before)) for engine, before, _ in layer_table.builds(text, list(known))}
     unused = {engine: tuple(name for name in known[engine] if name not in names) for engine, names in used.items()}
     return {engine: names for engine, names in unused.items() if names}
-
-
-def _builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """(engine, what the log says before, the list of its layers) for each build."""
-    start = 0
-    for block in _BLOCK.finditer(text):
-        engine = next((name for name in engines if f"{name}/" in block.group(1)), None)
-        if engine:
-            yield engine, text[start:block.start()], block.group(1)
-        start = block.end()
 
 
 def _without_range(text: str) -> dict[str, set[str]]:
@@ -124,18 +110,20 @@ def _without_range(text: str) -> dict[str, set[str]]:
     return refused
 
 
-def _layers(block: str, refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
+def _layers(rows: Sequence[layer_table.Row], refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
     found = []
-    for match in _LAYER.finditer(block):
-        kind, name, profile = match["kind"], _PROFILE.sub("", match["name"]), _PROFILE.search(match["name"])
-        if kind in _PASSIVE:
+    for row in rows:
+        if row.kind in _PASSIVE:
             continue
-        kinds = _TYPE.findall(match["inputs"]) or _TYPE.findall(match["outputs"])
-        missing = {tensor for layer, tensors in refused.items() if layer in name for tensor in tensors}
-        found.append(Layer(node=_node(name, prefix), kind=kind, precision=_PRECISION[kinds[0]] if kinds else "",
-                           multiplies=bool(_MULTIPLIES.search(name)), without_range=tuple(sorted(missing)),
-                           profile=int(profile[1]) if profile else 0))
+        kinds = _precisions(row.inputs) or _precisions(row.outputs)
+        missing = {tensor for layer, tensors in refused.items() if layer in row.name for tensor in tensors}
+        found.append(Layer(node=_node(row.name, prefix), kind=row.kind, precision=kinds[0] if kinds else "",
+                           multiplies=bool(_MULTIPLIES.search(row.name)), without_range=tuple(sorted(missing)), profile=row.profile))
     return tuple(found)
+
+
+def _precisions(tensors: Sequence[layer_table.Tensor]) -> list[Precision]:
+    return [_PRECISION[tensor.type] for tensor in tensors if tensor.type in _PRECISION]
 
 
 def _node(name: str, prefix: str) -> str:

@@ -1,0 +1,104 @@
+"""The layers of a built engine, each with its tactic and the types, sizes and formats of what it reads and writes: the list "Engine Layer
+Information" of TensorRT's verbose log, as 8.5.3 writes it under TensorFlow 2.14.1. The engine itself keeps only the names.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from tftrt_tools import records
+
+_BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
+_LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>0x[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
+                    re.MULTILINE)
+# This suffix ends layer names of an engine's second and later profiles.
+_PROFILE = re.compile(r" \[profile (\d+)\]")
+# "NAME (Half[32,256:8,14,14])": after the channels, by how many a format packs them.
+_TENSOR = re.compile(r"(.+?) \((\w+)[\[(]([^\])]*)[\])]\)(?:, |$)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tensor(records.Record):
+    """What a layer reads or writes."""
+
+    # TensorRT's; often that of the TensorFlow tensor.
+    name: str
+    # TensorRT's: "Float", "Half", "Int8", "Int32", "Bool".
+    type: str
+    # As the log writes them; a size that is open in the profile may be negative.
+    sizes: tuple[int, ...]
+    # How many channels lie side by side: 1 for a plain layout, 8 for channels packed by eight.
+    packed: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(records.Record):
+    """A layer."""
+
+    # TensorRT's, without the mark of a profile.
+    name: str
+    # TensorRT's, such as "CaskConvolution", "Reformat", "NoOp", "Myelin".
+    kind: str
+    # The number of the chosen implementation, in hexadecimal; "0x0000000000000000" where there is no choice.
+    tactic: str
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    # The number of its optimization profile, from 0: each profile has its own layers.
+    profile: int = 0
+
+
+def of_log(text: str, engines: Sequence[str]) -> dict[str, tuple[Row, ...]]:
+    """Read the log of a build.
+
+    Args: text: the log. engines: names of engine ops.
+    Returns: {engine: (Row, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
+    """
+    return {engine: rows(block) for engine, _, block in builds(text, engines)}
+
+
+def builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """(engine, what the log says before, the list of its layers) for each build."""
+    start = 0
+    for block in _BLOCK.finditer(text):
+        engine = next((name for name in engines if f"{name}/" in block.group(1)), None)
+        if engine:
+            yield engine, text[start:block.start()], block.group(1)
+        start = block.end()
+
+
+def rows(block: str) -> tuple[Row, ...]:
+    """The layers of a list, in the order in which they run."""
+    return tuple(_row(match) for match in _LAYER.finditer(block))
+
+
+def _row(match: re.Match[str]) -> Row:
+    profile = _PROFILE.search(match["name"])
+    return Row(name=_PROFILE.sub("", match["name"]), kind=match["kind"], tactic=match["tactic"], inputs=_tensors(match["inputs"]),
+               outputs=_tensors(match["outputs"]), profile=int(profile[1]) if profile else 0)
+
+
+def _tensors(text: str) -> tuple[Tensor, ...]:
+    return tuple(_tensor(*found) for found in _TENSOR.findall(text))
+
+
+def _tensor(name: str, kind: str, sizes: str) -> Tensor:
+    numbers = [one.partition(":") for one in sizes.split(",") if one]
+    return Tensor(name=name, type=kind, sizes=tuple(int(size) for size, _, _ in numbers),
+                  packed=next((int(packed) for _, _, packed in numbers if packed), 1))
+
+
+def without_profile(name: str) -> tuple[str, int]:
+    """(A layer's name without the mark of its profile, the profile)."""
+    found = _PROFILE.search(name)
+    return _PROFILE.sub("", name), int(found[1]) if found else 0
+
+
+def by_profile(table: Sequence[Row]) -> Mapping[int, tuple[Row, ...]]:
+    """{profile: its layers}."""
+    found: dict[int, list[Row]] = collections.defaultdict(list)
+    for row in table:
+        found[row.profile].append(row)
+    return {profile: tuple(listed) for profile, listed in found.items()}
