@@ -1,0 +1,41 @@
+"""The segments of a model's engines with the sizes of given calls, from the protos and TensorFlow's shape inference. Nothing is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
+from tftrt_tools.savedmodel.job import flop_count, graph, inferred, protos, segment
+
+
+def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Args: request: {"model": folder, "shapes": [[engine, [shape of each input]]]}.
+
+    Returns: a Graph as a dict for each pair whose engine op still has its native segment.
+    """
+    segments = graph.native_segments(protos.meta_graph(protos.read(request["model"])).graph_def)
+    return [of(segments[engine].function, engine, [tuple(shape) for shape in shapes]).to_dict()
+            for engine, shapes in request["shapes"] if engine in segments]
+
+
+def of(function: Any, engine: str, shapes: list[tuple[int, ...]]) -> Graph:
+    """The Graph of one segment. Args: function: its FunctionDef."""
+    body, _ = segment.to_graph(function)
+    known = inferred.shapes(segment.importable(body, shapes))
+    constants = {node.name for node in body.node if node.op == "Const"}
+    operations = [(known.get_operation_by_name(node.name), node) for node in body.node]
+    return Graph(engine, tuple(shapes), tuple(
+        Node(name=node.name, op="Const" if node.name in constants else node.op,
+             inputs=tuple(tensor.op.name for tensor in operation.inputs),
+             outputs=tuple(Tensor(tensor.dtype.name, _shape(tensor.shape)) for tensor in operation.outputs),
+             flops=_flops(operation)) for operation, node in operations))
+
+
+def _shape(shape: Any) -> tuple[int | None, ...] | None:
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _flops(operation: Any) -> int | None:
+    if operation.type not in flop_count.OPS:
+        return 0
+    return flop_count.of_sizes(operation, [tensor.shape for tensor in operation.inputs], operation.outputs[0].shape)
