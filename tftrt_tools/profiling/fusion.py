@@ -19,8 +19,9 @@ from tftrt_tools.profiling.layers import Layer
 
 Kind = Literal["convolution", "product", "attention"]
 # reader: another node or an output of the engine reads the value, too; between: an op stands between that is not part of such a kernel;
-# reformat: the value is copied into another format or type; precision: the two layers compute in different ones; not told: none of these.
-Cause = Literal["reader", "between", "reformat", "precision", "not told"]
+# reformat: the value is copied into another format or type; precision: the two layers compute in different ones; single: attention is taken
+# whole only by Myelin, and here it was not; not told: none of these.
+Cause = Literal["reader", "between", "reformat", "precision", "single", "not told"]
 _CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2"})
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
 _BIAS = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv"})
@@ -218,7 +219,7 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
     if len(own) < 2 or nodes[0] not in held:
         return None
     places = list(dict.fromkeys(held[node] for node in own))
-    splits = tuple(_split(before, behind, nodes, engine, held) for before, behind in zip(own, own[1:], strict=False)
+    splits = tuple(_split(kind, before, behind, nodes, engine, held) for before, behind in zip(own, own[1:], strict=False)
                    if held[before] != held[behind])
     others = {place for place in places if engine.layers[place].role != "product"} - {held[nodes[0]]}
     for one, other in zip(places, places[1:], strict=False):
@@ -227,8 +228,10 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
                  split_seconds=sum(map(engine.time, others)))
 
 
-def _split(before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Split:
+def _split(kind: Kind, before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Split:
     cause, reason = _reason(before, behind, group, engine, held)
+    if cause == "not told" and kind == "attention":
+        cause, reason = "single", "the engine has them as single layers, not as one of Myelin's fused graphs"
     return Split(before=before, behind=behind, cause=cause, reason=reason)
 
 
