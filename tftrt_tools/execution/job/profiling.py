@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tftrt_tools import scratch
 from tftrt_tools.execution import kernels, timeline
+from tftrt_tools.execution.spans import Span
 from tftrt_tools.execution.trace import EVENTS, Events
 from tftrt_tools.tf_private import xplane_pb2
 
@@ -48,7 +49,7 @@ def _events(planes: Iterable[Any]) -> Events:
     return dict(found)
 
 
-def _spans(plane: Any) -> Iterator[tuple[Any, timeline.Span]]:
+def _spans(plane: Any) -> Iterator[tuple[Any, Span]]:
     """(event, its start and end in seconds) of a plane."""
     for line in plane.lines:
         for event in line.events:
@@ -56,7 +57,7 @@ def _spans(plane: Any) -> Iterator[tuple[Any, timeline.Span]]:
             yield event, (start, start + event.duration_ps * 1e-12)
 
 
-def _engine_kernels(planes: Sequence[Any]) -> list[timeline.Span]:
+def _engine_kernels(planes: Sequence[Any]) -> list[Span]:
     """The times of the GPU's kernels and copies that engines launched. A launch and its kernel have the same number in the trace."""
     windows = [span for plane in planes for event, span in _spans(plane)
                if EVENTS.get(plane.event_metadata[event.metadata_id].name) == "engine"]
