@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tftrt_tools import records
 from tftrt_tools.execution import kernels, trace
 from tftrt_tools.execution.spans import Span, inside, length, union
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 
 # An event of one call, and that of an op: its name and type.
 _CALL = "SessionRun"
@@ -18,8 +19,8 @@ _DECODING = re.compile(r"Decode(?!Proto)\w*|Parse\w*Example\w*|Resize\w+|CropAnd
 # A dataset inside of a graph, which prepares inputs on threads of its own.
 _DATASETS = ("ToSingleElementOp::DoCompute", "ReduceDatasetOp::DoCompute")
 # Ops that stand for others, which have events of their own.
-_AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
-           "MapDefun", "TRTEngineOp", "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
+AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
+           "MapDefun", ENGINE_OP, "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
 _ENGINE = next(name for name, kind in trace.EVENTS.items() if kind == "engine")
 
 
@@ -61,7 +62,7 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
             engine.append((start, end))
         elif name in _DATASETS:
             decoding.append((start, end))
-        elif (found := _OP.fullmatch(name)) and found[1] not in _AROUND:
+        elif (found := _OP.fullmatch(name)) and found[1] not in AROUND:
             (decoding if _DECODING.fullmatch(found[1]) else ops).append((start, end))
     ops += [(start, end) for plane, listed in events.items() if kernels.is_gpu(plane) for _, start, end in listed]
     whole, covered, found_seconds = union(calls), list[Span](), list[float]()
