@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.bench import gpu_watch
 from tftrt_tools.execution import run_job
-from tftrt_tools.execution.job import profiling, timing
+from tftrt_tools.execution.job import gpu, profiling, timing
 from tftrt_tools.execution.runner import Wanted
 from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.profiling.job import compact
@@ -40,7 +40,8 @@ def record(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"models": [{"name", "path", "calls": [{"signature", "inputs": .npz path, "renamed"} or None, …]}], of which each
       has an entry for each shape, "folder": where the traces go, "traced": calls of a trace, "callers": [1, 2, 4], "seconds": how
-      long several callers are timed, "raw": whether to keep the profiler's own traces beside the compact ones}.
+      long several callers are timed, "raw": whether to keep the profiler's own traces beside the compact ones, "gpu": whether to
+      refuse a process without a GPU}.
     Returns: what facts.json in the folder holds: {"machine", "models": {name: facts}, "calls": [facts of each model's call at each
       shape], "failed": {step: errors.TftrtError.to_dict()}}.
     """
@@ -54,6 +55,8 @@ class _Recorder:
         self._found: dict[str, Any] = {"machine": {}, "models": {}, "calls": [], "failed": {}}
 
     def all(self) -> dict[str, Any]:
+        if self._request.get("gpu") and not gpu.seen():
+            raise errors.TftrtError("TensorFlow sees no GPU here", "`tftrt doctor` says why; --without_gpu measures TensorFlow on the CPU")
         self._found["machine"] = self._try("the machine's facts", machines.machine) or {}
         with contextlib.ExitStack() as stack:
             loaded = {model["name"]: runner for model in self._request["models"]
