@@ -52,13 +52,13 @@ def _record(options, models, folder):
     sides = [{"name": name, "path": str(model.path), "calls": [one if one["signature"] in model.inputs else None for one in named]}
              for name, model in zip(("model", "original"), models, strict=False)]
     request = {"models": sides, "folder": str(options.output), "traced": options.calls, "callers": options.callers,
-               "seconds": options.seconds}
+               "seconds": options.seconds, "raw": True}
     try:
         return child.run("tftrt_tools.profiling.job.record:record", request, log_file=options.output / "log.txt").result
     except (errors.TftrtError, child.ChildBug) as error:
         print(f"the recorder ended: {error}")
         facts = options.output / "facts.json"
-        return json.loads(facts.read_text()) if facts.exists() else {"calls": [], "failed": {"all": str(error)}}
+        return json.loads(facts.read_text()) if facts.exists() else {"calls": [], "failed": {"all": {"cause": str(error)}}}
     finally:
         _packed(options.output / "log.txt")
 
@@ -74,14 +74,15 @@ def summary(found, output):
     lines = []
     for call in found["calls"]:
         whole = sorted(sum(parts) for turn in call["untraced"] for parts in turn)
-        traced = sorted(sum(parts) for parts in call["traced"])
+        traced = sorted(sum(parts) for parts in call.get("traced", []))
         each = [f"{one['callers']}: {len(one['seconds']) / one['wall']:.1f}/s" for one in call["callers"]]
         lines.append(f"{call['model']} {call['shapes']}: p50 {_middle(whole)} ms of {len(whole)}, "
                      f"traced {_middle(traced)} ms of {len(traced)}, "
                      f"first {call.get('first_seconds', float('nan')):.2f} s; callers {', '.join(each)}; engines {call.get('second', {})}; "
                      f"{call.get('complaints')}")
     size = sum(path.stat().st_size for path in output.iterdir() if path.is_file())
-    return "\n".join([*lines, *(f"FAILED {step}: {why}" for step, why in found["failed"].items()), f"{size / 1e6:.2f} MB in {output}"])
+    failed = [f"FAILED {step}: {why['cause']}" for step, why in found["failed"].items()]
+    return "\n".join([*lines, *failed, f"{size / 1e6:.2f} MB in {output}"])
 
 
 def _middle(seconds):

@@ -20,6 +20,7 @@ COMMANDS = {
     "build": "the engines of a converted model, on the GPU that will serve it; or take them away",
     "verify": "does the converted model answer like the original, and did its engines run",
     "sensitivity": "which nodes hurt when a model goes to INT8 or FP16",
+    "profile": "where the milliseconds of a call go: in TensorFlow, in each engine, in each layer",
     "tune": "the fastest conversion that keeps an accuracy goal, found on this machine's GPU",
     "table": "show, compare, merge and edit INT8 calibration tables",
     "cache": "the engine cache: list, remove, clear",

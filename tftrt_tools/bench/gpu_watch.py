@@ -11,8 +11,6 @@ from tftrt_tools import records
 from tftrt_tools.stack import gpus
 
 _PERIOD_SECONDS = 0.1
-# Bits of NVML's reasons for a clock lower than requested; idleness does not count.
-_SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +111,7 @@ class Watch:
                       clock_mhz=told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
                       power_w=None if power is None else power / 1000,
                       temperature_c=told(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-                      slowed=tuple(text for bit, text in _SLOWED.items() if reasons & bit))
+                      slowed=gpus.slowed(reasons))
 
 
 class _Nothing:

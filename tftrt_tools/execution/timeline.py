@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tftrt_tools import records
 from tftrt_tools.execution import kernels, trace
-
-# (start, end) in seconds.
-Span = tuple[float, float]
+from tftrt_tools.execution.spans import Span, inside, length, union
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP
 
 # An event of one call, and that of an op: its name and type.
 _CALL = "SessionRun"
@@ -20,8 +19,8 @@ _DECODING = re.compile(r"Decode(?!Proto)\w*|Parse\w*Example\w*|Resize\w+|CropAnd
 # A dataset inside of a graph, which prepares inputs on threads of its own.
 _DATASETS = ("ToSingleElementOp::DoCompute", "ReduceDatasetOp::DoCompute")
 # Ops that stand for others, which have events of their own.
-_AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
-           "MapDefun", "TRTEngineOp", "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
+AROUND = {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
+           "MapDefun", ENGINE_OP, "DatasetToSingleElement", "ReduceDataset", "_SwitchN", "_Send", "_Recv"}
 _ENGINE = next(name for name, kind in trace.EVENTS.items() if kind == "engine")
 
 
@@ -63,42 +62,14 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
             engine.append((start, end))
         elif name in _DATASETS:
             decoding.append((start, end))
-        elif (found := _OP.fullmatch(name)) and found[1] not in _AROUND:
+        elif (found := _OP.fullmatch(name)) and found[1] not in AROUND:
             (decoding if _DECODING.fullmatch(found[1]) else ops).append((start, end))
     ops += [(start, end) for plane, listed in events.items() if kernels.is_gpu(plane) for _, start, end in listed]
-    whole, covered, found_seconds = _union(calls), list[Span](), list[float]()
+    whole, covered, found_seconds = union(calls), list[Span](), list[float]()
     for spans in (engine, decoding, ops):
-        before = _length(_inside(covered, whole))
-        covered = _union([*covered, *spans])
-        found_seconds.append(_length(_inside(covered, whole)) - before)
+        before = length(inside(covered, whole))
+        covered = union([*covered, *spans])
+        found_seconds.append(length(inside(covered, whole)) - before)
     count = len(calls)
-    return Split(calls=count, seconds=_length(whole) / count, engine=found_seconds[0] / count, decoding=found_seconds[1] / count,
+    return Split(calls=count, seconds=length(whole) / count, engine=found_seconds[0] / count, decoding=found_seconds[1] / count,
                  ops=found_seconds[2] / count)
-
-
-def _union(spans: Iterable[Span]) -> list[Span]:
-    """Spans that do not overlap, in order."""
-    found: list[Span] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return found
-
-
-def _inside(spans: Sequence[Span], windows: Sequence[Span]) -> list[Span]:
-    """The parts of `spans` in `windows`; both are unions."""
-    found, at = [], 0
-    for start, end in spans:
-        while at < len(windows) and windows[at][1] <= start:
-            at += 1
-        for low, high in windows[at:]:
-            if low >= end:
-                break
-            found.append((max(start, low), min(end, high)))
-    return found
-
-
-def _length(spans: Iterable[Span]) -> float:
-    return sum(end - start for start, end in spans)

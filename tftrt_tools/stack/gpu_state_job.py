@@ -13,8 +13,8 @@ def query(_request: object = None) -> list[dict[str, Any]]:
     """A dict for each GPU; what NVML does not tell is left out. [] without NVML.
 
     Keys: index, name, uuid, mig (whether it is divided), sm_mhz, most_sm_mhz, memory_mhz, most_memory_mhz, power_w, power_limit_w,
-    default_power_limit_w, temperature_c, utilization (percent), memory_mib, used_mib, slowed (bits of NVML's throttle reasons), pcie
-    ("gen 5 x16"), pids (of the processes that compute on it).
+    default_power_limit_w, temperature_c, utilization (percent), memory_mib, used_mib, slowed (reasons for a lowered clock, in words),
+    pcie ("gen 5 x16"), processes (how many compute on it).
     """
     try:
         import pynvml
@@ -45,9 +45,9 @@ def _state(nvml: Any, index: int) -> dict[str, Any]:
         "utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
         "memory_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
         "used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
-        "slowed": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        "slowed": lambda: list(gpus.slowed(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))),
         "pcie": lambda: f"gen {nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}",
-        "pids": lambda: [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)],
+        "processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
     }
     found: dict[str, Any] = {"index": index}
     for name, ask in asked.items():

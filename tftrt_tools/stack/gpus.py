@@ -16,6 +16,15 @@ class Gpu(records.Record):
     compute_capability: str
 
 
+# Bits of NVML's reasons for a clock lower than requested; idleness does not count.
+_SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal, software", 0x40: "thermal, hardware", 0x80: "power brake"}
+
+
+def slowed(bits: int) -> tuple[str, ...]:
+    """NVML's reasons for a lowered clock in words."""
+    return tuple(text for bit, text in _SLOWED.items() if bits & bit)
+
+
 def text(value: str | bytes) -> str:
     """What NVML answered as text: older releases of nvidia-ml-py return bytes."""
     return value.decode() if isinstance(value, bytes) else value

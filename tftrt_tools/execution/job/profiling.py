@@ -9,12 +9,17 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from tftrt_tools import scratch
+from tftrt_tools import errors, scratch
 from tftrt_tools.execution import kernels, timeline
+from tftrt_tools.execution.spans import Span
 from tftrt_tools.execution.trace import EVENTS, Events
 from tftrt_tools.tf_private import xplane_pb2
 
 T = TypeVar("T")
+
+
+class TooLarge(errors.TftrtError):
+    """A trace that does not fit into memory."""
 
 
 def profiled(function: Callable[[], T]) -> tuple[T, dict[str, int]]:
@@ -48,7 +53,7 @@ def _events(planes: Iterable[Any]) -> Events:
     return dict(found)
 
 
-def _spans(plane: Any) -> Iterator[tuple[Any, timeline.Span]]:
+def _spans(plane: Any) -> Iterator[tuple[Any, Span]]:
     """(event, its start and end in seconds) of a plane."""
     for line in plane.lines:
         for event in line.events:
@@ -56,7 +61,7 @@ def _spans(plane: Any) -> Iterator[tuple[Any, timeline.Span]]:
             yield event, (start, start + event.duration_ps * 1e-12)
 
 
-def _engine_kernels(planes: Sequence[Any]) -> list[timeline.Span]:
+def _engine_kernels(planes: Sequence[Any]) -> list[Span]:
     """The times of the GPU's kernels and copies that engines launched. A launch and its kernel have the same number in the trace."""
     windows = [span for plane in planes for event, span in _spans(plane)
                if EVENTS.get(plane.event_metadata[event.metadata_id].name) == "engine"]
@@ -95,20 +100,23 @@ def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
     return dict(total)
 
 
-def recorded(function: Callable[[], T]) -> tuple[T, bytes]:
-    """Call `function` under the profiler, the GPU's kernels included. Returns: (its result, the trace: an XSpace message)."""
-    result, files = _files(function, device=1)
+def recorded(function: Callable[[], T], most_bytes: int | None = None) -> tuple[T, bytes]:
+    """Call `function` under the profiler, the GPU's kernels included.
+
+    Args: most_bytes: of a trace that is read. Returns: (its result, the trace: an XSpace message). Raises: TooLarge.
+    """
+    result, files = _files(function, 1, most_bytes)
     return result, b"".join(files)  # messages put together are one message with the planes of all
 
 
 def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
     """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
-    result, files = _files(function, device)
+    result, files = _files(function, device, None)
     return result, [plane for content in files for plane in _planes(content)]
 
 
-def _files(function: Callable[[], T], device: int) -> tuple[T, list[bytes]]:
-    """(The result of `function`, the content of each file that the profiler wrote)."""
+def _files(function: Callable[[], T], device: int, most_bytes: int | None) -> tuple[T, list[bytes]]:
+    """(The result of `function`, the content of each file that the profiler wrote). Raises: TooLarge."""
     with scratch.folder("trace") as folder:
         options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
         tf.profiler.experimental.start(folder, options)
@@ -116,7 +124,12 @@ def _files(function: Callable[[], T], device: int) -> tuple[T, list[bytes]]:
             result = function()
         finally:
             tf.profiler.experimental.stop()
-        return result, [path.read_bytes() for path in pathlib.Path(folder).rglob("*.xplane.pb")]
+        paths = list(pathlib.Path(folder).rglob("*.xplane.pb"))
+        size = sum(path.stat().st_size for path in paths)
+        if most_bytes is not None and size > most_bytes:
+            raise TooLarge(f"the trace takes {size / 1e6:.0f} MB, more than this machine's memory allows to read", "trace a smaller shape, "
+                           "or free memory")
+        return result, [path.read_bytes() for path in paths]
 
 
 def _planes(content: bytes) -> list[Any]:

@@ -14,7 +14,7 @@ from tftrt_tools.savedmodel.job import graph, inline
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, node_def_pb2
 
-_MARK, _NEVER_INLINED = "_XlaMustCompile", "_noinline"
+MARK, _NEVER_INLINED = "_XlaMustCompile", "_noinline"
 
 
 def calls(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
@@ -46,10 +46,10 @@ def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.Gra
     kept = {(function, node.name) for chosen, function, node in found if not chosen} & compiled
     for _, function, node in found:
         if (function, node.name) in compiled:
-            node.attr[_MARK].b = (function, node.name) in kept
+            node.attr[MARK].b = (function, node.name) in kept
     freed = [functions[node.attr["f"].func.name] for _, function, node in found if (function, node.name) in compiled - kept]
     for name in {one.signature.name for one in freed} | {name for one in freed for name in inline.reached(one.node_def, functions)}:
-        for attribute in {_MARK, _NEVER_INLINED} & set(functions[name].attr):
+        for attribute in {MARK, _NEVER_INLINED} & set(functions[name].attr):
             del functions[name].attr[attribute]
     return result
 
@@ -71,7 +71,7 @@ def _paths(scope: str, nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping
 
 def _is_compiled(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> bool:
     holders = (node.attr, functions[node.attr["f"].func.name].attr)
-    return any(_MARK in one and one[_MARK].b for one in holders)
+    return any(MARK in one and one[MARK].b for one in holders)
 
 
 def _for_xla_alone(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.FunctionDef]) -> bool:

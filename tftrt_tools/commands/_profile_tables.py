@@ -1,0 +1,102 @@
+"""The tables of `tftrt profile` for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tftrt_tools.commands import _output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.profiling.call_profile import CallProfile
+    from tftrt_tools.profiling.profile import Profile
+
+
+def show(console: Console, profile: Profile, most: int) -> None:
+    """Print a profile. Args: most: rows of ops and layers."""
+    from tftrt_tools.profiling import rows
+
+    for line in rows.headline(profile):
+        _say(console, line)
+    for call in profile.model.calls:
+        _call(console, call, rows.matching(profile.original, call), most)
+    for note in profile.notes:
+        _say(console, f"note: {note}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _call(console: Console, call: CallProfile, other: CallProfile | None, most: int) -> None:
+    from tftrt_tools.profiling import rows
+
+    console.print()
+    _say(console, f"{call.text()}: {call.latency.text()}, p90 {1e3 * call.latency.p90:.3f} ms, {call.latency.calls} calls" + (
+        f"; the original {other.latency.text()}: {rows.speed(call, other)}" if other else ""))
+    whole = call.latency.p50
+    columns = ["part of the call", "busy", ">ms", ">share", *([">original ms", ">share"] if other else [])]
+    table = [(one.name, one.device, rows.ms(one.seconds), rows.share(one.seconds, whole), *(
+        (rows.ms(one.other), rows.share(one.other, other.latency.p50)) if other else ())) for one in rows.parts(call, other)]
+    console.print(_output.table(None, columns, table))
+    _say(console, f"GPU busy {rows.share(call.gpu_seconds, whole)} of the call, idle {rows.ms(call.idle_seconds)} ms; the GPU's times are "
+                  f"those of {call.counted} traced calls, the host's are the trace's times {call.host_factor:.2f} (a traced call takes "
+                  f"{1e3 * call.traced_seconds:.3f} ms)")
+    _engines(console, call)
+    _ops(console, call, most)
+    _copies(console, call)
+    _callers(console, call)
+    for note in call.notes:
+        _say(console, f"note: {note}")
+
+
+def _engines(console: Console, call: CallProfile) -> None:
+    from tftrt_tools.execution import kernels
+    from tftrt_tools.profiling import rows
+
+    if call.engines:
+        columns = ["engine op", ">runs", ">kernels", ">GPU ms", ">gaps ms, traced", ">host ms, traced", "kernels' arithmetic"]
+        console.print(_output.table(None, columns, [
+            (one.name, f"{one.runs:g}", f"{one.kernels:g}", rows.ms(one.gpu_seconds), rows.gaps(one), rows.ms(one.host_seconds),
+             kernels.text(one.arithmetic)) for one in call.engines]))
+
+
+def _ops(console: Console, call: CallProfile, most: int) -> None:
+    from tftrt_tools.profiling import rows
+
+    if call.ops:
+        columns = ["op outside engines", "type", ">runs", ">kernels", ">GPU ms", ">host ms, traced"]
+        console.print(_output.table(None, columns, [
+            (one.name, one.type, f"{one.runs:g}", f"{one.kernels:g}", rows.ms(one.gpu_seconds), rows.ms(one.host_seconds))
+            for one in call.ops[:most]]))
+        left = call.ops[most:]
+        if left:
+            _say(console, f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
+                          f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)")
+
+
+def _copies(console: Console, call: CallProfile) -> None:
+    from tftrt_tools.profiling import rows
+
+    asked = {"input": "for the input", "copy": "while the graph runs", "output": "for the answer"}
+    if call.copies:
+        console.print(_output.table(None, ["copies", "asked for", ">copies", ">bytes", ">ms", ">GB/s"], [
+            (one.kind, asked[one.group], f"{one.copies:g}", rows.size(one.bytes), rows.ms(one.seconds),
+             f"{one.bytes / one.seconds / 1e9:.1f}" if one.seconds and one.bytes else "") for one in call.copies]))
+
+
+def _callers(console: Console, call: CallProfile) -> None:
+    from tftrt_tools.profiling import rows
+
+    if not call.callers:
+        return
+    alone = next((one.per_second for one in call.callers if one.callers == 1), None)
+    table = []
+    for one in call.callers:
+        seen = one.overlap
+        table.append((one.callers, f"{one.per_second:.1f}", f"{one.per_second / alone:.2f}" if alone else "", rows.ms(one.p50),
+                      rows.ms(one.p90), *((f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", seen.streams) if seen else
+                        ("",) * 4)))
+    console.print(_output.table(None, [">callers", ">calls/s", ">times one", ">p50 ms", ">p90 ms", ">under way", ">GPU busy",
+                                       ">kernels at once", ">streams"], table))

@@ -1,0 +1,142 @@
+"""usage: tftrt profile MODEL [--shapes=SHAPES] [--original=MODEL] [--flags]
+       tftrt profile A B [--flags]
+
+Where do the milliseconds of a call go? It calls the model on this machine's GPU, once for each shape, takes the calls apart (Python,
+TensorFlow's executor, each engine op, each op outside of engines, copies, idle GPU), and then each engine (layers, kernels, memory). The
+parts add up to the measured latency. With --original it does the same to the model before conversion, in turns.
+
+The result is kept with the model. Where there is no GPU, the kept one is shown; a profile's JSON file can be given in place of a model.
+With two models or files, A and B are compared, part by part and layer by layer; nothing is measured then.
+
+examples:
+  tftrt profile resnet_fp16 --original=resnet --html=profile.html
+  tftrt profile resnet_fp16 --shapes='image:8x224x224x3' --trace=resnet.trace.json.gz
+  tftrt profile resnet_fp16 resnet_int8
+  tftrt profile profile_of_the_server.json
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tftrt_tools import errors, progress, scratch, whole_file
+from tftrt_tools.commands import _flags, _output, _source_flags
+
+if TYPE_CHECKING:
+    from tftrt_tools.profiling.measure import Options
+    from tftrt_tools.profiling.profile import Profile
+    from tftrt_tools.profiling.stored import Stored
+
+OUTPUTS = ("html", "trace")
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("original", "", "the model before conversion, to be profiled beside it", **text)
+    flags.DEFINE_string("shapes", "", "shapes to profile, as in `tftrt convert`; by default those that engines were built for, else "
+                        "batches 1 and 8", **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text)
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_integer("traced_calls", 12, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
+    flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
+    flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
+    flags.DEFINE_boolean("write", True, "keep the profile with the model", **text)
+    flags.DEFINE_boolean("without_gpu", False, "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about "
+                         "engines; not kept", **text)
+    flags.DEFINE_integer("rows", 12, "rows of ops and layers that are printed; --json and --html have them all", lower_bound=1, **text)
+    flags.DEFINE_string("html", None, "write a page with pictures to this file", **text)
+    flags.DEFINE_string("trace", None, "write what ran when to this file, for ui.perfetto.dev or chrome://tracing; .gz compresses it",
+                        **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
+    _source_flags.define(values)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Measure, show or compare. Returns: the exit code."""
+    whole_file.check_places(one for one in (values.json, values.html, values.trace) if one and one != "-")
+    from tftrt_tools.profiling import stored
+
+    if len(positional) == 2:
+        return _compare(values, *positional)
+    path = _flags.one_argument("profile", positional, "MODEL")
+    if not (stored.is_file(path) or values.stored) and (values.without_gpu or _gpu_here()):
+        return _measure(values, path)
+    found = _stored(values, path)
+    for line in found.said:
+        _output.console(values.json).print(line, markup=False, soft_wrap=True)
+    _show(values, found.profile)
+    return errors.EXIT_DONE
+
+
+def _gpu_here() -> bool:
+    from tftrt_tools.stack import fingerprint
+
+    return bool(fingerprint.fingerprint().gpus)
+
+
+def _stored(values: flags.FlagValues, path: str) -> Stored:
+    """The profile that was measured before. Raises: UsageError, TftrtError where there is none."""
+    from tftrt_tools.profiling import stored
+
+    if values.trace:
+        raise errors.UsageError("--trace needs a measurement, because a kept profile has no timeline", "leave it out, or measure on a GPU")
+    found = stored.read(path)
+    if found is None:
+        here = "" if values.stored else ", and this machine has no GPU to measure one"
+        raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
+    return found
+
+
+def _measure(values: flags.FlagValues, path: str) -> int:
+    from tftrt_tools.profiling import chrome, measure, stored, traces
+
+    options = _options(values, path)
+    with scratch.folder("profile") as folder:
+        with progress.on_terminal():
+            done = measure.measure(options, folder)
+        found = done.profile
+        _show(values, found)
+        if values.trace:
+            titled = [(chrome.title(name, getattr(found, name).calls[place].text()), chrome.marked(traces.read(file)))
+                      for (name, place), file in done.traces.items()]
+            chrome.write(values.trace, titled)
+    if values.write and found.on_gpu and not stored.keep(path, found):
+        _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", markup=False, soft_wrap=True)
+    return errors.EXIT_DONE
+
+
+def _options(values: flags.FlagValues, path: str) -> Options:
+    from tftrt_tools.inputs import calls as inputs
+    from tftrt_tools.profiling import measure
+
+    try:
+        callers = tuple(sorted({int(one) for one in values.callers if one}))
+    except ValueError:
+        callers = (0,)
+    if callers and callers[0] < 1:
+        raise errors.UsageError(f"--callers={','.join(values.callers)} are no numbers of callers", "such as --callers=1,2,4")
+    models = _source_flags.read_given(values, "original")
+    return measure.Options(model=_source_flags.read(values, path), original=models["original"] or None,
+                           signature_keys=tuple(filter(None, values.signature_keys)), traced=values.traced_calls, callers=callers,
+                           asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
+                           without_gpu=values.without_gpu, log_file=values.log_file)
+
+
+def _show(values: flags.FlagValues, found: Profile) -> None:
+    from tftrt_tools.commands import _profile_tables
+
+    _profile_tables.show(_output.console(values.json), found, values.rows)
+    _output.write_json(found, values.json)
+
+
+def _compare(values: flags.FlagValues, first: str, second: str) -> int:
+    """Two kept profiles, side by side."""
+    found = [_stored(values, path) for path in (first, second)]
+    for one in found:
+        for line in one.said:
+            _output.console(values.json).print(line, markup=False, soft_wrap=True)
+    return errors.EXIT_DONE

@@ -1,0 +1,45 @@
+"""Stretches of time: sets of instants, as pairs of start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+# (start, end) in seconds.
+Span = tuple[float, float]
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Spans that do not overlap, in order, of the same instants."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def inside(spans: Sequence[Span], windows: Sequence[Span]) -> list[Span]:
+    """The parts of `spans` in `windows`; both are unions."""
+    found, at = [], 0
+    for start, end in spans:
+        while at < len(windows) and windows[at][1] <= start:
+            at += 1
+        next_one = at
+        while next_one < len(windows) and windows[next_one][0] < end:
+            found.append((max(start, windows[next_one][0]), min(end, windows[next_one][1])))
+            next_one += 1
+    return found
+
+
+def outside(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
+    """The parts of `spans` that are not in `holes`; both are unions."""
+    if not spans:
+        return []
+    ends = [spans[0][0], *(edge for hole in holes for edge in hole), max(spans[-1][1], holes[-1][1]) if holes else spans[-1][1]]
+    return inside(spans, [(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
+
+
+def length(spans: Iterable[Span]) -> float:
+    """Their seconds; those of a union are the seconds of its instants."""
+    return sum(end - start for start, end in spans)

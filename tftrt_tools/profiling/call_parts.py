@@ -1,0 +1,329 @@
+"""Takes traced calls apart: every instant of a call belongs to exactly one part, so that the parts add up to the call.
+
+First counts what the GPU does at that instant; where it is idle, what the host does. Of several things at once, the first in this order
+takes the instant:
+
+    on the GPU    kernels and copies of engines, kernels of ops outside, copies from and to the host
+    on the host   an engine op, another op, making the input tensors, reading the answer, the executor, the graph runtime, Python
+
+An instant of a call in which nothing of this was seen is "not placed".
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from tftrt_tools import records
+from tftrt_tools.execution import kernels, spans, timeline, trace
+from tftrt_tools.execution.spans import Span
+from tftrt_tools.profiling import traces
+from tftrt_tools.profiling.traces import Event, Track
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP
+
+Device = Literal["GPU", "host", ""]
+# The groups of parts, in the order of a call's way; "rest" is what cannot be placed.
+Group = Literal["input", "call", "graph", "engine", "op", "copy", "output", "rest"]
+GROUPS: tuple[Group, ...] = ("input", "call", "graph", "engine", "op", "copy", "output", "rest")
+_EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback", "PartitionedCallOp", "RunFunction")
+_RUNTIME = "FunctionRun"
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """What a part is of. engine: the engine op's name, "" for other parts."""
+
+    group: Group
+    device: Device
+    engine: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Owner:
+    """The op that launched something. type: such as "Conv2D"."""
+
+    name: str
+    type: str
+
+    @classmethod
+    def of(cls, name: str, kind: str) -> Owner:
+        """From an op's event. An engine op goes by the name of its engine, without the scopes of calling functions."""
+        return cls(name.rsplit("/", 1)[-1] if kind == ENGINE_OP else name, kind)
+
+    @property
+    def engine(self) -> bool:
+        """Whether it runs an engine."""
+        return self.type == ENGINE_OP
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpTime(records.Record):
+    """An op outside of engines; means of a call."""
+
+    name: str
+    # Such as "Conv2D".
+    type: str
+    # How often it ran.
+    runs: float
+    # On the host: computing, or launching its kernels; in the trace, which slows it.
+    host_seconds: float
+    # Its kernels, and how many.
+    gpu_seconds: float
+    kernels: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineRun(records.Record):
+    """An engine op in a call; means of a call."""
+
+    # Of the engine op.
+    name: str
+    # How often its engine ran.
+    runs: float
+    # The engine op on the host, in the trace, which slows it.
+    host_seconds: float
+    # Its kernels and copies, and how many.
+    gpu_seconds: float
+    kernels: float
+    # From the first kernel's begin to the last one's end, the GPU was without work so long: the host launches too slowly, or it waits.
+    gap_seconds: float
+    # Kernels by their arithmetic, as execution.kernels names it: {arithmetic: seconds}.
+    arithmetic: dict[str, float] = dataclasses.field(default_factory=dict)
+    # How often TensorFlow ran its native segment instead, and how often an engine was built in the call.
+    fallbacks: float = 0.0
+    builds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Copy(records.Record):
+    """Copies of a kind; means of a call."""
+
+    # Such as "host to GPU".
+    kind: str
+    # The stage of the call that asked for them: "input", "copy" (while the graph ran) or "output".
+    group: Group
+    copies: float
+    bytes: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Apart:
+    """Traced calls, taken apart; means of a call. Seconds as traced."""
+
+    # How many calls the trace holds, and how many of them count: those around the median.
+    traced: int
+    counted: int
+    # Mean of those that count.
+    seconds: float
+    # {what: seconds}; they add up to `seconds`.
+    parts: Mapping[Key, float]
+    ops: tuple[OpTime, ...]
+    engines: tuple[EngineRun, ...]
+    copies: tuple[Copy, ...]
+    # {arithmetic: seconds of kernels}, of engines and ops together.
+    arithmetic: Mapping[str, float]
+    # Whether the trace has a track of a GPU.
+    gpu: bool
+
+
+def partition(window: Span, layers: Iterable[Iterable[Span]]) -> tuple[list[float], float]:
+    """Share out the instants of `window`: each belongs to the first layer that covers it.
+
+    Returns: (seconds of each layer, seconds of no layer); together they are the window's length, and none is negative.
+    """
+    covered: list[Span] = []
+    found = []
+    for layer in layers:
+        mine = spans.outside(spans.inside(spans.union(layer), [window]), covered)
+        found.append(spans.length(mine))
+        covered = spans.union([*covered, *mine])
+    return found, spans.length(spans.outside([window], covered))
+
+
+def take_apart(tracks: Sequence[Track]) -> Apart:
+    """The marked calls of a trace, made one after the other. Raises: ValueError where the trace has none."""
+    seen = Seen(tracks)
+    if not seen.calls:
+        raise ValueError("the trace holds no call")
+    chosen = _around_median(seen.calls)
+    count = len(chosen)
+    parts: dict[Key, float] = collections.defaultdict(float)
+    for call in chosen:
+        for key, seconds in seen.parts(call).items():
+            parts[key] += seconds / count
+    windows = spans.union(call.span for call in chosen)
+    return Apart(traced=len(seen.calls), counted=count, seconds=sum(call.seconds for call in chosen) / count, parts=parts,
+                 ops=tuple(_ops(seen, windows, count)), engines=tuple(_engines(seen, windows, count)),
+                 copies=tuple(_copies(seen, windows, count)), arithmetic=_arithmetic(
+                     [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)], count),
+                 gpu=any(track.gpu for track in tracks))
+
+
+def _around_median(calls: Sequence[Event]) -> list[Event]:
+    """The half of the calls whose time is nearest to the median: a call in which a thread was late says nothing about the others."""
+    ordered = sorted(calls, key=lambda call: call.seconds)
+    middle = ordered[len(ordered) // 2].seconds
+    return sorted(calls, key=lambda call: abs(call.seconds - middle))[:max(1, (len(calls) + 1) // 2)]
+
+
+class Seen:
+    """What a trace holds, sorted by kind."""
+
+    def __init__(self, tracks: Sequence[Track]) -> None:
+        host = [track for track in tracks if not track.gpu]
+        self.marks: dict[str, list[Event]] = {name: [] for name in (traces.CALL, traces.INPUT, traces.RUN, traces.OUTPUT)}
+        # (event, its owner) of ops outside of engines, and of engine ops.
+        self.ops: list[tuple[Event, Owner]] = []
+        self.engine_ops: list[tuple[Event, Owner]] = []
+        # Kinds of trace.EVENTS: {kind: [(event, engine op's name)]}.
+        self.engine_events: dict[str, list[tuple[Event, str]]] = collections.defaultdict(list)
+        self.executor: list[Event] = []
+        self.runtime: list[Event] = []
+        self._launched: dict[int, tuple[Event, Owner | None]] = {}
+        for track in host:
+            self._walk(track)
+        self.calls = self.marks[traces.CALL]
+        self._stages = {group: spans.union(event.span for event in self.marks[name])
+                        for group, name in (("input", traces.INPUT), ("output", traces.OUTPUT))}
+        # (event, its owner) of everything on the GPU.
+        self.on_gpu: list[tuple[Event, Owner | None]] = [
+            (event, self._owner(event)) for track in tracks if track.gpu for event in track.events]
+
+    def _walk(self, track: Track) -> None:
+        """Sort the events of a thread. An op's event contains what it does, its launches among them."""
+        around: list[tuple[Event, Owner]] = []
+        for event in track.events:
+            while around and around[-1][0].end <= event.start:
+                around.pop()
+            if event.name in self.marks:
+                self.marks[event.name].append(event)
+            elif event.name in trace.EVENTS:
+                inside = next((owner.name for _, owner in reversed(around) if owner.engine), "?")
+                self.engine_events[trace.EVENTS[event.name]].append((event, inside))
+            elif event.name.startswith(_EXECUTOR):
+                self.executor.append(event)
+            elif event.name == _RUNTIME:
+                self.runtime.append(event)
+            elif named := traces.op(event.name):
+                owner = Owner.of(*named)
+                if owner.engine:
+                    self.engine_ops.append((event, owner))
+                    around.append((event, owner))
+                elif owner.type not in timeline.AROUND:
+                    self.ops.append((event, owner))
+                    around.append((event, owner))
+            if event.launch is not None:
+                self._launched[event.launch] = (event, around[-1][1] if around else None)
+
+    def _owner(self, event: Event) -> Owner | None:
+        """What launched something on the GPU: by its launch on the host, else by the profiler's own remark."""
+        launch = self._launched.get(event.launch) if event.launch is not None else None
+        if launch and launch[1]:
+            return launch[1]
+        named = traces.op(event.op) if event.op else None
+        return Owner.of(*named) if named and named[1] not in timeline.AROUND - {ENGINE_OP} else None
+
+    def stage(self, event: Event) -> Group:
+        """Of a copy: the stage of the call in which it was asked for."""
+        launch = self._launched.get(event.launch) if event.launch is not None else None
+        asked = launch[0].start if launch else event.start
+        for group, found in self._stages.items():
+            if any(low <= asked <= high for low, high in found):
+                return "input" if group == "input" else "output"
+        return "copy"
+
+    def key(self, event: Event, owner: Owner | None) -> Key:
+        """The part that something on the GPU belongs to."""
+        if owner and owner.engine:
+            return Key("engine", "GPU", owner.name)
+        return Key(self.stage(event), "GPU") if traces.copy(event.name) else Key("op", "GPU")
+
+    def parts(self, call: Event) -> dict[Key, float]:
+        """{what: seconds} of one call; they add up to the call's time."""
+        layers: dict[Key, list[Span]] = {}
+        for event, owner in self.on_gpu:
+            if _meets(event, call):
+                layers.setdefault(self.key(event, owner), []).append(event.span)
+        # Kernels before copies, which may run beside them.
+        layers = dict(sorted(layers.items(), key=lambda item: ("engine", "op", "input", "copy", "output").index(item[0].group)))
+        mine = {name: [event.span for event in found if _meets(event, call)] for name, found in self.marks.items()}
+        run = spans.union(mine[traces.RUN])
+        for event, owner in self.engine_ops:
+            if _meets(event, call):
+                layers.setdefault(Key("engine", "host", owner.name), []).append(event.span)
+        layers[Key("op", "host")] = spans.inside(spans.union(event.span for event, _ in self.ops if _meets(event, call)), run)
+        layers[Key("input", "host")] = mine[traces.INPUT]
+        layers[Key("output", "host")] = mine[traces.OUTPUT]
+        layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if _meets(event, call)]
+        layers[Key("call", "host")] = run
+        seconds, rest = partition(call.span, layers.values())
+        return {**dict(zip(layers, seconds, strict=True)), Key("rest", ""): rest}
+
+
+def _meets(event: Event, call: Event) -> bool:
+    return event.start < call.end and event.end > call.start
+
+
+def _within(event: Event, windows: Sequence[Span]) -> bool:
+    """Whether it begins in one of the windows."""
+    return any(low <= event.start < high for low, high in windows)
+
+
+def _ops(seen: Seen, windows: Sequence[Span], count: int) -> list[OpTime]:
+    found: dict[Owner, list[float]] = {}
+    for event, owner in seen.ops:
+        if _within(event, windows):
+            one = found.setdefault(owner, [0.0] * 4)
+            one[0] += 1
+            one[1] += event.seconds
+    for event, launched in seen.on_gpu:
+        if launched and not launched.engine and _within(event, windows):
+            one = found.setdefault(launched, [0.0] * 4)
+            one[2] += event.seconds
+            one[3] += 1
+    rows = [OpTime(name=owner.name, type=owner.type, runs=one[0] / count, host_seconds=one[1] / count, gpu_seconds=one[2] / count,
+                   kernels=one[3] / count) for owner, one in found.items()]
+    return sorted(rows, key=lambda one: -max(one.gpu_seconds, one.host_seconds))
+
+
+def _engines(seen: Seen, windows: Sequence[Span], count: int) -> list[EngineRun]:
+    names = dict.fromkeys([owner.name for event, owner in seen.engine_ops if _within(event, windows)])
+    names |= dict.fromkeys(owner.name for event, owner in seen.on_gpu if owner and owner.engine and _within(event, windows))
+    return [_engine(seen, name, windows, count) for name in names]
+
+
+def _engine(seen: Seen, name: str, windows: Sequence[Span], count: int) -> EngineRun:
+    def times(kind: str) -> float:
+        return sum(engine == name and _within(event, windows) for event, engine in seen.engine_events[kind]) / count
+
+    host = [event.span for event, owner in seen.engine_ops if owner.name == name and _within(event, windows)]
+    gpu = [event for event, owner in seen.on_gpu if owner and owner.engine and owner.name == name and _within(event, windows)]
+    gaps = 0.0
+    for window in windows:
+        busy = spans.union(event.span for event in gpu if _within(event, [window]))
+        gaps += busy[-1][1] - busy[0][0] - spans.length(busy) if busy else 0.0
+    only = [event for event in gpu if not traces.copy(event.name)]
+    return EngineRun(name=name, runs=times("engine"), host_seconds=spans.length(spans.union(host)) / count,
+                     gpu_seconds=spans.length(spans.union(event.span for event in gpu)) / count, kernels=len(only) / count,
+                     gap_seconds=gaps / count, arithmetic=_arithmetic(only, count), fallbacks=times("fallback"), builds=times("build"))
+
+
+def _copies(seen: Seen, windows: Sequence[Span], count: int) -> list[Copy]:
+    found: dict[tuple[str, Group], list[float]] = {}
+    for event, owner in seen.on_gpu:
+        kind = traces.copy(event.name)
+        if kind and not (owner and owner.engine) and _within(event, windows):
+            one = found.setdefault((kind, seen.stage(event)), [0.0] * 3)
+            for place, value in enumerate((1, event.bytes, event.seconds)):
+                one[place] += value / count
+    return [Copy(kind=kind, group=group, copies=one[0], bytes=one[1], seconds=one[2]) for (kind, group), one in found.items()]
+
+
+def _arithmetic(events: Iterable[Event], count: int) -> dict[str, float]:
+    found: dict[str, float] = collections.defaultdict(float)
+    for event in events:
+        found[kernels.arithmetic(event.name)] += event.seconds / count
+    return {name: found[name] for name in kernels.ARITHMETICS if name in found}

@@ -1,0 +1,128 @@
+"""What the recorder left of the calls of a model, as CallProfiles. No TensorFlow here."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import errors
+from tftrt_tools.bench.gpu_watch import Use
+from tftrt_tools.execution.trace import CallTrace
+from tftrt_tools.profiling import call_parts, overlap, scaling, traces
+from tftrt_tools.profiling.call_parts import Apart, Key
+from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
+from tftrt_tools.statistics import averages
+
+# A share that cannot be placed is told from here on.
+UNPLACED = 0.05
+# A factor of the host below this means that the trace says little about the host.
+_SLOWED = 0.5
+_NAMES = {("input", "host"): "making the input tensors", ("input", "GPU"): "copies to the GPU", ("call", "host"): "Python and eager calls",
+          ("graph", "host"): "executor: starting the graph, scheduling, waiting for threads",
+          ("op", "host"): "ops outside engines, on the host",
+          ("op", "GPU"): "ops outside engines, kernels", ("copy", "GPU"): "copies while the graph runs",
+          ("output", "host"): "reading the answer", ("output", "GPU"): "copies back", ("rest", ""): "not placed"}
+
+
+def of(facts: Mapping[str, Any], folder: pathlib.Path) -> CallProfile:
+    """The profile of one recorded call.
+
+    Args: facts: its entry in the recorder's facts. folder: where its traces are.
+    Raises: TftrtError where it was not timed or not traced.
+    """
+    rounds = [turn for turn in facts["untraced"] if turn]
+    if not rounds:
+        raise errors.TftrtError(f"no call of {facts['signature']} at {facts['shapes']} was timed", "the line above says why")
+    timed = _latency(rounds)
+    if not facts.get("trace"):
+        raise errors.TftrtError(f"no call of {facts['signature']} at {facts['shapes']} was traced", "the line above says why")
+    apart = call_parts.take_apart(traces.read(folder / facts["trace"]))
+    fitted = scaling.scaled(apart.parts, timed.p50)
+    return CallProfile(
+        **{name: facts[name] for name in ("signature", "dtypes", "input_bytes", "output_dtypes", "output_bytes", "first_seconds")},
+        shapes=_shapes(facts["shapes"]), output_shapes=_shapes(facts["output_shapes"]), latency=timed, traced_seconds=apart.seconds,
+        counted=apart.counted, traced=apart.traced, host_factor=fitted.host_factor, gpu_factor=fitted.gpu_factor,
+        parts=_parts(apart.parts, fitted.parts), ops=apart.ops, engines=apart.engines, copies=apart.copies,
+        arithmetic=dict(apart.arithmetic), callers=tuple(_callers(one, folder) for one in facts["callers"] if one.get("seconds")),
+        first=CallTrace.from_dict(facts["first"]), later=_named(CallTrace.from_dict(facts["second"]), apart),
+        notes=tuple(_notes(facts, timed, apart, fitted)))
+
+
+def _shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def _latency(rounds: Sequence[Sequence[Sequence[float]]]) -> Latency:
+    whole = [[sum(stages) for stages in turn] for turn in rounds]
+    every = list(itertools.chain.from_iterable(whole))
+    medians = [statistics.median(turn) for turn in whole]
+    stages = [statistics.median(column) for column in zip(*itertools.chain.from_iterable(rounds), strict=True)]
+    return Latency(p50=statistics.median(every), p90=averages.nearest_rank(every, 0.9), low=min(medians), high=max(medians),
+                   calls=len(every), rounds=len(rounds), stages=(stages[0], stages[1], stages[2]))
+
+
+def _parts(traced: Mapping[Key, float], fitted: Mapping[Key, float]) -> tuple[Part, ...]:
+    """In the order of a call's way; parts without time are left out, but for the rest."""
+    def order(key: Key) -> tuple[int, bool]:
+        return call_parts.GROUPS.index(key.group), key.device == "GPU"
+
+    return tuple(Part(name=_name(key), group=key.group, device=key.device, engine=key.engine, seconds=fitted[key],
+                      traced_seconds=traced.get(key, 0.0))
+                 for key in sorted(fitted, key=order) if fitted[key] or traced.get(key) or key.group == "rest")
+
+
+def _name(key: Key) -> str:
+    if key.group == "engine":
+        return f"{key.engine}, {'kernels' if key.device == 'GPU' else 'on the host'}"
+    return _NAMES[key.group, key.device]
+
+
+def _callers(facts: Mapping[str, Any], folder: pathlib.Path) -> Callers:
+    seen = None
+    if facts.get("trace"):
+        try:
+            seen = overlap.of(traces.read(folder / facts["trace"]))
+        except (errors.TftrtError, OSError):
+            seen = None
+    times = facts["seconds"]
+    return Callers(callers=facts["callers"], per_second=len(times) / facts["wall"], p50=statistics.median(times),
+                   p90=averages.nearest_rank(times, 0.9), overlap=seen, gpus=tuple(Use.from_dict(one) for one in facts.get("gpu", ())))
+
+
+def _named(seen: CallTrace, apart: Apart) -> CallTrace:
+    """With the names of engines from the trace of the calls, where the log named none."""
+    data = seen.to_dict()
+    for kind, field in (("engine", "runs"), ("fallback", "fallbacks"), ("build", "builds")):
+        known = {one.name: max(1, round(getattr(one, field))) for one in apart.engines if getattr(one, field)}
+        if set(data[kind]) == {"?"} and known:
+            data[kind] = known
+    return CallTrace.from_dict(data)
+
+
+def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scaling.Scaled) -> Iterable[str]:
+    """Lines that have to stand beside the figures."""
+    for one in facts.get("complaints") or ():
+        yield f"the profiler says: {one}"
+    if apart.gpu and not any(key.device == "GPU" for key in apart.parts):
+        yield "the trace has no kernel of these calls"
+    if fitted.gpu_factor < 1:
+        yield (f"the GPU's work alone took longer in the trace than a whole call without it: all parts are scaled by "
+               f"{fitted.gpu_factor:.2f}; the GPU's clock was lower in the trace, or something else used it")
+    elif fitted.host_factor < _SLOWED:
+        yield (f"the trace made the host {1 / fitted.host_factor:.1f} times as slow: shares of the host's parts are rough, and gaps "
+               "between kernels are longer than without a trace")
+    share = fitted.parts[Key("rest", "")] / timed.p50
+    if share > UNPLACED:
+        yield f"{share:.0%} of the call cannot be placed"
+    yield from _engine_notes(apart)
+
+
+def _engine_notes(apart: Apart) -> Iterable[str]:
+    for one in apart.engines:
+        if one.fallbacks:
+            yield f"{one.name} has no engine for this shape: TensorFlow ran its native segment"
+        if one.builds:
+            yield f"{one.name} was built inside the traced calls"

@@ -1,0 +1,125 @@
+"""Whole calls of a signature: from arrays on the host to arrays on the host, plain, timed by stages, marked for a trace, and by several
+callers at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tftrt_tools import native_log
+from tftrt_tools.execution import trace
+from tftrt_tools.execution.job import profiling
+from tftrt_tools.execution.runner import Arrays
+from tftrt_tools.models.savedmodel import runner_job
+from tftrt_tools.profiling.traces import CALL, INPUT, OUTPUT, RUN
+
+
+class Whole:
+    """Whole calls of a signature: from arrays on the host to arrays on the host. Args: runner: of runner_job.load."""
+
+    def __init__(self, runner: runner_job.Loaded, signature: str, inputs: Arrays) -> None:
+        self._inputs = inputs
+        self._make, self._run, self._read = runner.stages(signature, inputs)
+        self.shapes = {name: list(array.shape) for name, array in inputs.items()}
+        self.dtypes = {name: array.dtype.name for name, array in inputs.items()}
+        self.input_bytes = {name: int(array.nbytes) for name, array in inputs.items()}
+
+    def call(self) -> Arrays:
+        """One call."""
+        return self._read(self._run(self._make()))
+
+    def timed(self) -> list[float]:
+        """One call: [seconds of making tensors, of running, of reading the answer]."""
+        start = time.perf_counter()
+        feed = self._make()
+        made = time.perf_counter()
+        answer = self._run(feed)
+        ran = time.perf_counter()
+        self._read(answer)
+        return [made - start, ran - made, time.perf_counter() - ran]
+
+    def marked(self, number: int, caller: int = 0) -> list[float]:
+        """As `timed`, with marks for the trace."""
+        start = time.perf_counter()
+        with tf.profiler.experimental.Trace(CALL, number=number, caller=caller):
+            with tf.profiler.experimental.Trace(INPUT):
+                feed = self._make()
+            made = time.perf_counter()
+            with tf.profiler.experimental.Trace(RUN):
+                answer = self._run(feed)
+            ran = time.perf_counter()
+            with tf.profiler.experimental.Trace(OUTPUT):
+                self._read(answer)
+            return [made - start, ran - made, time.perf_counter() - ran]
+
+    def all_marked(self, count: int) -> list[list[float]]:
+        """`count` marked calls, one after the other. The first call of a trace is slower than the others, so one without marks precedes."""
+        self.call()
+        return [self.marked(number) for number in range(count)]
+
+    def first(self) -> dict[str, Any]:
+        """The first call, watched: what engines did, what was said, bytes of the answer; then a second one."""
+        start = time.perf_counter()
+        with native_log.captured() as log:
+            answers, counts = profiling.profiled(self.call)
+        seconds = time.perf_counter() - start
+        with native_log.captured() as later:
+            _, again = profiling.profiled(self.call)
+        return {"first_seconds": seconds, "first": trace.combine(counts, log[0]).to_dict(),
+                "second": trace.combine(again, later[0]).to_dict(), "output_bytes": {
+                    name: int(array.nbytes) for name, array in answers.items()},
+                "output_shapes": {name: list(array.shape) for name, array in answers.items()},
+                "output_dtypes": {name: array.dtype.name for name, array in answers.items()}}
+
+    def together(self, callers: int, seconds: float) -> tuple[list[float], float]:
+        """Callers in threads, each calls again as soon as its answer is there. Returns: (seconds of each call, seconds of all)."""
+        times: list[float] = []
+        end = [0.0]
+
+        def work(_: int) -> None:
+            while (now := time.perf_counter()) < end[0]:
+                self.call()
+                times.append(time.perf_counter() - now)
+
+        def begin() -> None:
+            end[0] = time.perf_counter() + seconds
+
+        wall = _threads(callers, work, begin)
+        return times, wall
+
+    def together_marked(self, callers: int, count: int) -> float:
+        """Callers in threads, `count` calls each, marked for a trace, after one without marks. Returns: seconds of all."""
+        self.call()
+        return _threads(callers, lambda caller: [self.marked(number, caller) for number in range(count)])
+
+
+def _threads(callers: int, work: Callable[[int], object], begin: Callable[[], None] = lambda: None) -> float:
+    """Call work(caller) in threads that start together. Returns: seconds until all are done. Raises: what one of them raised."""
+    failures: list[BaseException] = []
+    started = [0.0]
+
+    def go() -> None:
+        begin()
+        started[0] = time.perf_counter()
+
+    barrier = threading.Barrier(callers, action=go)
+
+    def one(caller: int) -> None:
+        try:
+            barrier.wait()
+            work(caller)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=one, args=(caller,)) for caller in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return time.perf_counter() - started[0]

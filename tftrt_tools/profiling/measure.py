@@ -1,0 +1,155 @@
+"""Measures a profile on this machine: the whole calls, and then the engines alone. No TensorFlow in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import child, errors, scratch
+from tftrt_tools.conversion.signature_result import SignatureResult
+from tftrt_tools.execution import run
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.models import opening
+from tftrt_tools.models.model import Model
+from tftrt_tools.profiling import calls
+from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.profiling.profile import Machine, Profile, Side
+from tftrt_tools.savedmodel import passport
+from tftrt_tools.sources.source import Source
+
+MODEL, ORIGINAL = "model", "original"
+_RECORD = "tftrt_tools.profiling.job.record:record"
+_FACTS = "facts.json"
+_MEND = "a converted model is a SavedModel directory"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to measure."""
+
+    model: str | os.PathLike[str] | Source
+    # The model before conversion, None to leave it out.
+    original: str | os.PathLike[str] | Source | None = None
+    # Signatures, () for all; shapes, ranges and seed of drawn inputs, as inputs.calls.Asked has them.
+    signature_keys: tuple[str, ...] = ()
+    asked: inputs.Asked = inputs.Asked()
+    # How many calls are traced at each shape.
+    traced: int = 12
+    # Numbers of callers at once.
+    callers: tuple[int, ...] = (1, 2, 4)
+    # How long each number of callers is timed.
+    seconds: float = 0.7
+    # Whether a machine without a GPU may measure; engines do not run there.
+    without_gpu: bool = False
+    # Where to keep the log of the measuring process; None to throw it away.
+    log_file: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A profile, and the traces of its calls. traces: {(model or original, number of its call): path}, as long as the folder is there."""
+
+    profile: Profile
+    traces: Mapping[tuple[str, int], pathlib.Path]
+
+
+def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
+    """Profile a model.
+
+    Args: folder: for traces; has to live as long as the result's traces are used.
+    Raises: UsageError; TftrtError where nothing could be measured.
+    """
+    folder = pathlib.Path(folder)
+    named = [options.model, *([options.original] if options.original else [])]
+    with opening.opened(*named, log_file=options.log_file) as models, scratch.folder("profile") as inputs_folder:
+        for model in models:
+            if model.kind.unconverted:
+                raise errors.UsageError(f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow", _MEND)
+        manifest = models[0].document(passport.MANIFEST)
+        facts = _recorded(options, models, manifest, folder, inputs_folder)
+        sides = {name: _side(name, model, facts, folder) for name, model in zip((MODEL, ORIGINAL), models, strict=False)}
+        machine = _machine(facts)
+        failed = [f"{step}: {error['cause']}" for step, error in facts["failed"].items()]
+        profile = Profile(
+            model=sides[MODEL][0], original=sides[ORIGINAL][0] if ORIGINAL in sides else None, machine=machine,
+            on_gpu=machine.gpu is not None,
+            signatures=tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
+            settings=dict((manifest or {}).get("settings") or {}),
+            notes=(*failed, *(note for _, notes in sides.values() for note in notes), *_model_notes(models[0], machine)))
+    traces = {(one["model"], place): folder / one["trace"] for name in sides
+              for place, one in enumerate(entry for entry in facts["calls"] if entry["model"] == name) if one.get("trace")}
+    return Measured(profile=profile, traces=traces)
+
+
+def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, Any] | None, folder: pathlib.Path,
+              inputs_folder: str) -> dict[str, Any]:
+    """The recorder's facts. Raises: UsageError, TftrtError where it did not get as far as a call of the model."""
+    model = models[0]
+    takes = inputs.Takes.of(model.inputs, model.contents.same, keys=options.signature_keys, manifest=manifest)
+    if options.asked.shapes:
+        # Then the shapes that engines were built for do not apply to other signatures, which are not called.
+        named = inputs.CallMaker(takes, options.asked).declared()
+        takes = inputs.only(named, takes)
+    chosen = inputs.choose(takes, options.asked, inputs_folder, sizes=(1,))
+    saved = run.named(run.save_calls(chosen.all, f"{inputs_folder}/in"))
+    sides = [{"name": name, "path": one.path, "calls": [call if call["signature"] in one.inputs else None for call in saved]}
+             for name, one in zip((MODEL, ORIGINAL), models, strict=False)]
+    request = {"models": sides, "folder": str(folder), "traced": options.traced, "callers": options.callers, "seconds": options.seconds,
+               "gpu": not options.without_gpu}
+    try:
+        facts: dict[str, Any] = child.run(_RECORD, request, log_file=options.log_file).result
+    except child.ChildDied as error:
+        facts = _left(folder, error)
+    _check(facts, options)
+    return facts
+
+
+def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:
+    """What the recorder had written before its process died. Raises: the error where that is nothing of use."""
+    path = folder / _FACTS
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if not any(one.get("trace") for one in found.get("calls", ())):
+        raise error
+    found["failed"]["the measuring process"] = error.to_dict()
+    return found
+
+
+def _check(facts: Mapping[str, Any], options: Options) -> None:
+    """Raise the first failure if there is no call of the model."""
+    if any(one["model"] == MODEL and one.get("trace") for one in facts["calls"]):
+        return
+    failed = [errors.from_dict(error) for step, error in facts["failed"].items() if f"the {MODEL}" in step]
+    raise failed[0] if failed else errors.TftrtError(f"no call of {options.model} could be measured", "look at --log_file=FILE")
+
+
+def _side(name: str, model: Model, facts: Mapping[str, Any], folder: pathlib.Path) -> tuple[Side, list[str]]:
+    """A model with its calls, and remarks on what failed."""
+    known, notes, done = facts["models"].get(name, {}), list[str](), list[CallProfile]()
+    for one in facts["calls"]:
+        if one["model"] == name:
+            try:
+                done.append(calls.of(one, folder))
+            except (errors.TftrtError, ValueError, OSError) as error:
+                notes.append(f"a call of the {name}: {error}")
+    side = Side(model=model.title, digest=model.digest(), load_seconds=known.get("load_seconds", 0.0), xla_count=known.get("xla_count", 0),
+                xla_functions=tuple(known.get("xla_functions", ())), calls=tuple(done))
+    return side, notes
+
+
+def _machine(facts: Mapping[str, Any]) -> Machine:
+    where = facts["models"].get(MODEL, {}).get("where") or {}
+    known: dict[str, Any] = {"cpu": "", "cpus": 0, "load": 0.0, "gpus": (), "versions": {}, "tf32": False, "inter_op": 0, "intra_op": 0,
+                             "jit": "", "environment": {}}
+    return Machine.from_dict({**known, **facts["machine"], "gpu": where.get("gpu")})
+
+
+def _model_notes(model: Model, machine: Machine) -> list[str]:
+    if not model.engines:
+        return [f"{model.title} has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines"]
+    if machine.gpu is None:
+        return ["measured without a GPU: engine ops ran as TensorFlow ops on the CPU, so this says nothing about engines"]
+    return []

@@ -1,0 +1,104 @@
+"""The profile of a model: the document that is kept with it, and that diagnosis reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+from tftrt_tools import records
+from tftrt_tools.conversion.signature_result import SignatureResult
+from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.savedmodel.passport import Stamped
+
+# Its name in a model's passport.
+FILE = "profile.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GpuState(records.Record):
+    """A GPU before the measurement; None where NVML does not tell."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    # Whether it is divided into MIG slices.
+    mig: bool | None = None
+    # Clocks of the multiprocessors and the memory, now and at most.
+    sm_mhz: int | None = None
+    most_sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    most_memory_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    default_power_limit_w: float | None = None
+    temperature_c: int | None = None
+    # Percent.
+    utilization: int | None = None
+    memory_mib: int | None = None
+    used_mib: int | None = None
+    # Reasons for a lowered clock, in words; idleness does not count.
+    slowed: tuple[str, ...] = ()
+    # Such as "gen 5 x16".
+    pcie: str = ""
+    # How many processes compute on it, all of others.
+    processes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine(records.Record):
+    """The machine and the process that measured."""
+
+    # Name of the processor, cores that the process may use, and the load average of the last minute before.
+    cpu: str
+    cpus: int
+    load: float
+    # Of the GPU that ran it: {"name", "compute_capability", "driver"}; None without one.
+    gpu: dict[str, str] | None
+    gpus: tuple[GpuState, ...]
+    # {"tensorflow", "tensorrt", "cuda", "cudnn"}.
+    versions: dict[str, str]
+    # Whether TensorFlow may compute float32 in TF32.
+    tf32: bool
+    # TensorFlow's threads, 0 for its own choice.
+    inter_op: int
+    intra_op: int
+    # TensorFlow's setting of XLA for everything, "" for none.
+    jit: str
+    # Environment variables of TensorFlow, CUDA and NVIDIA.
+    environment: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Side(records.Record):
+    """A model that was called."""
+
+    # Its path as the user named it, and "sha256:…" of its files.
+    model: str
+    digest: str
+    # Seconds to load it.
+    load_seconds: float
+    # Functions of its graph that are compiled by XLA (jit_compile), and some of their names.
+    xla_count: int = 0
+    xla_functions: tuple[str, ...] = ()
+    # At each shape.
+    calls: tuple[CallProfile, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Profile(Stamped):
+    """Where the time of a model's calls goes."""
+
+    model: Side
+    # The model before conversion, if it was given.
+    original: Side | None = None
+    machine: Machine
+    # Whether engines could run: False for a profile of a machine without a GPU.
+    on_gpu: bool
+    # What the conversion made of each signature, from the manifest; () without one.
+    signatures: tuple[SignatureResult, ...] = ()
+    # The settings of the conversion, from the manifest.
+    settings: dict[str, object] = dataclasses.field(default_factory=dict)
+    # What could not be measured, and remarks on the whole, a line each.
+    notes: tuple[str, ...] = ()
+
+    document: typing.ClassVar[str] = "profile"

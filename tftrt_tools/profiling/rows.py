@@ -1,0 +1,92 @@
+"""The rows of a profile's tables, for pages and terminals."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tftrt_tools.profiling import call_parts
+from tftrt_tools.profiling.call_parts import EngineRun
+from tftrt_tools.profiling.call_profile import CallProfile, Part
+from tftrt_tools.profiling.profile import Profile, Side
+
+# Above this share of its run without work, an engine waits for launches.
+_LAUNCH_BOUND = 0.25
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartRow:
+    """A part of a call beside the same part of another one. Seconds; None where that call has no such part."""
+
+    name: str
+    device: str
+    group: str
+    seconds: float | None
+    other: float | None
+
+
+def parts(call: CallProfile, other: CallProfile | None = None) -> list[PartRow]:
+    """The parts of two calls in the order of a call's way."""
+    mine, theirs = _by_key(call), _by_key(other)
+    both = {**theirs, **mine}
+    order = sorted(both, key=lambda key: (call_parts.GROUPS.index(both[key].group), key[1] == "GPU"))
+    return [PartRow(name=both[key].name, device=both[key].device, group=both[key].group,
+                    seconds=mine[key].seconds if key in mine else None, other=theirs[key].seconds if key in theirs else None)
+            for key in order]
+
+
+def _by_key(call: CallProfile | None) -> dict[tuple[str, str, str], Part]:
+    return {(part.group, part.device, part.engine): part for part in (call.parts if call else ())}
+
+
+def matching(side: Side | None, call: CallProfile) -> CallProfile | None:
+    """The call of a model with the same signature and shapes, if it was measured."""
+    listed = side.calls if side else ()
+    return next((one for one in listed if (one.signature, one.shapes) == (call.signature, call.shapes)), None)
+
+
+def ms(seconds: float | None) -> str:
+    """A cell, in milliseconds; blank for None."""
+    return "" if seconds is None else f"{1e3 * seconds:.4f}"
+
+
+def share(seconds: float | None, whole: float) -> str:
+    """A cell: the share of the whole."""
+    return "" if seconds is None or not whole else f"{100 * seconds / whole:.1f} %"
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit, value in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= value:
+            return f"{count / value:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def speed(call: CallProfile, other: CallProfile) -> str:
+    """How many times as fast `call` is as `other`, as far as the medians of the rounds tell."""
+    ratio = other.latency.p50 / call.latency.p50
+    low, high = other.latency.low / call.latency.high, other.latency.high / call.latency.low
+    return f"{ratio:.2f} times as fast ({low:.2f} to {high:.2f})"
+
+
+def gaps(run: EngineRun) -> str:
+    """A cell: the idle time between an engine's kernels, and whether the host launches too slowly."""
+    whole = run.gap_seconds + run.gpu_seconds
+    bound = whole and run.gap_seconds > _LAUNCH_BOUND * whole
+    return ms(run.gap_seconds) + (" (waits for launches)" if bound else "")
+
+
+def headline(profile: Profile) -> list[str]:
+    """Lines on what was measured, and where."""
+    machine = profile.machine
+    gpu = machine.gpu
+    versions = ", ".join(f"{name} {machine.versions[key]}" for name, key in (("TensorFlow", "tensorflow"), ("TensorRT", "tensorrt"))
+                         if machine.versions.get(key))
+    where = f"{gpu['name']}, driver {gpu.get('driver') or 'unknown'}" if gpu else f"no GPU; {machine.cpu}"
+    lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
+    covered = [f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[:len(one.engines) != 1]}"
+               for one in profile.signatures if one.converted]
+    if covered:
+        asked = profile.settings.get("precision_mode")
+        lines.append("; ".join(covered) + (f"; asked for {asked}" if asked else ""))
+    return lines

@@ -1,0 +1,72 @@
+"""Profiles that were measured before: in a model's passport, or in a file of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from tftrt_tools import errors
+from tftrt_tools.models import opening, table
+from tftrt_tools.profiling import profile
+from tftrt_tools.profiling.profile import Profile
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A profile that was measured before. said: where it comes from, and whether the model has changed since; a line each."""
+
+    profile: Profile
+    said: tuple[str, ...]
+    stale: bool = False
+
+
+def is_file(path: str) -> bool:
+    """Whether a path names a profile's own file."""
+    return path.endswith(".json") and not os.path.isdir(path)
+
+
+def read(path: str) -> Stored | None:
+    """The profile that `path` names: a JSON file, or a model that carries one; None for a model without one.
+
+    Raises: TftrtError where it is damaged or no profile, UsageError where there is no such file.
+    """
+    if is_file(path):
+        return Stored(profile=_file(path), said=(f"a profile from the file {path}",))
+    source = opening.check(path)
+    document = opening.document(source, profile.FILE)
+    if document is None:
+        return None
+    found = _understood(document, f"the profile in {path}")
+    stale = table.kind(source.path).digest(source.path) != found.model.digest
+    gpu = (found.machine.gpu or {}).get("name", "a machine without a GPU")
+    said = [f"the stored profile of {found.created}, measured on {gpu}; nothing was measured now"]
+    if stale:
+        said.append(f"it is stale: the model has changed since; run `tftrt profile {path}` on a machine with a GPU")
+    return Stored(profile=found, said=tuple(said), stale=stale)
+
+
+def keep(model: str, found: Profile) -> bool:
+    """Put a profile into the model's passport. Returns: whether its kind has passports."""
+    return opening.keep(opening.check(model), profile.FILE, found.to_dict())
+
+
+def _file(path: str) -> Profile:
+    try:
+        data = json.loads(pathlib.Path(path).read_text())
+    except FileNotFoundError:
+        raise errors.UsageError(f"no such file: {path}", "give a model, or a file that `tftrt profile --json=FILE` wrote") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise errors.TftrtError(f"{path} is damaged: {error}", "write it again with `tftrt profile MODEL --json=FILE`") from None
+    return _understood(data, path)
+
+
+def _understood(data: Any, what: str) -> Profile:
+    if not isinstance(data, dict) or data.get("kind") != Profile.document:
+        raise errors.UsageError(f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote")
+    try:
+        return Profile.from_dict(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise errors.TftrtError(f"{what} is damaged: {error}", "measure it again: `tftrt profile MODEL`") from None

@@ -1,0 +1,94 @@
+"""Traces of calls, as the recorder keeps them: what ran when, on each thread of the host and each stream of the GPU. No TensorFlow here."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import errors
+from tftrt_tools.execution.spans import Span
+
+# Events that mark a call and its stages.
+CALL, INPUT, RUN, OUTPUT = "tftrt call", "tftrt input", "tftrt run", "tftrt output"
+_OP = re.compile(r"(.*[^:]|):(\w+)")
+_SIZE = re.compile(r"size:(\d+)")
+_KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "on the GPU", "p2p": "between GPUs", "memset": "fill"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """Something that took time. Times are seconds from the trace's begin."""
+
+    name: str
+    start: float
+    end: float
+    # The number that a launch on the host and what it launched on the GPU share; None without one.
+    launch: int | None = None
+    # Of something on the GPU: "name:Type" of the TensorFlow op that launched it, as far as the profiler knows.
+    op: str = ""
+    # Of a copy or fill: what is copied, in bytes.
+    bytes: int = 0
+    # Of a marked call: its number, and who made it.
+    number: int = 0
+    caller: int = 0
+
+    @property
+    def span(self) -> Span:
+        """Start and end."""
+        return self.start, self.end
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Track:
+    """A thread of the host, or a stream of the GPU."""
+
+    name: str
+    gpu: bool
+    # By their start; of two that start together the longer one comes first.
+    events: tuple[Event, ...]
+
+
+def read(path: str | pathlib.Path) -> tuple[Track, ...]:
+    """The tracks of a file that `job.compact` wrote. Raises: TftrtError for a damaged file, OSError."""
+    try:
+        return of(json.loads(gzip.decompress(pathlib.Path(path).read_bytes())))
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, gzip.BadGzipFile) as error:
+        raise errors.TftrtError(f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again") from None
+
+
+def of(data: Mapping[str, Any]) -> tuple[Track, ...]:
+    """The tracks of what `job.compact.of` returns."""
+    return tuple(Track(track["name"], track["gpu"], tuple(_event(track["names"], *row) for row in track["events"]))
+                 for track in data["tracks"])
+
+
+def _event(names: Sequence[str], name: int, start: float, duration: float, stats: Mapping[str, Any] | None = None) -> Event:
+    stats = stats or {}
+    launch = stats.get("correlation_id")
+    size = _SIZE.search(stats.get("memcpy_details") or stats.get("memset_details") or "")
+    return Event(names[name], start * 1e-9, (start + duration) * 1e-9, int(launch) if launch is not None else None, stats.get("tf_op", ""),
+                 int(size[1]) if size else 0, int(stats.get("number", 0)), int(stats.get("caller", 0)))
+
+
+def op(name: str) -> tuple[str, str] | None:
+    """(name, type) if an event is that of an op."""
+    found = _OP.fullmatch(name)
+    return (found[1], found[2]) if found else None
+
+
+def copy(name: str) -> str:
+    """What an event of the GPU copies, for people: "host to GPU"; "" for a kernel."""
+    lower = name.lower()
+    if not lower.startswith(("memcpy", "memset")):
+        return ""
+    return next((text for mark, text in _KINDS.items() if mark in lower), "copy")
