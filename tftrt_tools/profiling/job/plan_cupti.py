@@ -116,8 +116,9 @@ def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:
         elif kind == _MARKER:
             marks.append((_u64(at, 8), _u32(at, 4), _u32(at, 16), _u32(at, 28), _text(at + 40), _text(at + 48)))
     caused = {one[4] for one in (*kernels, *copies)}
+    ranges = _ranges(names, marks)
     return {"names": list(names), "kernels": kernels, "copies": copies, "launches": [one for one in launches if one[0] in caused],
-            "ranges": _ranges(names, marks)}
+            "ranges": ranges}
 
 
 def _ranges(names: dict[str, int], marks: list[tuple[int, int, int, int, str, str]]) -> list[list[int]]:

@@ -1,0 +1,189 @@
+"""Makes EngineProfiles from what the engines told of themselves (`job/plan_job.py`), their segments and the log of their build."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.conversion import layer_table
+from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.profiling import cuda_graph, fusion, layers, layers_kernels, memory, peaks, roofline
+from tftrt_tools.profiling.engine_graph import Graph
+from tftrt_tools.profiling.engine_profile import EngineProfile, Latency, LayerProfile, Source
+from tftrt_tools.profiling.layers import Layer
+from tftrt_tools.profiling.layers_kernels import OfLayer
+from tftrt_tools.profiling.peaks import Peaks
+from tftrt_tools.savedmodel.engine_op import EngineOp
+
+# Calls of a trace, as `job/plan_job.py` makes them.
+_TRACED = 5
+# Where the sum of the layers and the sum of the kernels differ by more, a note says so.
+_AGREE = 0.05
+_TYPES = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
+# Answers of one engine and profile: {part: answer}.
+Answers = Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of an engine besides its answers."""
+
+    op: EngineOp | None = None
+    graph: Graph | None = None
+    # Of this profile, by the log of the build.
+    rows: tuple[layer_table.Row, ...] = ()
+    # The log of the build, or "".
+    log: str = ""
+
+    @property
+    def precision(self) -> str:
+        """For which the engine was asked."""
+        return self.op.precision if self.op else ""
+
+
+def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[str, int, int], Answers], tuple[str, ...]]:
+    """({(engine, number of its record, profile): its answers}, why parts have none). Args: parts: {part: what its child gave}."""
+    found: dict[tuple[str, int, int], dict[str, Any]] = collections.defaultdict(dict)
+    failed = []
+    for part, given in parts.items():
+        if "error" in given:
+            failed.append(f"{part}: {given['error'].strip().splitlines()[-1]}")
+        for answer in given.get("answers", ()):
+            found[answer["engine"], answer["record"], answer["profile"]][part] = answer
+    return dict(found), tuple(failed)
+
+
+def of(answers: Answers, known: Known, failed: Sequence[str] = ()) -> EngineProfile:
+    """The EngineProfile of one engine and profile. Args: failed: parts that have no answer for any engine."""
+    told, timed, traced = (answers.get(part, {}) for part in ("told", "timed", "traced"))
+    first = next(iter(answers.values()))
+    timings = _layer_seconds(timed)
+    calls = layers_kernels.calls(traced["trace"], _TRACED) if "trace" in traced else ()
+    how, of_kernels, others = layers_kernels.by_layer(calls, list(timings.items()))
+    rows = {row.name: row for row in known.rows}
+    found = layers.of_names(timings, known.graph, rows)
+    limits = _peaks(told, timed)
+    profiled = _layers(found, timings, of_kernels, known, rows, limits)
+    shapes = {name: tuple(shape) for name, shape in first.get("shapes", {}).items()}
+    kernel_seconds = statistics.median(sum(kernel.seconds for kernel in call.kernels) for call in calls) if calls else None
+    profile = EngineProfile(
+        engine=first["engine"], precision=known.precision, implicit_batch=first["implicit"], profile=first["profile"],
+        profiles=told.get("num_optimization_profiles", 1), shapes=shapes, latency=_latency(timed), layers=profiled,
+        layer_seconds=sum(timings.values()), kernel_seconds=kernel_seconds, kernels_by=how, other_kernel_seconds=others,
+        idle_seconds=statistics.median(call.seconds - call.busy for call in calls) if calls else None,
+        fusion=_fusion(found, timings, profiled, known, rows),
+        memory=memory.of(told, answers.get("streams", {}), known.graph, known.rows,
+                         known.op.workspace_size_bytes if known.op else None, known.log) if told else None,
+        cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
+        streams=cuda_graph.streams(answers.get("streams", {})), peaks=limits,
+        notes=tuple(dict.fromkeys((*failed, *_errors(answers)))))
+    return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known)))
+
+
+def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
+    """{layer without its profile's mark: seconds, median of the calls}, in order."""
+    reported = timed.get("layers")
+    if not reported or not reported["milliseconds"]:
+        return {}
+    columns = zip(*reported["milliseconds"], strict=True)
+    found: dict[str, float] = collections.defaultdict(float)
+    for name, column in zip(reported["names"], columns, strict=True):
+        found[layer_table.without_profile(name)[0]] += statistics.median(column) / 1e3
+    return dict(found)
+
+
+def _latency(timed: Mapping[str, Any]) -> Latency | None:
+    names = {"single": "single_seconds", "in_a_row": "row_seconds", "wall": "wall_seconds", "enqueue": "host_seconds"}
+    if not all(timed.get(key) for key in names.values()):
+        return None
+    return Latency(**{name: statistics.median(timed[key]) for name, key in names.items()})
+
+
+def _peaks(told: Mapping[str, Any], timed: Mapping[str, Any]) -> Peaks | None:
+    limits = told.get("limits")
+    if not limits or not limits.get("compute_capability") or not told.get("multiprocessors"):
+        return None
+    clocks = [sample["sm_mhz"] for sample in timed.get("clocks", ()) if sample.get("sm_mhz")]
+    clock = statistics.median(clocks) if clocks else limits.get("max_sm_mhz")
+    if not clock:
+        return None
+    return peaks.of(limits["compute_capability"], limits.get("name") or "", told["multiprocessors"], clock, bool(clocks),
+                    limits.get("max_memory_mhz"), limits.get("memory_bus_bits"))
+
+
+def _layers(found: Sequence[Layer], timings: Mapping[str, float], of_kernels: Mapping[str, OfLayer], known: Known,
+            rows: Mapping[str, layer_table.Row], limits: Peaks | None) -> tuple[LayerProfile, ...]:
+    owner = roofline.owners(found, frozenset(layers.MOVES))
+    owned: dict[str, set[str]] = collections.defaultdict(set)
+    for node, name in owner.items():
+        owned[name].add(node)
+    total = sum(timings.values()) or 1.0
+    result = []
+    for layer in found:
+        own, row, seconds = of_kernels.get(layer.name), rows.get(layer.name), timings[layer.name]
+        precision, source = _precision(layer, own, row, known.precision)
+        done = roofline.work(layer, known.graph, owned[layer.name], row, precision or known.precision) if known.graph else None
+        against = roofline.roof(done, seconds, precision, limits) if done else None
+        result.append(LayerProfile(
+            name=layer.name, role=layer.role, kind=row.kind if row else "", nodes=layer.nodes, seconds=seconds, share=seconds / total,
+            kernel_seconds=own.seconds if own else None, kernels=own.names if own else (), precision=precision, precision_from=source,
+            formats=_formats(row) if row else "", tactic=row.tactic if row else "", output_shape=_output_shape(layer, row, known.graph),
+            flops=done.flops if done else None, bytes=done.bytes if done else None, tflops=against.tflops if against else None,
+            gb_per_s=against.gb_per_s if against else None, bound=against.bound if against else None,
+            roof_share=against.share if against else None))
+    return tuple(result)
+
+
+def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, asked: str) -> tuple[str, Source | None]:
+    """(In what a layer computes, how that is known)."""
+    said = [kernel_names.arithmetic(name) for name in own.names] if own else []
+    told = [one for one in said if one != kernel_names.OTHER]
+    if told and layer.role in ("product", "fused graph"):
+        # A fused graph may multiply in several; the narrowest is first in ARITHMETICS.
+        return min(told, key=kernel_names.ARITHMETICS.index), "kernels"
+    types = [_TYPES[tensor.type] for tensor in (*row.inputs, *row.outputs) if tensor.type in _TYPES] if row else []
+    if types:
+        return types[0], "build log"
+    return (asked, "asked for") if layer.role in ("product", "fused graph") and asked else ("", None)
+
+
+def _formats(row: layer_table.Row) -> str:
+    ends = [f"{tensor.type} c{tensor.packed}" if tensor.packed > 1 else tensor.type for tensor in (*row.inputs[:1], *row.outputs[:1])]
+    return " → ".join(ends)
+
+
+def _output_shape(layer: Layer, row: layer_table.Row | None, graph: Graph | None) -> tuple[int | None, ...] | None:
+    if row and row.outputs and all(size >= 0 for size in row.outputs[0].sizes):
+        return row.outputs[0].sizes
+    last = graph.by_name[layer.nodes[-1]] if graph and layer.nodes else None
+    return last.outputs[0].shape if last and last.outputs else None
+
+
+def _fusion(found: Sequence[Layer], timings: Mapping[str, float], profiled: Sequence[LayerProfile], known: Known,
+            rows: Mapping[str, layer_table.Row]) -> fusion.Fusion | None:
+    if known.graph is None or not found:
+        return None
+    precisions = {layer.name: layer.precision for layer in profiled if layer.precision and layer.precision_from != "asked for"}
+    return fusion.of(fusion.Engine(graph=known.graph, layers=found, seconds=timings, precisions=precisions, rows=rows))
+
+
+def _errors(answers: Answers) -> list[str]:
+    return [f"{part}, {what}: {why}" for part, answer in answers.items() for what, why in answer.get("errors", {}).items()]
+
+
+def _remarks(profile: EngineProfile, known: Known) -> list[str]:
+    found = []
+    if known.graph is None:
+        found.append("the native segment was removed: no operations, no fusion map")
+    if not known.rows:
+        found.append("no log of the build: `tftrt build --layers` tells tactics, formats and types")
+    if profile.kernels_by == "aligned":
+        found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
+    if profile.agreement is not None and abs(profile.agreement - 1) > _AGREE:
+        found.append(f"the layers' times by IProfiler are {profile.agreement:.2f} of their kernels' times")
+    if profile.peaks and profile.peaks.note:
+        found.append(profile.peaks.note)
+    return found

@@ -1,0 +1,80 @@
+"""What an engine takes of the GPU's memory: asked for, measured, and what another one would add."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import records
+from tftrt_tools.conversion import layer_table
+from tftrt_tools.profiling import roofline
+from tftrt_tools.profiling.engine_graph import Graph
+
+# A line of TensorRT 8.5's verbose log at the end of a build.
+_SCRATCH = re.compile(r"Total Scratch Memory: (\d+)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Memory(records.Record):
+    """All in bytes; None where nothing tells."""
+
+    # The serialized engine.
+    plan: int
+    # Constants of the native segment, as the SavedModel has them.
+    weights_in_model: int | None = None
+    # On the GPU: what loading the engine took, weights above all.
+    engine: int | None = None
+    # On the GPU: what a context took.
+    context: int | None = None
+    # What TensorRT says that a context needs for activations and scratch: the largest of its profiles.
+    activations_and_scratch: int | None = None
+    # What the activations between layers would take if each kept its own memory; and what they save by sharing it.
+    activations_without_reuse: int | None = None
+    # Scratch memory that an engine may use (max_workspace_size_bytes), and that its layers do, by the log of the build.
+    workspace_asked: int | None = None
+    workspace_taken: int | None = None
+    # Inputs and outputs of one call.
+    inputs_and_outputs: int | None = None
+    # What another copy of the engine with its context took: (engine, context).
+    next_engine: tuple[int, int] | None = None
+
+    @property
+    def reuse_saves(self) -> int | None:
+        """Bytes that activations save by sharing memory; scratch counts against it."""
+        if self.activations_without_reuse is None or self.activations_and_scratch is None:
+            return None
+        return self.activations_without_reuse - self.activations_and_scratch
+
+
+def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None, rows: Sequence[layer_table.Row],
+       workspace_asked: int | None, log: str) -> Memory:
+    """From the recorded parts "told" and "streams". Args: rows: of this profile, by the log of the build; log: of the build, or ""."""
+    copies = streams.get("copies_bytes") or [None]
+    return Memory(
+        plan=told["bytes"], weights_in_model=None if graph is None else sum(
+            tensor.bytes() or 0 for node in graph.nodes if node.op == "Const" for tensor in node.outputs),
+        engine=_difference(told, "free_before_engine", "free_before_context"),
+        context=_difference(told, "free_before_context", "free_with_context"), activations_and_scratch=told.get("device_memory_size"),
+        activations_without_reuse=_activations(rows), workspace_asked=workspace_asked, workspace_taken=_last(_SCRATCH, log),
+        inputs_and_outputs=sum(told["buffer_bytes"].values()) if "buffer_bytes" in told else None,
+        next_engine=None if copies[0] is None else (copies[0][0], copies[0][1]))
+
+
+def _difference(told: Mapping[str, Any], before: str, behind: str) -> int | None:
+    return told[before] - told[behind] if before in told and behind in told else None
+
+
+def _last(pattern: re.Pattern[str], log: str) -> int | None:
+    found = pattern.findall(log)
+    return int(found[-1]) if found else None
+
+
+def _activations(rows: Sequence[layer_table.Row]) -> int | None:
+    """All tensors between layers; those of the engine's inputs and outputs are not in its memory, and a NoOp's output is its input."""
+    read = {tensor.name for row in rows for tensor in row.inputs}
+    sizes = [roofline.tensor_bytes(tensor) for row in rows if row.kind not in ("Constant", "NoOp") for tensor in row.outputs
+             if tensor.name in read]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if rows and len(known) == len(sizes) else None
