@@ -2,9 +2,9 @@
 
     python -m benchmarks.profile_recordings ENGINES_MODEL --output=DIR
 
-DIR gets NAME.json.gz with one answer for each part, engine and profile, NAME.graph.pb.gz with the model's graph without its weights, and
-the traces of TensorFlow's profiler. --build_log keeps what the log of `tftrt convert --layers --log_file=FILE` says of the layers, as
-NAME.layers.log.gz. Each part runs in a process of its own: one that fails leaves its reason and does not end the others.
+DIR gets NAME.json.gz with one answer for each part, engine and profile, and NAME.graph.pb.gz with the model's graph without its weights.
+--build_log keeps what the log of `tftrt convert --layers --log_file=FILE` says of the layers, as NAME.layers.log.gz. Each part runs in a
+process of its own: one that fails leaves its reason and does not end the others.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from tftrt_tools.savedmodel.job import protos
 
 NEEDS_GPU = True
 # told: sizes, shapes, names; timed: latency, each layer by IProfiler, clocks; traced: kernels and TensorRT's ranges by CUPTI; graph: a CUDA
-# graph; streams: several contexts; tensorflow: the kernels by TensorFlow's profiler.
-PARTS = ("told", "timed", "traced", "graph", "streams", "tensorflow")
+# graph; streams: several contexts.
+PARTS = ("told", "timed", "traced", "graph", "streams")
 _JOB = "tftrt_tools.profiling.job.plan_job:record"
 _TIMEOUT = 150
 _LOG_END = 4000
@@ -59,7 +59,7 @@ def _options(argv):
 
 
 def _part(part, options):
-    request = {"model": str(options.model), "part": part, "shapes": options.shapes, "folder": str(options.output)}
+    request = {"model": str(options.model), "part": part, "shapes": options.shapes}
     try:
         outcome = child.run(_JOB, request, timeout=_TIMEOUT)
     except child.ChildDied as error:

@@ -4,10 +4,10 @@ Information" of TensorRT's verbose log, as 8.5.3 writes it under TensorFlow 2.14
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import typing
+from collections.abc import Iterator, Sequence
 
 from tftrt_tools import records
 
@@ -18,6 +18,9 @@ _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic
 _PROFILE = re.compile(r" \[profile (\d+)\]")
 # "NAME (Half[32,256:8,14,14])": after the channels, by how many a format packs them.
 _TENSOR = re.compile(r"(.+?) \((\w+)[\[(]([^\])]*)[\])]\)(?:, |$)")
+
+_SCRATCH, _ACTIVATIONS = re.compile(r"Total Scratch Memory: (\d+)"), re.compile(r"Total Activation Memory: (\d+)")
+_NO_SIZE = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,13 +53,40 @@ class Row(records.Record):
     profile: int = 0
 
 
-def of_log(text: str, engines: Sequence[str]) -> dict[str, tuple[Row, ...]]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Built(records.Record):
+    """What the log says of a built engine."""
+
+    # In the order in which they run, profile by profile.
+    rows: tuple[Row, ...]
+    # Device memory of each profile in bytes: for activations, and the scratch memory of its layers among it.
+    activation_bytes: tuple[int, ...] = ()
+    scratch_bytes: tuple[int, ...] = ()
+
+    def of_profile(self, profile: int) -> tuple[Row, ...]:
+        """The layers of one profile."""
+        return tuple(row for row in self.rows if row.profile == profile)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table(records.Record):
+    """The document in a model's passport. engines: {engine op: what the log of its build said}."""
+
+    engines: dict[str, Built]
+
+    document: typing.ClassVar[str] = "engine layers"
+
+
+def of_log(text: str, engines: Sequence[str]) -> dict[str, Built]:
     """Read the log of a build.
 
     Args: text: the log. engines: names of engine ops.
-    Returns: {engine: (Row, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
+    Returns: {engine: Built}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    return {engine: rows(block) for engine, _, block in builds(text, engines)}
+    # TensorRT says a number for activations twice for each profile; the first is no size, but more than any memory.
+    return {engine: Built(rows=rows(block), scratch_bytes=tuple(map(int, _SCRATCH.findall(before))),
+                          activation_bytes=tuple(size for size in map(int, _ACTIVATIONS.findall(before)) if size < _NO_SIZE))
+            for engine, before, block in builds(text, engines)}
 
 
 def builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -94,11 +124,3 @@ def without_profile(name: str) -> tuple[str, int]:
     """(A layer's name without the mark of its profile, the profile)."""
     found = _PROFILE.search(name)
     return _PROFILE.sub("", name), int(found[1]) if found else 0
-
-
-def by_profile(table: Sequence[Row]) -> Mapping[int, tuple[Row, ...]]:
-    """{profile: its layers}."""
-    found: dict[int, list[Row]] = collections.defaultdict(list)
-    for row in table:
-        found[row.profile].append(row)
-    return {profile: tuple(listed) for profile, listed in found.items()}

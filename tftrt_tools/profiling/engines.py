@@ -33,10 +33,8 @@ class Known:
 
     op: EngineOp | None = None
     graph: Graph | None = None
-    # Of this profile, by the log of the build.
-    rows: tuple[layer_table.Row, ...] = ()
-    # The log of the build, or "".
-    log: str = ""
+    # What the log of the build said, where it was kept.
+    built: layer_table.Built | None = None
 
     @property
     def precision(self) -> str:
@@ -63,7 +61,7 @@ def of(answers: Answers, known: Known, failed: Sequence[str] = ()) -> EngineProf
     timings = _layer_seconds(timed)
     calls = layers_kernels.calls(traced["trace"], _TRACED) if "trace" in traced else ()
     how, of_kernels, others = layers_kernels.by_layer(calls, list(timings.items()))
-    rows = {row.name: row for row in known.rows}
+    rows = {row.name: row for row in known.built.of_profile(first["profile"])} if known.built else {}
     found = layers.of_names(timings, known.graph, rows)
     limits = _peaks(told, timed)
     profiled = _layers(found, timings, of_kernels, known, rows, limits)
@@ -75,8 +73,8 @@ def of(answers: Answers, known: Known, failed: Sequence[str] = ()) -> EngineProf
         layer_seconds=sum(timings.values()), kernel_seconds=kernel_seconds, kernels_by=how, other_kernel_seconds=others,
         idle_seconds=statistics.median(call.seconds - call.busy for call in calls) if calls else None,
         fusion=_fusion(found, timings, profiled, known, rows),
-        memory=memory.of(told, answers.get("streams", {}), known.graph, known.rows,
-                         known.op.workspace_size_bytes if known.op else None, known.log) if told else None,
+        memory=memory.of(told, answers.get("streams", {}), known.graph, known.built, first["profile"],
+                         known.op.workspace_size_bytes if known.op else None) if told else None,
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
         streams=cuda_graph.streams(answers.get("streams", {})), peaks=limits,
         notes=tuple(dict.fromkeys((*failed, *_errors(answers)))))
@@ -178,7 +176,7 @@ def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     found = []
     if known.graph is None:
         found.append("the native segment was removed: no operations, no fusion map")
-    if not known.rows:
+    if known.built is None:
         found.append("no log of the build: `tftrt build --layers` tells tactics, formats and types")
     if profile.kernels_by == "aligned":
         found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")

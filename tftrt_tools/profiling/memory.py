@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +10,6 @@ from tftrt_tools import records
 from tftrt_tools.conversion import layer_table
 from tftrt_tools.profiling import roofline
 from tftrt_tools.profiling.engine_graph import Graph
-
-# A line of TensorRT 8.5's verbose log at the end of a build.
-_SCRATCH = re.compile(r"Total Scratch Memory: (\d+)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,9 +24,11 @@ class Memory(records.Record):
     engine: int | None = None
     # On the GPU: what a context took.
     context: int | None = None
-    # What TensorRT says that a context needs for activations and scratch: the largest of its profiles.
+    # What TensorRT says that a context needs for activations and scratch, the most that any of the engine's profiles does.
     activations_and_scratch: int | None = None
-    # What the activations between layers would take if each kept its own memory; and what they save by sharing it.
+    # What this profile needs of it, by the log of the build.
+    activations_of_profile: int | None = None
+    # What the activations between its layers would take if each kept its own memory.
     activations_without_reuse: int | None = None
     # Scratch memory that an engine may use (max_workspace_size_bytes), and that its layers do, by the log of the build.
     workspace_asked: int | None = None
@@ -42,33 +40,26 @@ class Memory(records.Record):
 
     @property
     def reuse_saves(self) -> int | None:
-        """Bytes that activations save by sharing memory; scratch counts against it."""
-        if self.activations_without_reuse is None or self.activations_and_scratch is None:
+        """Bytes that the activations of this profile save by sharing memory; scratch counts against it."""
+        if self.activations_without_reuse is None or self.activations_of_profile is None:
             return None
-        return self.activations_without_reuse - self.activations_and_scratch
+        return self.activations_without_reuse - self.activations_of_profile
 
 
-def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None, rows: Sequence[layer_table.Row],
-       workspace_asked: int | None, log: str) -> Memory:
-    """From the recorded parts "told" and "streams". Args: rows: of this profile, by the log of the build; log: of the build, or ""."""
+def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None, built: layer_table.Built | None, profile: int,
+       workspace_asked: int | None) -> Memory:
+    """From the recorded parts "told" and "streams". Args: built: what the log of the build says; profile: from 0."""
     copies = streams.get("copies_bytes") or [None]
     return Memory(
         plan=told["bytes"], weights_in_model=None if graph is None else sum(
             tensor.bytes() or 0 for node in graph.nodes if node.op == "Const" for tensor in node.outputs),
-        engine=_difference(told, "free_before_engine", "free_before_context"),
-        context=_difference(told, "free_before_context", "free_with_context"), activations_and_scratch=told.get("device_memory_size"),
-        activations_without_reuse=_activations(rows), workspace_asked=workspace_asked, workspace_taken=_last(_SCRATCH, log),
+        engine=told.get("engine_bytes"), context=told.get("context_bytes"), activations_and_scratch=told.get("device_memory_size"),
+        activations_of_profile=built.activation_bytes[profile] if built and profile < len(built.activation_bytes) else None,
+        activations_without_reuse=_activations([row for row in built.rows if row.profile == profile] if built else ()),
+        workspace_asked=workspace_asked,
+        workspace_taken=built.scratch_bytes[profile] if built and profile < len(built.scratch_bytes) else None,
         inputs_and_outputs=sum(told["buffer_bytes"].values()) if "buffer_bytes" in told else None,
         next_engine=None if copies[0] is None else (copies[0][0], copies[0][1]))
-
-
-def _difference(told: Mapping[str, Any], before: str, behind: str) -> int | None:
-    return told[before] - told[behind] if before in told and behind in told else None
-
-
-def _last(pattern: re.Pattern[str], log: str) -> int | None:
-    found = pattern.findall(log)
-    return int(found[-1]) if found else None
 
 
 def _activations(rows: Sequence[layer_table.Row]) -> int | None:

@@ -76,9 +76,12 @@ class Context:
         self.cuda, self.engine, self.stream = cuda, engine, cuda.stream()
         self.implicit = bool(engine.has_implicit_batch_dimension)
         self.batch = next(iter(shapes.values()))[0] if shapes else 1
+        free = cuda.free_memory()
         self.context = engine.create_execution_context()
         if self.context is None:
             raise RuntimeError("TensorRT gives no further context of this engine")
+        # What it took of the device's memory, in the steps in which CUDA gives it out.
+        self.context_bytes = free - cuda.free_memory()
         self._bindings: list[int] = []
         self._held: list[npt.NDArray[Any]] = []
         self._allocated: list[int] = []

@@ -1,19 +1,18 @@
 """Measures the engines that a model carries, through TensorRT alone, and returns raw facts. Each kind of facts in a process of its own:
 TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
 
-A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent, "folder": where files go}.
+A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent}.
 The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
 """
 
 from __future__ import annotations
 
 import functools
-import gzip
 import pathlib
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorrt as trt
@@ -25,13 +24,15 @@ from tftrt_tools.savedmodel import engine_assets
 # Calls before anything is measured; the first ones load kernels.
 _WARM = 10
 # Calls whose layers IProfiler times, and calls whose kernels are traced.
-_PROFILED, _TRACED = 20, 5
+_PROFILED, TRACED = 20, 5
 _SINGLE, _ROWS, _IN_A_ROW = 100, 10, 50
 # Nothing is repeated for longer than this, in seconds.
 _PATIENCE = 3.0
 # How many calls a stream has waiting before all streams are awaited, and how long one throughput is measured, in seconds.
 _BURST, _LOOP_SECONDS = 8, 0.5
-_STREAMS = (1, 2, 4)
+STREAMS = (1, 2, 4)
+# Calls of each stream that are kept of a trace of several.
+_KEPT = 4
 
 
 class _Layers(trt.IProfiler):
@@ -67,8 +68,7 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _measured(cuda: plan_cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
     facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, implicit=one.implicit, bytes=one.asset.bytes)
-    facts["free_before_engine"] = one.free
-    facts["free_before_context"] = cuda.free_memory()
+    facts["engine_bytes"] = one.taken
     try:
         one.open()
         facts["shapes"] = one.context.shapes()
@@ -88,9 +88,8 @@ class _One:
         self.asset: engine_assets.EngineAsset = which["asset"]
         self.record: int = which["record"]
         self.profile: int = which["profile"]
-        self.folder = pathlib.Path(which["folder"])
-        # On the device before the engine was there.
-        self.free: int = which["free"]
+        # What loading the engine took of the device's memory.
+        self.taken: int = which["taken"]
         self.implicit = bool(engine.has_implicit_batch_dimension)
         self._given: list[list[int]] | None = which["given"]
         self._context: Context | None = None
@@ -125,9 +124,6 @@ class _One:
     def _shapes(self) -> Any:
         return self._given or self.asset.input_shapes
 
-    def file(self, name: str) -> pathlib.Path:
-        return self.folder / f"{self.asset.engine}.{self.record}.{self.profile}.{name}"
-
 
 def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
     """Every engine and profile, one at a time."""
@@ -135,9 +131,10 @@ def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
         for number, (asset, plan) in enumerate(engine_assets.plans(path)):
             free = cuda.free_memory()
             engine = plan_context.load(plan)
+            taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
             for profile in range(count):
-                yield _One(cuda, plan, engine, asset=asset, record=number, profile=profile, folder=request.get("folder", "."), free=free,
+                yield _One(cuda, plan, engine, asset=asset, record=number, profile=profile, taken=taken,
                            given=(request.get("shapes") or {}).get(asset.engine))
 
 
@@ -147,7 +144,7 @@ def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
 def _told(one: _One, facts: _Facts) -> None:
     """What the engine and the GPU say of themselves."""
     engine = one.engine
-    facts["free_with_context"] = one.cuda.free_memory()
+    facts["context_bytes"] = one.context.context_bytes
     for name in ("name", "num_layers", "num_optimization_profiles", "device_memory_size", "max_batch_size", "num_bindings"):
         facts.ask(name, functools.partial(getattr, engine, name))
     facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
@@ -259,59 +256,21 @@ def _by_profiler(one: _One) -> dict[str, Any]:
 
 
 def _traced(one: _One, facts: _Facts) -> None:
-    """Kernels and NVTX ranges, without IProfiler and with it."""
-    cupti = _cupti()
-
+    """Kernels and NVTX ranges of calls without IProfiler, which puts events between the kernels."""
     def calls() -> dict[str, Any]:
-        with cupti.tracing() as found:
-            for _ in range(_TRACED):
+        with _cupti().tracing() as found:
+            for _ in range(TRACED):
                 one.context.call()
             one.cuda.wait_for_all()
         return found
 
-    facts.ask("trace_first", calls)  # CUPTI itself warms up
-    facts.pop("trace_first", None)
-    facts.ask("trace", calls)
-    profiler = _Layers()
-
-    def profiled() -> dict[str, Any]:
-        one.context.context.profiler = profiler
-        one.context.call()
-        profiler.reported = []
-        return calls()
-
-    facts.ask("trace_profiled", profiled)
-    facts["trace_profiled_layers"] = profiler.reported
+    calls()  # CUPTI itself warms up
+    facts["trace"] = calls()
 
 
 @functools.cache
 def _cupti() -> plan_cupti.Cupti:
     return plan_cupti.Cupti()
-
-
-def _traced_by_tensorflow(one: _One, facts: _Facts) -> None:
-    """The same under TensorFlow's profiler; the trace is a file."""
-    def trace() -> str:
-        import tensorflow as tf
-
-        from tftrt_tools import scratch
-
-        with scratch.folder("trace") as folder:
-            options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
-            tf.profiler.experimental.start(folder, options)
-            try:
-                for number in range(_TRACED):
-                    with tf.profiler.experimental.Trace("engine call", step_num=number):
-                        one.context.call()
-            finally:
-                tf.profiler.experimental.stop()
-            found = next(pathlib.Path(folder).rglob("*.xplane.pb"))
-            target = one.file("xplane.pb.gz")
-            with gzip.open(target, "wb") as file:
-                file.write(found.read_bytes())
-        return target.name
-
-    facts.ask("xplane", trace)
 
 
 def _graphed(one: _One, facts: _Facts) -> None:
@@ -356,41 +315,48 @@ def _row(one: _One, launch: Callable[[], object]) -> float:
 
 
 def _streamed(one: _One, facts: _Facts) -> None:
-    """Throughput of several contexts on as many streams, each of a copy of the engine: a profile serves one context at a time."""
+    """Several contexts on as many streams, each of a copy of the engine: a profile serves one context at a time.
+
+    Plain calls first. Then each call is one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
+    """
     contexts, copies = [one.context], []
     facts["streams"] = found = []
-    for count in _STREAMS:
+    for count in STREAMS:
         while len(contexts) < count:
             free = one.cuda.free_memory()
             copies.append(plan_context.load(one.plan))
-            after_engine = one.cuda.free_memory()
+            behind = one.cuda.free_memory()
             contexts.append(one.another(copies[-1]))
+            facts.setdefault("copies_bytes", []).append([free - behind, contexts[-1].context_bytes])
             for _ in range(_WARM):
                 contexts[-1].call()
-            facts.setdefault("copies_bytes", []).append([free - after_engine, after_engine - one.cuda.free_memory()])
-        chosen = contexts[:count]
         row = _Facts(contexts=count)
-        row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, chosen))
-        row.ask("thread_each_calls_s", functools.partial(_thread_each, chosen))
+        plain = [context.enqueue for context in contexts[:count]]
+        row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, plain))
+        row.ask("thread_each_calls_s", functools.partial(_thread_each, contexts[:count]))
+        found.append(row)
+    launches = [one.cuda.captured(context.enqueue, context.stream).launch for context in contexts]
+    for row in found:
+        chosen = launches[:row["contexts"]]
+        row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, chosen))
         row.ask("trace", functools.partial(_overlap, one.cuda, chosen))
-        found.append(dict(row))
     for context in contexts[1:]:
         context.close()
 
 
-def _one_thread(cuda: plan_cudart.Cuda, contexts: list[Context]) -> float:
+def _one_thread(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> float:
     """Calls a second; one thread feeds all streams in turns."""
     start, calls = time.perf_counter(), 0
     while time.perf_counter() - start < _LOOP_SECONDS:
         for _ in range(_BURST):
-            for context in contexts:
-                context.enqueue()
+            for launch in launches:
+                launch()
         cuda.wait_for_all()
-        calls += _BURST * len(contexts)
+        calls += _BURST * len(launches)
     return calls / (time.perf_counter() - start)
 
 
-def _thread_each(contexts: list[Context]) -> float:
+def _thread_each(contexts: Sequence[Context]) -> float:
     """Calls a second; each stream has a thread, which waits for each call."""
     counts = [0] * len(contexts)
     start = time.perf_counter()
@@ -408,17 +374,18 @@ def _thread_each(contexts: list[Context]) -> float:
     return sum(counts) / (time.perf_counter() - start)
 
 
-def _overlap(cuda: plan_cudart.Cuda, contexts: list[Context]) -> list[list[int]]:
-    """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream."""
+def _overlap(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
+    """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream, without the first ones, which warm up CUPTI."""
     with _cupti().tracing() as found:
-        for _ in range(3):
-            for context in contexts:
-                context.enqueue()
+        for _ in range(_WARM):
+            for launch in launches:
+                launch()
         cuda.wait_for_all()
-    return [[start, end, stream] for _, start, end, stream, *_ in found["kernels"]]
+    spans = sorted([start, end, stream] for _, start, end, stream, *_ in found["kernels"])
+    return spans[len(spans) * (_WARM - _KEPT) // _WARM:]
 
 
-# {part: what measures it}. TensorFlow's own CUPTI wants to be alone, and so does a capture that may fail.
+# {part: what measures it}. A capture that fails may leave its process unusable, and ranges are recorded for the traces alone.
 MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
-    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "tensorflow": _traced_by_tensorflow,
+    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed,
 }
