@@ -14,16 +14,10 @@ import pathlib
 import re
 import time
 
-from tftrt_tools import child, errors
+from tftrt_tools.profiling import plan
 from tftrt_tools.savedmodel.job import protos
 
 NEEDS_GPU = True
-# told: sizes, shapes, names; timed: latency, each layer by IProfiler, clocks; traced: kernels and TensorRT's ranges by CUPTI; graph: a CUDA
-# graph; streams: several contexts.
-PARTS = ("told", "timed", "traced", "graph", "streams")
-_JOB = "tftrt_tools.profiling.job.plan_job:record"
-_TIMEOUT = 150
-_LOG_END = 4000
 _OF_ENGINES = re.compile(r"Layer\(|Engine Layer Information|Total Host Persistent|Total Device Persistent|Total Scratch|Activation Memory|"
                          r"Weights Memory|emory usage|orkspace|Fus(?:ing|ion)|fused|Rejecting some int8|missing int8|"
                          r"(?:After|Before|before|after) .*layers|Building a new TensorRT engine|Engine generation completed|peak memory")
@@ -37,7 +31,7 @@ def main(argv=None):
     found = {"model": name, "manifest": _manifest(options.model), "shapes": options.shapes, "parts": {}}
     for part in options.parts:
         start = time.monotonic()
-        found["parts"][part] = _part(part, options)
+        found["parts"][part] = plan.record(options.model, part, options.shapes)
         found["parts"][part]["seconds"] = round(time.monotonic() - start, 2)
         print(f"{name} {part}: {found['parts'][part]['seconds']} s, {_summary(found['parts'][part])}", flush=True)
         with gzip.open(options.output / f"{name}.json.gz", "wt") as file:
@@ -53,20 +47,9 @@ def _options(argv):
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the recordings")
     parser.add_argument("--build_log", type=pathlib.Path, help="the log of its build, of --layers --log_file")
     parser.add_argument("--name", help="of the files; the model's by default")
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help="all by default")
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(plan.PARTS), help="all by default")
     parser.add_argument("--shapes", type=json.loads, help='JSON, {engine: [[shape of each input]]}; else those that it was tuned for')
     return parser.parse_args(argv)
-
-
-def _part(part, options):
-    request = {"model": str(options.model), "part": part, "shapes": options.shapes}
-    try:
-        outcome = child.run(_JOB, request, timeout=_TIMEOUT)
-    except child.ChildDied as error:
-        return {"error": str(error), "log": error.log[-_LOG_END:]}
-    except (errors.TftrtError, child.ChildBug) as error:
-        return {"error": str(error)[-_LOG_END:]}
-    return {"answers": outcome.result, "log": outcome.log[-_LOG_END:]}
 
 
 def _summary(part):

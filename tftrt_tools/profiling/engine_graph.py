@@ -46,10 +46,9 @@ class Node(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Graph(records.Record):
-    """A segment. engine: the name of its engine op. shapes: of the engine's inputs, for which the sizes hold."""
+    """A segment. engine: the name of its engine op. nodes: inputs before their readers."""
 
     engine: str
-    shapes: tuple[tuple[int, ...], ...]
     nodes: tuple[Node, ...]
 
     @functools.cached_property

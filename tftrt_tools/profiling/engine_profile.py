@@ -31,11 +31,13 @@ class LayerProfile(records.Record):
     kind: str = ""
     # The TensorFlow nodes that it holds.
     nodes: tuple[str, ...] = ()
-    # By IProfiler, median of the profiled calls.
+    # What it takes in a call: its kernels' time where TensorRT's ranges tell which they are, else IProfiler's.
     seconds: float
     # Of the engine's layers' seconds, 0 to 1.
     share: float = records.field(digits=5)
-    # Of its kernels, by the trace without IProfiler; None where no trace tells.
+    # By IProfiler, median of the profiled calls, with the gap that its event makes; see EngineProfile.event_seconds.
+    profiler_seconds: float
+    # Of its kernels, by the trace without IProfiler, and their names; None where no trace tells.
     kernel_seconds: float | None = None
     kernels: tuple[str, ...] = ()
     # In which it computes: "INT8", "FP16", "TF32", "FP32", "" for a layer that does not multiply and of which no log tells.
@@ -95,15 +97,15 @@ class EngineProfile(records.Record):
     shapes: dict[str, tuple[int, ...]]
     latency: Latency | None
     layers: tuple[LayerProfile, ...]
-    # Of all layers together, by IProfiler, and of all kernels, by the trace; seconds.
+    # Of all layers together, and of all kernels, by the trace; seconds.
     layer_seconds: float
     kernel_seconds: float | None
+    # What IProfiler adds to each layer that launches kernels: the median of the differences from their kernels.
+    event_seconds: float | None = None
     # How the kernels were given to the layers; None without a trace.
     kernels_by: How | None
     # Seconds of kernels and copies of the trace that belong to no layer.
     other_kernel_seconds: float = 0.0
-    # Within a call, by the trace: when no kernel runs.
-    idle_seconds: float | None = None
     # None where the native segment was removed.
     fusion: Fusion | None = None
     memory: Memory | None = None
@@ -117,10 +119,19 @@ class EngineProfile(records.Record):
 
     @property
     def agreement(self) -> float | None:
-        """Layers' seconds by IProfiler over kernels' seconds by the trace, of the layers that have kernels; 1 where they agree."""
-        pairs = [(layer.seconds, layer.kernel_seconds) for layer in self.layers if layer.kernel_seconds]
+        """IProfiler's seconds over the kernels' by the trace, of the layers that have kernels and without what its events add; 1 where the
+        two agree, None without a trace."""
+        pairs = [(layer.profiler_seconds, layer.kernel_seconds) for layer in self.layers if layer.kernel_seconds]
         traced = sum(seconds for _, seconds in pairs)
-        return sum(seconds for seconds, _ in pairs) / traced if traced else None
+        added = (self.event_seconds or 0.0) * len(pairs)
+        return (sum(seconds for seconds, _ in pairs) - added) / traced if traced else None
+
+    @property
+    def gap_seconds(self) -> float | None:
+        """Of each call in a row: when no kernel runs, because the next one is not launched or not begun yet."""
+        if self.latency is None or self.kernel_seconds is None:
+            return None
+        return max(0.0, self.latency.in_a_row - self.kernel_seconds)
 
     def by_time(self) -> list[tuple[LayerProfile, float]]:
         """(layer, share of it and of all slower ones), the slowest first."""

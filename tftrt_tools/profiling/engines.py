@@ -54,8 +54,13 @@ def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[s
     return dict(found), tuple(failed)
 
 
-def of(answers: Answers, known: Known, failed: Sequence[str] = ()) -> EngineProfile:
-    """The EngineProfile of one engine and profile. Args: failed: parts that have no answer for any engine."""
+def shapes(answers: Answers) -> dict[str, list[int]]:
+    """{input or output of the engine: its shape in the measured calls}; {} where no context could be made."""
+    return next((dict(answer["shapes"]) for answer in answers.values() if "shapes" in answer), {})
+
+
+def of(answers: Answers, known: Known) -> EngineProfile:
+    """The EngineProfile of one engine and profile."""
     told, timed, traced = (answers.get(part, {}) for part in ("told", "timed", "traced"))
     first = next(iter(answers.values()))
     timings = _layer_seconds(timed)
@@ -64,26 +69,27 @@ def of(answers: Answers, known: Known, failed: Sequence[str] = ()) -> EngineProf
     rows = {row.name: row for row in known.built.of_profile(first["profile"])} if known.built else {}
     found = layers.of_names(timings, known.graph, rows)
     limits = _peaks(told, timed)
-    profiled = _layers(found, timings, of_kernels, known, rows, limits)
-    shapes = {name: tuple(shape) for name, shape in first.get("shapes", {}).items()}
+    seconds = {name: of_kernels[name].seconds if name in of_kernels else 0.0 for name in timings} if how == "ranges" else timings
+    events = [timings[name] - own.seconds for name, own in of_kernels.items()]
+    profiled = _layers(found, _Times(seconds, timings, of_kernels), known, rows, limits)
     kernel_seconds = statistics.median(sum(kernel.seconds for kernel in call.kernels) for call in calls) if calls else None
     profile = EngineProfile(
         engine=first["engine"], precision=known.precision, implicit_batch=first["implicit"], profile=first["profile"],
-        profiles=told.get("num_optimization_profiles", 1), shapes=shapes, latency=_latency(timed), layers=profiled,
-        layer_seconds=sum(timings.values()), kernel_seconds=kernel_seconds, kernels_by=how, other_kernel_seconds=others,
-        idle_seconds=statistics.median(call.seconds - call.busy for call in calls) if calls else None,
-        fusion=_fusion(found, timings, profiled, known, rows),
+        profiles=told.get("num_optimization_profiles", 1), shapes={name: tuple(shape) for name, shape in shapes(answers).items()},
+        latency=_latency(timed), layers=profiled,
+        layer_seconds=sum(seconds.values()), kernel_seconds=kernel_seconds, kernels_by=how, other_kernel_seconds=others,
+        event_seconds=statistics.median(events) if events else None, fusion=_fusion(found, seconds, profiled, known, rows),
         memory=memory.of(told, answers.get("streams", {}), known.graph, known.built, first["profile"],
                          known.op.workspace_size_bytes if known.op else None) if told else None,
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
         streams=cuda_graph.streams(answers.get("streams", {})), peaks=limits,
-        notes=tuple(dict.fromkeys((*failed, *_errors(answers)))))
+        notes=tuple(dict.fromkeys(_errors(answers))))
     return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known)))
 
 
 def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
     """{layer without its profile's mark: seconds, median of the calls}, in order."""
-    reported = timed.get("layers")
+    reported = timed.get("layers_ahead") or timed.get("layers")
     if not reported or not reported["milliseconds"]:
         return {}
     columns = zip(*reported["milliseconds"], strict=True)
@@ -112,22 +118,32 @@ def _peaks(told: Mapping[str, Any], timed: Mapping[str, Any]) -> Peaks | None:
                     limits.get("max_memory_mhz"), limits.get("memory_bus_bits"))
 
 
-def _layers(found: Sequence[Layer], timings: Mapping[str, float], of_kernels: Mapping[str, OfLayer], known: Known,
-            rows: Mapping[str, layer_table.Row], limits: Peaks | None) -> tuple[LayerProfile, ...]:
+@dataclasses.dataclass(frozen=True)
+class _Times:
+    """{layer: seconds}: what each takes, what IProfiler says, and its kernels."""
+
+    seconds: Mapping[str, float]
+    profiler: Mapping[str, float]
+    kernels: Mapping[str, OfLayer]
+
+
+def _layers(found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[str, layer_table.Row],
+            limits: Peaks | None) -> tuple[LayerProfile, ...]:
     owner = roofline.owners(found, frozenset(layers.MOVES))
     owned: dict[str, set[str]] = collections.defaultdict(set)
     for node, name in owner.items():
         owned[name].add(node)
-    total = sum(timings.values()) or 1.0
+    total = sum(times.seconds.values()) or 1.0
     result = []
     for layer in found:
-        own, row, seconds = of_kernels.get(layer.name), rows.get(layer.name), timings[layer.name]
+        own, row, seconds = times.kernels.get(layer.name), rows.get(layer.name), times.seconds[layer.name]
         precision, source = _precision(layer, own, row, known.precision)
         done = roofline.work(layer, known.graph, owned[layer.name], row, precision or known.precision) if known.graph else None
         against = roofline.roof(done, seconds, precision, limits) if done else None
         result.append(LayerProfile(
             name=layer.name, role=layer.role, kind=row.kind if row else "", nodes=layer.nodes, seconds=seconds, share=seconds / total,
-            kernel_seconds=own.seconds if own else None, kernels=own.names if own else (), precision=precision, precision_from=source,
+            profiler_seconds=times.profiler[layer.name], kernel_seconds=own.seconds if own else None, kernels=own.names if own else (),
+            precision=precision, precision_from=source,
             formats=_formats(row) if row else "", tactic=row.tactic if row else "", output_shape=_output_shape(layer, row, known.graph),
             flops=done.flops if done else None, bytes=done.bytes if done else None, tflops=against.tflops if against else None,
             gb_per_s=against.gb_per_s if against else None, bound=against.bound if against else None,
@@ -181,7 +197,7 @@ def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     if profile.kernels_by == "aligned":
         found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
     if profile.agreement is not None and abs(profile.agreement - 1) > _AGREE:
-        found.append(f"the layers' times by IProfiler are {profile.agreement:.2f} of their kernels' times")
+        found.append(f"the layers' times by IProfiler, less its events, are {profile.agreement:.2f} of their kernels' times")
     if profile.peaks and profile.peaks.note:
         found.append(profile.peaks.note)
     return found

@@ -215,7 +215,7 @@ def _holders(engine: Engine) -> dict[str, int]:
 
 def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Group | None:
     """None where fewer than two of the nodes are in layers."""
-    own = [node for node in nodes if node in held]
+    own = _own([node for node in nodes if node in held], engine, held)
     if len(own) < 2 or nodes[0] not in held:
         return None
     places = list(dict.fromkeys(held[node] for node in own))
@@ -224,8 +224,17 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
     others = {place for place in places if engine.layers[place].role != "product"} - {held[nodes[0]]}
     for one, other in zip(places, places[1:], strict=False):
         others |= set(_moves_between(one, other, engine))
-    return Group(kind=kind, nodes=tuple(nodes), layers=tuple(engine.layers[place].name for place in places), splits=splits,
+    return Group(kind=kind, nodes=tuple(own), layers=tuple(engine.layers[place].name for place in places), splits=splits,
                  split_seconds=sum(map(engine.time, others)))
+
+
+def _own(nodes: Sequence[str], engine: Engine, held: Mapping[str, int]) -> list[str]:
+    """Without the residual sum and what follows it, where they are fused to the other product that the sum reads: only one can have it."""
+    for place, node in enumerate(nodes[1:], 1):
+        layer = engine.layers[held[node]]
+        if held[node] != held[nodes[0]] and layer.role == "product" and engine.graph.by_name[node].op in _SUMS:
+            return list(nodes[:place])
+    return list(nodes)
 
 
 def _split(kind: Kind, before: str, behind: str, group: Sequence[str], engine: Engine, held: Mapping[str, int]) -> Split:

@@ -28,6 +28,7 @@ _LAYOUT = "-LayoutOptimizer"
 _OWN_CONSTANT = "_tftrt_constant_"
 _PRODUCTS = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MATRIX_MULTIPLY", "EINSUM"})
 _MOVING = frozenset({"SHUFFLE", "CONSTANT", "IDENTITY", "SLICE", "CONCATENATION", "GATHER"})
+_ENDS = ("_Arg", "_Retval")
 _SHAPES = ("[ShapeHostToDeviceCopy", "[HostToDeviceCopy", "[DeviceToShapeHostCopy", "[DeviceToHostCopy")
 
 
@@ -68,7 +69,7 @@ def of_names(names: Iterable[str], graph: Graph | None, rows: Mapping[str, layer
 
 def _written(layers: Sequence[Layer], graph: Graph, rows: Mapping[str, layer_table.Row]) -> list[Layer]:
     """Add the nodes whose tensors a layer writes and that no layer names: TensorRT takes a factor into the product before it, say."""
-    named = set(holders(layers)) | constants(graph)
+    named = set(holders(layers)) | constants(graph) | {node.name for node in graph.nodes if node.op in _ENDS}
     order = {node: place for place, node in enumerate(graph.by_name)}
     found = []
     for layer in layers:
@@ -122,7 +123,7 @@ def _node(part: str, graph: Graph | None) -> str | None:
 def _filled(layers: Sequence[Layer], graph: Graph) -> tuple[Layer, ...]:
     """Give the fused graphs the nodes inside of them: those that no layer names, from their ends backwards."""
     left = {node.name for node in graph.nodes} - {node for layer in layers if layer.role != "fused graph" for node in layer.nodes}
-    left -= constants(graph) | {node.name for node in graph.nodes if node.op in ("_Arg", "_Retval")}
+    left -= constants(graph) | {node.name for node in graph.nodes if node.op in _ENDS}
     inside: dict[int, set[str]] = {}
     for index, layer in enumerate(layers):
         if layer.role == "fused graph":
@@ -155,7 +156,7 @@ def constants(graph: Graph) -> set[str]:
     """Names of the nodes whose values do not depend on the engine's inputs: TF-TRT computes them before TensorRT sees the graph."""
     found: set[str] = set()
     for node in graph.nodes:  # inputs come before their readers
-        if node.op == "Const" or node.inputs and node.op not in ("_Arg", "_Retval") and all(source in found for source in node.inputs):
+        if node.op == "Const" or node.inputs and node.op not in _ENDS and all(source in found for source in node.inputs):
             found.add(node.name)
     return found
 
@@ -173,7 +174,7 @@ def homeless(layers: Sequence[Layer], graph: Graph) -> tuple[str, ...]:
     """Nodes that compute something and are in no layer: TensorRT or TF-TRT removed them. Sizes are not meant: they are computed apart."""
     held = set(holders(layers)) | constants(graph)
     return tuple(node.name for node in graph.nodes if node.name not in held and not _is_size(node)
-                 and node.op not in ("_Arg", "_Retval", "Identity", "Snapshot"))
+                 and node.op not in {*_ENDS, "Identity", "Snapshot"})
 
 
 def _is_size(node: Node) -> bool:

@@ -147,22 +147,29 @@ def _summed(found: Sequence[Call], layers: Sequence[Sequence[str]], known: set[s
 
 
 def _aligned(layers: Sequence[tuple[str, float]], kernels: Sequence[float]) -> list[str]:
-    """The layer of each kernel: the split into runs with the least sum of squared differences of time."""
+    """The layer of each kernel: the split into runs with the least sum of squared differences of time.
+
+    IProfiler's time of a layer that launches anything holds, besides its kernels, the gap of one event; a layer without kernels has 0.
+    """
+    running = sum(seconds > 0 for _, seconds in layers)
+    gap = max(0.0, (sum(seconds for _, seconds in layers) - sum(kernels)) / running) if running else 0.0
     sums = [0.0]
     for seconds in kernels:
         sums.append(sums[-1] + seconds)
-    best = [[float("inf")] * (len(kernels) + 1) for _ in range(len(layers) + 1)]
-    came = [[0] * (len(kernels) + 1) for _ in range(len(layers) + 1)]
-    best[0][0] = 0.0
-    for place, (_, seconds) in enumerate(layers, 1):
-        for end in range(len(kernels) + 1):
-            for start in range(max(0, end - _LONGEST_RUN), end + 1):
-                cost = best[place - 1][start] + (seconds - (sums[end] - sums[start])) ** 2
-                if cost < best[place][end]:
-                    best[place][end], came[place][end] = cost, start
+    best, came = [0.0] + [float("inf")] * len(kernels), []
+    for _, seconds in layers:
+        row, origin = [cost + seconds ** 2 for cost in best], list(range(len(kernels) + 1))
+        if seconds > 0:
+            for end in range(1, len(kernels) + 1):
+                for start in range(max(0, end - _LONGEST_RUN), end):
+                    cost = best[start] + (seconds - gap - (sums[end] - sums[start])) ** 2
+                    if cost < row[end]:
+                        row[end], origin[end] = cost, start
+        best = row
+        came.append(origin)
     chosen, end = [""] * len(kernels), len(kernels)
-    for place in range(len(layers), 0, -1):
+    for place in range(len(layers) - 1, -1, -1):
         start = came[place][end]
-        chosen[start:end] = [layers[place - 1][0]] * (end - start)
+        chosen[start:end] = [layers[place][0]] * (end - start)
         end = start
     return chosen

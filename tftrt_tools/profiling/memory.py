@@ -11,6 +11,9 @@ from tftrt_tools.conversion import layer_table
 from tftrt_tools.profiling import roofline
 from tftrt_tools.profiling.engine_graph import Graph
 
+# TF-TRT's default for the workspace is nearly 2**63.
+_NO_LIMIT = 1 << 60
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory(records.Record):
@@ -30,7 +33,7 @@ class Memory(records.Record):
     activations_of_profile: int | None = None
     # What the activations between its layers would take if each kept its own memory.
     activations_without_reuse: int | None = None
-    # Scratch memory that an engine may use (max_workspace_size_bytes), and that its layers do, by the log of the build.
+    # Scratch memory that the engine may use (max_workspace_size_bytes, None for no limit), and that its layers do, by the log of the build.
     workspace_asked: int | None = None
     workspace_taken: int | None = None
     # Inputs and outputs of one call.
@@ -56,7 +59,7 @@ def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None,
         engine=told.get("engine_bytes"), context=told.get("context_bytes"), activations_and_scratch=told.get("device_memory_size"),
         activations_of_profile=built.activation_bytes[profile] if built and profile < len(built.activation_bytes) else None,
         activations_without_reuse=_activations([row for row in built.rows if row.profile == profile] if built else ()),
-        workspace_asked=workspace_asked,
+        workspace_asked=workspace_asked if workspace_asked and workspace_asked < _NO_LIMIT else None,
         workspace_taken=built.scratch_bytes[profile] if built and profile < len(built.scratch_bytes) else None,
         inputs_and_outputs=sum(told["buffer_bytes"].values()) if "buffer_bytes" in told else None,
         next_engine=None if copies[0] is None else (copies[0][0], copies[0][1]))

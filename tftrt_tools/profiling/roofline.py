@@ -20,8 +20,11 @@ from tftrt_tools.profiling.engine_graph import Graph
 from tftrt_tools.profiling.layers import Layer
 from tftrt_tools.profiling.peaks import Peaks
 
-Bound = Literal["compute", "memory", "launch"]
-# A layer below this many seconds whose roof is below half of its time is bound by launching it: an empty kernel takes about 2 µs.
+# neither: the layer is far from both roofs, and not because it is short; often it has too few blocks for all multiprocessors.
+Bound = Literal["compute", "memory", "launch", "neither"]
+# A layer whose roof is a smaller share of its time is not bound by it.
+_NEAR = 0.25
+# If it is shorter than this as well, launching it is what it costs: an empty kernel takes about 2 µs.
 _SHORT = 6e-6
 _BYTES = {"Float": 4, "Half": 2, "Int8": 1, "Int32": 4, "Bool": 1, "BFloat16": 2, "FP8": 1, "Int64": 8}
 _OF_PRECISION = {"FP32": 4, "TF32": 4, "FP16": 2, "BF16": 2, "INT8": 1}
@@ -115,8 +118,10 @@ def roof(done: Work, seconds: float, arithmetic: str, peaks: Peaks | None) -> Ro
     moving = done.bytes / peaks.bytes_per_s if done.bytes and peaks and peaks.bytes_per_s else 0.0
     least = max(computing, moving)
     bound: Bound | None = None
-    if least:
-        bound = "launch" if seconds < _SHORT and least < seconds / 2 else "compute" if computing >= moving else "memory"
+    if least >= _NEAR * seconds:
+        bound = "compute" if computing >= moving else "memory"
+    elif least:
+        bound = "launch" if seconds < _SHORT else "neither"
     return Roof(tflops=done.flops / seconds / 1e12 if done.flops else None, gb_per_s=done.bytes / seconds / 1e9 if done.bytes else None,
                 bound=bound, share=least / seconds if least else None)
 

@@ -17,6 +17,8 @@ MANIFEST = "manifest.json"
 VERIFY = "verify.json"
 CALIBRATION = "calibration.json"
 PUBLISH = "publish.json"
+# What the log of the build said of the engines' layers: conversion.layer_table.Table.
+LAYERS = "layers.json"
 FLAGS = "convert.flags"
 # The manifest's entry about signatures that were added to the converted model later: {"signatures": names, "default_was": the new name of
 # serving_default or ""}.

@@ -28,7 +28,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cudaGraphLaunch": [_POINTER, _POINTER], "cudaGraphGetNodes": [_POINTER, _POINTER, ctypes.POINTER(ctypes.c_size_t)],
     "cudaMemGetInfo": [ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
     "cudaDeviceGetAttribute": [ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_int],
-    "cudaMemset": [_POINTER, ctypes.c_int, ctypes.c_size_t],
+    "cudaMemset": [_POINTER, ctypes.c_int, ctypes.c_size_t], "cudaMemsetAsync": [_POINTER, ctypes.c_int, ctypes.c_size_t, _POINTER],
 }
 
 
@@ -67,6 +67,10 @@ class Cuda:
     def zero(self, pointer: int, size: int) -> None:
         """Fill memory of the device with zeros."""
         self._call("cudaMemset", pointer, 0, size)
+
+    def start_zeroing(self, pointer: int, size: int, stream: int) -> None:
+        """Start filling memory of the device with zeros."""
+        self._call("cudaMemsetAsync", pointer, 0, size, stream)
 
     def free_memory(self) -> int:
         """Bytes that are free on the device now; other processes count, too."""

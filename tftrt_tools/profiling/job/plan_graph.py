@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
@@ -9,22 +10,24 @@ from tftrt_tools.savedmodel.job import flop_count, graph, inferred, protos, segm
 
 
 def describe(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Args: request: {"model": folder, "shapes": [[engine, [shape of each input]]]}.
+    """Args: request: {"model": folder, "shapes": [[engine, {input of the engine: shape}]]}.
 
-    Returns: a Graph as a dict for each pair whose engine op still has its native segment.
+    Returns: a Graph as a dict for each pair; it has no nodes where the native segment was removed.
     """
     segments = graph.native_segments(protos.meta_graph(protos.read(request["model"])).graph_def)
-    return [of(segments[engine].function, engine, [tuple(shape) for shape in shapes]).to_dict()
-            for engine, shapes in request["shapes"] if engine in segments]
+    return [(of(segments[engine], shapes) if engine in segments else Graph(engine, ())).to_dict() for engine, shapes in request["shapes"]]
 
 
-def of(function: Any, engine: str, shapes: list[tuple[int, ...]]) -> Graph:
-    """The Graph of one segment. Args: function: its FunctionDef."""
-    body, _ = segment.to_graph(function)
-    known = inferred.shapes(segment.importable(body, shapes))
+def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """The Graph of one segment. Args: shapes: {input of the engine: shape}; an input that the engine does not have keeps its declared
+    shape."""
+    body, _ = segment.to_graph(one.function)
+    given = [shapes.get(f"{segment.INPUT}{index}") for index in range(len(one.shapes))]
+    known = inferred.shapes(segment.importable(body, [tuple(shape) if shape is not None else declared
+                                                      for shape, declared in zip(given, one.shapes, strict=True)]))
     constants = {node.name for node in body.node if node.op == "Const"}
     operations = [(known.get_operation_by_name(node.name), node) for node in body.node]
-    return Graph(engine, tuple(shapes), tuple(
+    return Graph(one.engine.name, tuple(
         Node(name=node.name, op="Const" if node.name in constants else node.op,
              inputs=tuple(tensor.op.name for tensor in operation.inputs),
              outputs=tuple(Tensor(tensor.dtype.name, _shape(tensor.shape)) for tensor in operation.outputs),

@@ -1,0 +1,75 @@
+"""Measures the engines that a model carries, each alone and outside TensorFlow, in children: raw facts part by part, then profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import child, errors, progress
+from tftrt_tools.conversion import layer_table
+from tftrt_tools.profiling import engines
+from tftrt_tools.profiling.engine_graph import Graph
+from tftrt_tools.profiling.engine_profile import EngineProfile
+from tftrt_tools.savedmodel import describe, engine_assets, passport
+
+# What is asked, each in a process of its own, and for people. Later parts may end their process.
+PARTS = {"told": "sizes and names of the engines", "timed": "each layer", "traced": "each kernel", "graph": "a CUDA graph",
+         "streams": "several streams"}
+_JOB, _GRAPHS = "tftrt_tools.profiling.job.plan_job:record", "tftrt_tools.profiling.job.plan_graph:describe"
+# A part of an engine and profile takes seconds.
+_TIMEOUT = 600.0
+_LOG_END = 4000
+
+
+def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+            parts: Sequence[str] = tuple(PARTS)) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+    """Take apart every engine and profile that SavedModel directory `model` carries.
+
+    Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for. parts: of PARTS.
+    Returns: (EngineProfiles, remarks). A part that fails is a remark, and the others count. Raises: TftrtError for a damaged model.
+    """
+    if not engine_assets.read(model):
+        return (), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",)
+    recorded = {}
+    for number, part in enumerate(parts):
+        progress.say(f"measuring {PARTS[part]}", number, len(parts))
+        recorded[part] = record(model, part, shapes)
+    return profiles(model, recorded)
+
+
+def record(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> dict[str, Any]:
+    """One part of PARTS, of every engine and profile.
+
+    Returns: {"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}.
+    """
+    try:
+        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=_TIMEOUT)
+    except child.ChildDied as error:
+        return {"error": str(error), "log": error.log[-_LOG_END:]}
+    except (errors.TftrtError, child.ChildBug) as error:
+        return {"error": str(error)[-_LOG_END:], "log": ""}
+    return {"answers": outcome.result, "log": outcome.log[-_LOG_END:]}
+
+
+def profiles(model: str | os.PathLike[str], recorded: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+    """(EngineProfiles, remarks) from what `record` returned, {part: answers}. Raises: TftrtError for a damaged model."""
+    answers, failed = engines.sorted_answers(recorded)
+    ops = {op.name: op for op in describe.describe(model)[0].engines}
+    asked = [(engine, found) for (engine, _, _), one in answers.items() if (found := engines.shapes(one))]
+    progress.say("reading the segments", len(PARTS), len(PARTS))
+    graphs = iter(map(Graph.from_dict, child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else ()))
+    built, result = _table(model), []
+    for (engine, _, _), one in answers.items():
+        graph = next(graphs) if engines.shapes(one) else None
+        known = engines.Known(op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=built.get(engine))
+        result.append(engines.of(one, known))
+    return tuple(result), failed
+
+
+def _table(model: str | os.PathLike[str]) -> dict[str, layer_table.Built]:
+    document = passport.read(model, passport.LAYERS)
+    if document is None:
+        return {}
+    with passport.understood(model, passport.LAYERS):
+        return layer_table.Table.from_dict(document).engines
