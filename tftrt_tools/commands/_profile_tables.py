@@ -41,8 +41,8 @@ def _call(console: Console, call: CallProfile, other: CallProfile | None, most: 
         (rows.ms(one.other), rows.share(one.other, other.latency.p50)) if other else ())) for one in rows.parts(call, other)]
     console.print(_output.table(None, columns, table))
     _say(console, f"GPU busy {rows.share(call.gpu_seconds, whole)} of the call, idle {rows.ms(call.idle_seconds)} ms; the GPU's times are "
-                  f"those of {call.counted} traced calls, the host's are the trace's times {call.host_factor:.2f} (a traced call takes "
-                  f"{1e3 * call.traced_seconds:.3f} ms)")
+                  f"those of {call.counted} traced calls, the host's are the trace's times {call.host_factors['input']:.2f} (making the "
+                  f"tensors) and {call.host_factors['rest']:.2f}; a traced call takes {1e3 * call.traced_seconds:.3f} ms")
     _engines(console, call)
     _ops(console, call, most)
     _copies(console, call)

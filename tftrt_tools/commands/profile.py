@@ -101,7 +101,7 @@ def _measure(values: flags.FlagValues, path: str) -> int:
         found = done.profile
         _show(values, found)
         if values.trace:
-            titled = [(chrome.title(name, getattr(found, name).calls[place].text()), chrome.marked(traces.read(file)))
+            titled = [(chrome.title(name, getattr(found, name).calls[place].text()), chrome.marked(traces.read(file).tracks))
                       for (name, place), file in done.traces.items()]
             chrome.write(values.trace, titled)
     if values.write and found.on_gpu and not stored.keep(path, found):

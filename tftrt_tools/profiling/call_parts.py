@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -27,8 +28,15 @@ Device = Literal["GPU", "host", ""]
 # The groups of parts, in the order of a call's way; "rest" is what cannot be placed.
 Group = Literal["input", "call", "graph", "engine", "op", "copy", "output", "rest"]
 GROUPS: tuple[Group, ...] = ("input", "call", "graph", "engine", "op", "copy", "output", "rest")
-_EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback", "PartitionedCallOp", "RunFunction")
-_RUNTIME = "FunctionRun"
+_EXECUTOR = ("ExecutorState::", "ExecutorDoneCallback", "ExecutorPropagateOutputs", "PartitionedCallOp", "RunFunction")
+_RUNTIME = ("FunctionRun", "KernelAndDeviceFunc::Run")
+# The engine op's own event; the one with its name may be missing.
+_COMPUTE = "TRTEngineOp::ComputeAsync"
+# Stretches of a timeline that are shorter than this share of the call are joined to those around.
+_FINE = 1 / 1500
+# The stages of a call that are scaled apart: making the tensors, and all that follows.
+Stage = Literal["input", "rest"]
+STAGES: tuple[Stage, ...] = ("input", "rest")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +64,17 @@ class Owner:
     def engine(self) -> bool:
         """Whether it runs an engine."""
         return self.type == ENGINE_OP
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stretch(records.Record):
+    """What took a stretch of a call. As in Key; start, end: seconds from the call's begin."""
+
+    group: Group
+    device: Device
+    engine: str = ""
+    start: float
+    end: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,8 +137,10 @@ class Apart:
     counted: int
     # Mean of those that count.
     seconds: float
-    # {what: seconds}; they add up to `seconds`.
-    parts: Mapping[Key, float]
+    # {stage: {what: seconds}}; they add up to `seconds`.
+    stages: Mapping[Stage, Mapping[Key, float]]
+    # What takes each instant of the counted call that is nearest to the median, in order.
+    timeline: tuple[Stretch, ...]
     ops: tuple[OpTime, ...]
     engines: tuple[EngineRun, ...]
     copies: tuple[Copy, ...]
@@ -128,19 +149,28 @@ class Apart:
     # Whether the trace has a track of a GPU.
     gpu: bool
 
+    @property
+    def parts(self) -> dict[Key, float]:
+        """{what: seconds} of all stages together."""
+        found: dict[Key, float] = collections.defaultdict(float)
+        for stage in self.stages.values():
+            for key, seconds in stage.items():
+                found[key] += seconds
+        return dict(found)
 
-def partition(window: Span, layers: Iterable[Iterable[Span]]) -> tuple[list[float], float]:
-    """Share out the instants of `window`: each belongs to the first layer that covers it.
 
-    Returns: (seconds of each layer, seconds of no layer); together they are the window's length, and none is negative.
+def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tuple[list[list[Span]], list[Span]]:
+    """Share out the instants of `windows` (a union): each belongs to the first layer that covers it.
+
+    Returns: (the instants of each layer, those of no layer), as unions; together they are the windows.
     """
     covered: list[Span] = []
     found = []
     for layer in layers:
-        mine = spans.outside(spans.inside(spans.union(layer), [window]), covered)
-        found.append(spans.length(mine))
+        mine = spans.outside(spans.inside(spans.union(layer), windows), covered)
+        found.append(mine)
         covered = spans.union([*covered, *mine])
-    return found, spans.length(spans.outside([window], covered))
+    return found, spans.outside(windows, covered)
 
 
 def take_apart(tracks: Sequence[Track]) -> Apart:
@@ -150,16 +180,19 @@ def take_apart(tracks: Sequence[Track]) -> Apart:
         raise ValueError("the trace holds no call")
     chosen = _around_median(seen.calls)
     count = len(chosen)
-    parts: dict[Key, float] = collections.defaultdict(float)
-    for call in chosen:
-        for key, seconds in seen.parts(call).items():
-            parts[key] += seconds / count
+    stages: dict[Stage, dict[Key, float]] = {stage: collections.defaultdict(float) for stage in STAGES}
+    shared = [seen.shared(call) for call in chosen]
+    for one in shared:
+        for stage, parts in one.items():
+            for key, mine in parts.items():
+                stages[stage][key] += spans.length(mine) / count
     windows = spans.union(call.span for call in chosen)
-    return Apart(traced=len(seen.calls), counted=count, seconds=sum(call.seconds for call in chosen) / count, parts=parts,
-                 ops=tuple(_ops(seen, windows, count)), engines=tuple(_engines(seen, windows, count)),
-                 copies=tuple(_copies(seen, windows, count)), arithmetic=_arithmetic(
-                     [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)], count),
-                 gpu=any(track.gpu for track in tracks))
+    kernels_seen = [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)]
+    return Apart(
+        traced=len(seen.calls), counted=count, seconds=sum(call.seconds for call in chosen) / count, stages=stages,
+        timeline=tuple(_timeline(chosen[0], shared[0])), ops=tuple(_ops(seen, windows, count)),
+        engines=tuple(_engines(seen, windows, count)), copies=tuple(_copies(seen, windows, count)),
+        arithmetic=_arithmetic(kernels_seen, count), gpu=any(track.gpu for track in tracks))
 
 
 def _around_median(calls: Sequence[Event]) -> list[Event]:
@@ -173,6 +206,8 @@ class Seen:
     """What a trace holds, sorted by kind."""
 
     def __init__(self, tracks: Sequence[Track]) -> None:
+        self._ops_of_launches = {event.launch: event.op for track in tracks if track.gpu for event in track.events
+                                 if event.launch is not None and event.op}
         host = [track for track in tracks if not track.gpu]
         self.marks: dict[str, list[Event]] = {name: [] for name in (traces.CALL, traces.INPUT, traces.RUN, traces.OUTPUT)}
         # (event, its owner) of ops outside of engines, and of engine ops.
@@ -195,7 +230,7 @@ class Seen:
     def _walk(self, track: Track) -> None:
         """Sort the events of a thread. An op's event contains what it does, its launches among them."""
         around: list[tuple[Event, Owner]] = []
-        for event in track.events:
+        for place, event in enumerate(track.events):
             while around and around[-1][0].end <= event.start:
                 around.pop()
             if event.name in self.marks:
@@ -205,8 +240,13 @@ class Seen:
                 self.engine_events[trace.EVENTS[event.name]].append((event, inside))
             elif event.name.startswith(_EXECUTOR):
                 self.executor.append(event)
-            elif event.name == _RUNTIME:
+            elif event.name in _RUNTIME:
                 self.runtime.append(event)
+            elif event.name == _COMPUTE:
+                if not any(owner.engine for _, owner in around):
+                    owner = Owner(self._engine_of(track.events[place:], event), ENGINE_OP)
+                    self.engine_ops.append((event, owner))
+                    around.append((event, owner))
             elif named := traces.op(event.name):
                 owner = Owner.of(*named)
                 if owner.engine:
@@ -217,6 +257,14 @@ class Seen:
                     around.append((event, owner))
             if event.launch is not None:
                 self._launched[event.launch] = (event, around[-1][1] if around else None)
+
+    def _engine_of(self, events: Iterable[Event], around: Event) -> str:
+        """The name of the engine op that `around` is the work of, by what it launched; "?" where that does not tell it."""
+        for event in itertools.takewhile(lambda one: one.start < around.end, events):
+            named = traces.op(self._ops_of_launches.get(event.launch, "")) if event.launch is not None else None
+            if named and named[1] == ENGINE_OP:
+                return Owner.of(*named).name
+        return "?"
 
     def _owner(self, event: Event) -> Owner | None:
         """What launched something on the GPU: by its launch on the host, else by the profiler's own remark."""
@@ -241,8 +289,19 @@ class Seen:
             return Key("engine", "GPU", owner.name)
         return Key(self.stage(event), "GPU") if traces.copy(event.name) else Key("op", "GPU")
 
-    def parts(self, call: Event) -> dict[Key, float]:
-        """{what: seconds} of one call; they add up to the call's time."""
+    def shared(self, call: Event) -> dict[Stage, dict[Key, list[Span]]]:
+        """{stage: {what: its instants}} of one call; together they are the call."""
+        layers = self._layers(call)
+        making = spans.inside(spans.union(event.span for event in self.marks[traces.INPUT] if _meets(event, call)), [call.span])
+        found: dict[Stage, dict[Key, list[Span]]] = {}
+        for stage, windows in zip(STAGES, (making, spans.outside([call.span], making)), strict=True):
+            mine, rest = partition(windows, layers.values())
+            found[stage] = {key: instants for key, instants in zip(layers, mine, strict=True) if instants}
+            found[stage][Key("rest", "")] = rest
+        return found
+
+    def _layers(self, call: Event) -> dict[Key, list[Span]]:
+        """{what: when}, what takes an instant first comes first."""
         layers: dict[Key, list[Span]] = {}
         for event, owner in self.on_gpu:
             if _meets(event, call):
@@ -259,8 +318,21 @@ class Seen:
         layers[Key("output", "host")] = mine[traces.OUTPUT]
         layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if _meets(event, call)]
         layers[Key("call", "host")] = run
-        seconds, rest = partition(call.span, layers.values())
-        return {**dict(zip(layers, seconds, strict=True)), Key("rest", ""): rest}
+        return layers
+
+
+def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]]) -> Iterable[Stretch]:
+    """The stretches of a call in order, from its begin on. What is too short to be seen goes to the stretch before it."""
+    every = sorted(((span, key) for parts in shared.values() for key, found in parts.items() for span in found), key=lambda one: one[0])
+    fine = _FINE * call.seconds
+    joined: list[tuple[float, float, Key]] = []
+    for (start, end), key in every:
+        if joined and (joined[-1][2] == key or end - start < fine):
+            joined[-1] = (joined[-1][0], end, joined[-1][2])
+        else:
+            joined.append((start, end, key))
+    return [Stretch(group=key.group, device=key.device, engine=key.engine, start=start - call.start, end=end - call.start)
+            for start, end, key in joined]
 
 
 def _meets(event: Event, call: Event) -> bool:

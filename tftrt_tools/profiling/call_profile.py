@@ -8,8 +8,9 @@ import typing
 from tftrt_tools import records
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.profiling.call_parts import Copy, Device, EngineRun, Group, OpTime
+from tftrt_tools.profiling.call_parts import Copy, Device, EngineRun, Group, OpTime, Stage, Stretch
 from tftrt_tools.profiling.overlap import Overlap
+from tftrt_tools.profiling.traces import Memory
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 
@@ -85,12 +86,14 @@ class CallProfile(records.Record):
     traced_seconds: float
     counted: int
     traced: int
-    # The host's parts are those of the trace, times this; the GPU's times those of the trace times gpu_factor, which is 1 if the GPU's
-    # work fits into the measured latency.
-    host_factor: float
-    gpu_factor: float
+    # The host's parts of each stage ("input": making the tensors, "rest") are those of the trace, times this; the GPU's those of the trace
+    # times gpu_factors, which are 1 if the GPU's work fits into the measured time.
+    host_factors: dict[Stage, float]
+    gpu_factors: dict[Stage, float]
     # In the order of a call's way; "not placed" last.
     parts: tuple[Part, ...]
+    # What takes each instant of one traced call, in order.
+    timeline: tuple[Stretch, ...]
     # The longest first.
     ops: tuple[OpTime, ...]
     engines: tuple[EngineRun, ...]
@@ -98,6 +101,8 @@ class CallProfile(records.Record):
     # {arithmetic as execution.kernels names it: seconds of kernels}.
     arithmetic: dict[str, float]
     callers: tuple[Callers, ...]
+    # Of TensorFlow's allocator on the GPU during the trace; None without one.
+    memory: Memory | None = None
     # Of the first call of all; it loads kernels, and builds engines that are missing.
     first_seconds: float
     # What engines did in the first and in a later call.

@@ -39,13 +39,16 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path) -> CallProfile:
     timed = _latency(rounds)
     if not facts.get("trace"):
         raise errors.TftrtError(f"no call of {facts['signature']} at {facts['shapes']} was traced", "the line above says why")
-    apart = call_parts.take_apart(traces.read(folder / facts["trace"]))
-    fitted = scaling.scaled(apart.parts, timed.p50)
+    seen = traces.read(folder / facts["trace"])
+    apart = call_parts.take_apart(seen.tracks)
+    making = timed.stages[0] / sum(timed.stages)
+    fitted = scaling.scaled(apart.stages, timed.p50, {"input": making, "rest": 1 - making})
     return CallProfile(
         **{name: facts[name] for name in ("signature", "dtypes", "input_bytes", "output_dtypes", "output_bytes", "first_seconds")},
         shapes=_shapes(facts["shapes"]), output_shapes=_shapes(facts["output_shapes"]), latency=timed, traced_seconds=apart.seconds,
-        counted=apart.counted, traced=apart.traced, host_factor=fitted.host_factor, gpu_factor=fitted.gpu_factor,
-        parts=_parts(apart.parts, fitted.parts), ops=apart.ops, engines=apart.engines, copies=apart.copies,
+        counted=apart.counted, traced=apart.traced, host_factors=dict(fitted.host), gpu_factors=dict(fitted.gpu),
+        parts=_parts(apart.parts, fitted.parts), timeline=apart.timeline, memory=seen.memory, ops=apart.ops, engines=apart.engines,
+        copies=apart.copies,
         arithmetic=dict(apart.arithmetic), callers=tuple(_callers(one, folder) for one in facts["callers"] if one.get("seconds")),
         first=CallTrace.from_dict(facts["first"]), later=_named(CallTrace.from_dict(facts["second"]), apart),
         notes=tuple(_notes(facts, timed, apart, fitted)))
@@ -84,7 +87,7 @@ def _callers(facts: Mapping[str, Any], folder: pathlib.Path) -> Callers:
     seen = None
     if facts.get("trace"):
         try:
-            seen = overlap.of(traces.read(folder / facts["trace"]))
+            seen = overlap.of(traces.read(folder / facts["trace"]).tracks)
         except (errors.TftrtError, OSError):
             seen = None
     times = facts["seconds"]
@@ -108,12 +111,13 @@ def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scali
         yield f"the profiler says: {one}"
     if apart.gpu and not any(key.device == "GPU" for key in apart.parts):
         yield "the trace has no kernel of these calls"
-    if fitted.gpu_factor < 1:
-        yield (f"the GPU's work alone took longer in the trace than a whole call without it: all parts are scaled by "
-               f"{fitted.gpu_factor:.2f}; the GPU's clock was lower in the trace, or something else used it")
-    elif fitted.host_factor < _SLOWED:
-        yield (f"the trace made the host {1 / fitted.host_factor:.1f} times as slow: shares of the host's parts are rough, and gaps "
-               "between kernels are longer than without a trace")
+    slowest, lowest = min(fitted.gpu.values()), fitted.host["rest"]
+    if slowest < 1:
+        yield (f"the GPU's work alone took longer in the trace than the whole stage without it: its parts are scaled by {slowest:.2f}; the "
+               "GPU's clock was lower in the trace, or something else used it")
+    if lowest < _SLOWED:
+        yield (f"the trace made the host {1 / lowest:.1f} times as slow: shares of the host's parts are rough, and gaps between kernels "
+               "are longer than without a trace")
     share = fitted.parts[Key("rest", "")] / timed.p50
     if share > UNPLACED:
         yield f"{share:.0%} of the call cannot be placed"

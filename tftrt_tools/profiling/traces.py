@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tftrt_tools import errors
+from tftrt_tools import errors, records
 from tftrt_tools.execution.spans import Span
 
 # Events that mark a call and its stages.
 CALL, INPUT, RUN, OUTPUT = "tftrt call", "tftrt input", "tftrt run", "tftrt output"
-_OP = re.compile(r"(.*[^:]|):(\w+)")
-_SIZE = re.compile(r"size:(\d+)")
+_OP = re.compile(r"(.*[^:]|):([A-Z_]\w*)")
+_SIZE = re.compile(r"(?:size|num_bytes):(\d+)")
 _KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "on the GPU", "p2p": "between GPUs", "memset": "fill"}
 
 
@@ -48,6 +48,14 @@ class Event:
         return self.end - self.start
 
 
+@dataclasses.dataclass(frozen=True)
+class Memory(records.Record):
+    """Bytes that TensorFlow's allocator on the GPU had given out during a trace: at the lowest, and at the highest."""
+
+    lowest: int
+    highest: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Track:
     """A thread of the host, or a stream of the GPU."""
@@ -58,24 +66,33 @@ class Track:
     events: tuple[Event, ...]
 
 
-def read(path: str | pathlib.Path) -> tuple[Track, ...]:
-    """The tracks of a file that `job.compact` wrote. Raises: TftrtError for a damaged file, OSError."""
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """A trace. memory: None where TensorFlow's allocator on the GPU gave out nothing."""
+
+    tracks: tuple[Track, ...]
+    memory: Memory | None = None
+
+
+def read(path: str | pathlib.Path) -> Trace:
+    """The trace in a file that `job.compact` wrote. Raises: TftrtError for a damaged file, OSError."""
     try:
         return of(json.loads(gzip.decompress(pathlib.Path(path).read_bytes())))
     except (ValueError, EOFError, KeyError, IndexError, TypeError, gzip.BadGzipFile) as error:
         raise errors.TftrtError(f"the trace {path} is damaged: {errors.first_line(str(error))}", "profile the model again") from None
 
 
-def of(data: Mapping[str, Any]) -> tuple[Track, ...]:
-    """The tracks of what `job.compact.of` returns."""
-    return tuple(Track(track["name"], track["gpu"], tuple(_event(track["names"], *row) for row in track["events"]))
-                 for track in data["tracks"])
+def of(data: Mapping[str, Any]) -> Trace:
+    """The trace of what `job.compact.of` returns."""
+    tracks = tuple(Track(track["name"], track["gpu"], tuple(_event(track["names"], *row) for row in track["events"]))
+                   for track in data["tracks"])
+    return Trace(tracks, Memory(*data["memory"]) if data.get("memory") else None)
 
 
 def _event(names: Sequence[str], name: int, start: float, duration: float, stats: Mapping[str, Any] | None = None) -> Event:
     stats = stats or {}
     launch = stats.get("correlation_id")
-    size = _SIZE.search(stats.get("memcpy_details") or stats.get("memset_details") or "")
+    size = _SIZE.search(stats.get("memcpy_details") or stats.get("Memset_details") or "")
     return Event(names[name], start * 1e-9, (start + duration) * 1e-9, int(launch) if launch is not None else None, stats.get("tf_op", ""),
                  int(size[1]) if size else 0, int(stats.get("number", 0)), int(stats.get("caller", 0)))
 

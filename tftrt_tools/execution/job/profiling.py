@@ -101,24 +101,25 @@ def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
 
 
 def recorded(function: Callable[[], T], most_bytes: int | None = None) -> tuple[T, bytes]:
-    """Call `function` under the profiler, the GPU's kernels included.
+    """Call `function` under the profiler, the GPU's kernels and every op on the host included.
 
     Args: most_bytes: of a trace that is read. Returns: (its result, the trace: an XSpace message). Raises: TooLarge.
     """
-    result, files = _files(function, 1, most_bytes)
+    result, files = _files(function, device=1, host=3, most_bytes=most_bytes)
     return result, b"".join(files)  # messages put together are one message with the planes of all
 
 
 def _traced(function: Callable[[], T], device: int) -> tuple[T, list[Any]]:
     """(The result of `function`, the planes of the profiler's trace). device: how closely GPUs are watched, 0 for not at all."""
-    result, files = _files(function, device, None)
+    result, files = _files(function, device)
     return result, [plane for content in files for plane in _planes(content)]
 
 
-def _files(function: Callable[[], T], device: int, most_bytes: int | None) -> tuple[T, list[bytes]]:
-    """(The result of `function`, the content of each file that the profiler wrote). Raises: TooLarge."""
+def _files(function: Callable[[], T], device: int, host: int = 2, most_bytes: int | None = None) -> tuple[T, list[bytes]]:
+    """(The result of `function`, the content of each file that the profiler wrote). Args: host: how closely the host is watched; ops whose
+    work is on a GPU are seen from 3 on. Raises: TooLarge."""
     with scratch.folder("trace") as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=device)
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=host, python_tracer_level=0, device_tracer_level=device)
         tf.profiler.experimental.start(folder, options)
         try:
             result = function()

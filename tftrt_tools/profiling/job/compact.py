@@ -1,9 +1,10 @@
 """Traces of TensorFlow's profiler in a small form that is read without TensorFlow; `profiling.traces` reads it.
 
-    {"complaints": [what the profiler said], "tracks": [{"name", "gpu": bool, "names": [...], "events": [[name's number, start, duration,
-    {stat: value}], ...]}]}
+    {"complaints": [what the profiler said], "memory": [lowest, highest] or null, "tracks": [{"name", "gpu": bool, "names": [...],
+    "events": [[name's number, start, duration, {stat: value}], ...]}]}
 
-Times are nanoseconds from the first event on. A track is a thread of the host or a stream of the GPU.
+Times are nanoseconds from the first event on. A track is a thread of the host or a stream of the GPU. Memory is what TensorFlow's
+allocator on the GPU had given out, in bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from tftrt_tools import tf_private
 from tftrt_tools.execution import kernels
 
 # The stats that are kept: a launch's number, the op that launched, what a copy copied, and the numbers of a marked call.
-_STATS = ("correlation_id", "tf_op", "memcpy_details", "memset_details", "number", "caller")
+_STATS = ("correlation_id", "tf_op", "memcpy_details", "Memset_details", "number", "caller")
 _STREAM = "Stream"
+_MEMORY = ("MemoryAllocation", "MemoryDeallocation")
 
 
 def write(raw: bytes, path: pathlib.Path) -> tuple[int, list[str]]:
@@ -37,7 +39,7 @@ def of(raw: bytes) -> dict[str, Any]:
     lines = [(plane, line) for plane in planes for line in _lines(plane) if line.events]
     begin = min((_start(line, event) for _, line in lines for event in line.events), default=0.0)
     return {"complaints": [*space.errors, *space.warnings],
-            "tracks": [_track(plane, line, begin) for plane, line in lines]}
+            "memory": _memory(lines), "tracks": [_track(plane, line, begin) for plane, line in lines]}
 
 
 def _lines(plane: Any) -> Iterable[Any]:
@@ -54,7 +56,10 @@ def _track(plane: Any, line: Any, begin: float) -> dict[str, Any]:
     names: dict[str, int] = {}
     events = []
     for event in sorted(line.events, key=lambda one: (one.offset_ps, -one.duration_ps)):
-        number = names.setdefault(plane.event_metadata[event.metadata_id].name, len(names))
+        name = plane.event_metadata[event.metadata_id].name
+        if name in _MEMORY:
+            continue
+        number = names.setdefault(name, len(names))
         row: list[Any] = [number, round(_start(line, event) - begin, 3), round(event.duration_ps * 1e-3, 3)]
         stats = dict(_stats(plane, event))
         events.append([*row, stats] if stats else row)
@@ -62,9 +67,23 @@ def _track(plane: Any, line: Any, begin: float) -> dict[str, Any]:
     return {"name": f"{plane.name} {line.name}" if gpu else line.name, "gpu": gpu, "names": list(names), "events": events}
 
 
+def _memory(lines: Iterable[tuple[Any, Any]]) -> list[int] | None:
+    found = []
+    for plane, line in lines:
+        for event in line.events:
+            if plane.event_metadata[event.metadata_id].name in _MEMORY:
+                said = dict(_values(plane, event))
+                if str(said.get("allocator_name", "")).startswith("GPU"):
+                    found.append(int(said.get("bytes_allocated", 0)))
+    return [min(found), max(found)] if found else None
+
+
 def _stats(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in _values(plane, event) if name in _STATS and value not in ("", "(null)"))
+
+
+def _values(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
     for stat in event.stats:
-        name = plane.stat_metadata[stat.metadata_id].name
-        if name in _STATS:
-            kind = stat.WhichOneof("value")
-            yield name, plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind)
+        kind = stat.WhichOneof("value")
+        yield (plane.stat_metadata[stat.metadata_id].name,
+               plane.stat_metadata[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind))

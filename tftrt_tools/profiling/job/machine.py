@@ -11,7 +11,7 @@ from tftrt_tools import tf_private
 from tftrt_tools.savedmodel.job import compiled, protos
 from tftrt_tools.stack import fingerprint, gpu_state_job
 
-_VARIABLES = ("TF_", "CUDA_", "NVIDIA_", "OMP_")
+_VARIABLES = ("TF_", "CUDA_", "NVIDIA_TF32_OVERRIDE", "OMP_")
 # Of the names of functions.
 _MOST_NAMES = 20
 
