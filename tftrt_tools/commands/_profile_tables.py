@@ -95,8 +95,8 @@ def _callers(console: Console, call: CallProfile) -> None:
     table = []
     for one in call.callers:
         seen = one.overlap
+        together = [f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", seen.streams] if seen else [""] * 4
         table.append((one.callers, f"{one.per_second:.1f}", f"{one.per_second / alone:.2f}" if alone else "", rows.ms(one.p50),
-                      rows.ms(one.p90), *((f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", seen.streams) if seen else
-                        ("",) * 4)))
+                      rows.ms(one.p90), *together))
     console.print(_output.table(None, [">callers", ">calls/s", ">times one", ">p50 ms", ">p90 ms", ">under way", ">GPU busy",
                                        ">kernels at once", ">streams"], table))

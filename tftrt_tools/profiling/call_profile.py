@@ -21,15 +21,23 @@ class Latency(records.Record):
     # Median and 90th percentile of all calls.
     p50: float
     p90: float
-    # The lowest and the highest median of a round.
-    low: float
-    high: float
-    # Calls, in so many rounds; the models took turns.
+    # The medians of rounds, in order; the models took turns.
+    rounds: tuple[float, ...]
+    # Calls of all rounds.
     calls: int
-    rounds: int
     # The medians of its stages by the host's clock: making the tensors, calling, reading the answer. The GPU works behind the host, so
     # these are not the GPU's times.
     stages: tuple[float, float, float]
+
+    @property
+    def low(self) -> float:
+        """The lowest median of a round."""
+        return min(self.rounds)
+
+    @property
+    def high(self) -> float:
+        """The highest median of a round."""
+        return max(self.rounds)
 
     def text(self) -> str:
         """Such as "1.234 ms (1.230 to 1.241)"."""

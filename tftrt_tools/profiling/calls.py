@@ -11,7 +11,7 @@ from typing import Any
 from tftrt_tools import errors
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.profiling import call_parts, overlap, scaling, traces
+from tftrt_tools.profiling import call_parts, cupti, overlap, scaling, traces
 from tftrt_tools.profiling.call_parts import Apart, Key
 from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
 from tftrt_tools.statistics import averages
@@ -27,10 +27,10 @@ _NAMES = {("input", "host"): "making the input tensors", ("input", "GPU"): "copi
           ("output", "host"): "reading the answer", ("output", "GPU"): "copies back", ("rest", ""): "not placed"}
 
 
-def of(facts: Mapping[str, Any], folder: pathlib.Path) -> CallProfile:
+def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProfile:
     """The profile of one recorded call.
 
-    Args: facts: its entry in the recorder's facts. folder: where its traces are.
+    Args: facts: its entry in the recorder's facts. folder: where its traces are. on_gpu: whether it ran on a GPU.
     Raises: TftrtError where it was not timed or not traced.
     """
     rounds = [turn for turn in facts["untraced"] if turn]
@@ -51,7 +51,7 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path) -> CallProfile:
         copies=apart.copies,
         arithmetic=dict(apart.arithmetic), callers=tuple(_callers(one, folder) for one in facts["callers"] if one.get("seconds")),
         first=CallTrace.from_dict(facts["first"]), later=_named(CallTrace.from_dict(facts["second"]), apart),
-        notes=tuple(_notes(facts, timed, apart, fitted)))
+        notes=tuple(_notes(facts, timed, apart, fitted, on_gpu)))
 
 
 def _shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
@@ -63,8 +63,8 @@ def _latency(rounds: Sequence[Sequence[Sequence[float]]]) -> Latency:
     every = list(itertools.chain.from_iterable(whole))
     medians = [statistics.median(turn) for turn in whole]
     stages = [statistics.median(column) for column in zip(*itertools.chain.from_iterable(rounds), strict=True)]
-    return Latency(p50=statistics.median(every), p90=averages.nearest_rank(every, 0.9), low=min(medians), high=max(medians),
-                   calls=len(every), rounds=len(rounds), stages=(stages[0], stages[1], stages[2]))
+    return Latency(p50=statistics.median(every), p90=averages.nearest_rank(every, 0.9), rounds=tuple(medians),
+                   calls=len(every), stages=(stages[0], stages[1], stages[2]))
 
 
 def _parts(traced: Mapping[Key, float], fitted: Mapping[Key, float]) -> tuple[Part, ...]:
@@ -105,12 +105,12 @@ def _named(seen: CallTrace, apart: Apart) -> CallTrace:
     return CallTrace.from_dict(data)
 
 
-def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scaling.Scaled) -> Iterable[str]:
+def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scaling.Scaled, on_gpu: bool) -> Iterable[str]:
     """Lines that have to stand beside the figures."""
-    for one in facts.get("complaints") or ():
-        yield f"the profiler says: {one}"
-    if apart.gpu and not any(key.device == "GPU" for key in apart.parts):
-        yield "the trace has no kernel of these calls"
+    said = [*(facts.get("complaints") or ()), *(facts.get("trace_log") or ())]
+    if on_gpu and not any(key.device == "GPU" and seconds for key, seconds in apart.parts.items()):
+        yield cupti.why(said)
+    yield from (f"the profiler says: {one}" for one in facts.get("complaints") or ())
     slowest, lowest = min(fitted.gpu.values()), fitted.host["rest"]
     if slowest < 1:
         yield (f"the GPU's work alone took longer in the trace than the whole stage without it: its parts are scaled by {slowest:.2f}; the "

@@ -15,7 +15,7 @@ from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
-from tftrt_tools.profiling import calls
+from tftrt_tools.profiling import call_graph, calls
 from tftrt_tools.profiling.call_profile import CallProfile
 from tftrt_tools.profiling.profile import Machine, Profile, Side
 from tftrt_tools.savedmodel import passport
@@ -71,18 +71,38 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
                 raise errors.UsageError(f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow", _MEND)
         manifest = models[0].document(passport.MANIFEST)
         facts = _recorded(options, models, manifest, folder, inputs_folder)
-        sides = {name: _side(name, model, facts, folder) for name, model in zip((MODEL, ORIGINAL), models, strict=False)}
-        machine = _machine(facts)
-        failed = [f"{step}: {error['cause']}" for step, error in facts["failed"].items()]
-        profile = Profile(
-            model=sides[MODEL][0], original=sides[ORIGINAL][0] if ORIGINAL in sides else None, machine=machine,
-            on_gpu=machine.gpu is not None,
-            signatures=tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
-            settings=dict((manifest or {}).get("settings") or {}),
-            notes=(*failed, *(note for _, notes in sides.values() for note in notes), *_model_notes(models[0], machine)))
-    traces = {(one["model"], place): folder / one["trace"] for name in sides
-              for place, one in enumerate(entry for entry in facts["calls"] if entry["model"] == name) if one.get("trace")}
-    return Measured(profile=profile, traces=traces)
+        sides = [Named(model.title, model.digest()) for model in models]
+        return of_recording(facts, folder, sides, manifest, bool(models[0].engines))
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A model that was recorded. title: for people; digest: of its files."""
+
+    title: str
+    digest: str
+
+
+def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequence[Named], manifest: Mapping[str, Any] | None,
+                 engine_ops: bool) -> Measured:
+    """The profile of what the recorder left.
+
+    Args: facts: the recorder's. folder: where its traces are. models: the model, and the original if there is one. manifest: of the
+      model, None without one. engine_ops: whether it has any.
+    """
+    sides, notes, files = {}, list[str](), dict[tuple[str, int], pathlib.Path]()
+    for name, model in zip((MODEL, ORIGINAL), models, strict=False):
+        sides[name], failed, traced = _side(name, model, facts, folder)
+        notes += failed
+        files |= {(name, place): path for place, path in enumerate(traced)}
+    machine = _machine(facts)
+    profile = Profile(
+        model=sides[MODEL], original=sides.get(ORIGINAL), machine=machine, on_gpu=machine.gpu is not None,
+        signatures=tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
+        settings=dict((manifest or {}).get("settings") or {}),
+        notes=(*(f"{step}: {error['cause']}" for step, error in facts["failed"].items()), *notes,
+               *_model_notes(models[0].title, engine_ops, machine)))
+    return Measured(profile=profile, traces=files)
 
 
 def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, Any] | None, folder: pathlib.Path,
@@ -126,18 +146,21 @@ def _check(facts: Mapping[str, Any], options: Options) -> None:
     raise failed[0] if failed else errors.TftrtError(f"no call of {options.model} could be measured", "look at --log_file=FILE")
 
 
-def _side(name: str, model: Model, facts: Mapping[str, Any], folder: pathlib.Path) -> tuple[Side, list[str]]:
-    """A model with its calls, and remarks on what failed."""
-    known, notes, done = facts["models"].get(name, {}), list[str](), list[CallProfile]()
+def _side(name: str, model: Named, facts: Mapping[str, Any], folder: pathlib.Path) -> tuple[Side, list[str], list[pathlib.Path]]:
+    """(A model with its calls, remarks on what failed, the trace of each call)."""
+    known, notes, done, traced = facts["models"].get(name, {}), list[str](), list[CallProfile](), list[pathlib.Path]()
+    on_gpu = bool((known.get("where") or {}).get("gpu"))
     for one in facts["calls"]:
         if one["model"] == name:
             try:
-                done.append(calls.of(one, folder))
+                done.append(calls.of(one, folder, on_gpu))
+                traced.append(folder / one["trace"])
             except (errors.TftrtError, ValueError, OSError) as error:
                 notes.append(f"a call of the {name}: {error}")
-    side = Side(model=model.title, digest=model.digest(), load_seconds=known.get("load_seconds", 0.0), xla_count=known.get("xla_count", 0),
-                xla_functions=tuple(known.get("xla_functions", ())), calls=tuple(done))
-    return side, notes
+    side = Side(model=model.title, digest=model.digest, load_seconds=known.get("load_seconds", 0.0), xla_count=known.get("xla_count", 0),
+                xla_functions=tuple(known.get("xla_functions", ())), calls=tuple(done), graph={
+                    signature: call_graph.of(rows) for signature, rows in known.get("graph", {}).items()})
+    return side, notes, traced
 
 
 def _machine(facts: Mapping[str, Any]) -> Machine:
@@ -147,9 +170,9 @@ def _machine(facts: Mapping[str, Any]) -> Machine:
     return Machine.from_dict({**known, **facts["machine"], "gpu": where.get("gpu")})
 
 
-def _model_notes(model: Model, machine: Machine) -> list[str]:
-    if not model.engines:
-        return [f"{model.title} has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines"]
+def _model_notes(title: str, engine_ops: bool, machine: Machine) -> list[str]:
+    if not engine_ops:
+        return [f"{title} has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines"]
     if machine.gpu is None:
         return ["measured without a GPU: engine ops ran as TensorFlow ops on the CPU, so this says nothing about engines"]
     return []

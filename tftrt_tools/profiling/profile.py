@@ -7,6 +7,7 @@ import typing
 
 from tftrt_tools import records
 from tftrt_tools.conversion.signature_result import SignatureResult
+from tftrt_tools.profiling.call_graph import GraphNode
 from tftrt_tools.profiling.call_profile import CallProfile
 from tftrt_tools.savedmodel.passport import Stamped
 
@@ -82,6 +83,8 @@ class Side(records.Record):
     xla_functions: tuple[str, ...] = ()
     # At each shape.
     calls: tuple[CallProfile, ...] = ()
+    # {signature: its ops}, of those whose graph is not too large to be looked at.
+    graph: dict[str, tuple[GraphNode, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

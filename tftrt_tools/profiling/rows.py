@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 
 from tftrt_tools.profiling import call_parts
 from tftrt_tools.profiling.call_parts import EngineRun
@@ -63,10 +64,13 @@ def size(count: float) -> str:
 
 
 def speed(call: CallProfile, other: CallProfile) -> str:
-    """How many times as fast `call` is as `other`, as far as the medians of the rounds tell."""
-    ratio = other.latency.p50 / call.latency.p50
-    low, high = other.latency.low / call.latency.high, other.latency.high / call.latency.low
-    return f"{ratio:.2f} times as fast ({low:.2f} to {high:.2f})"
+    """How many times as fast `call` is as `other`: the median of the rounds' ratios, and the lowest and highest of them. In a round both
+    took turns, so both saw the same machine; of profiles measured apart only the medians are compared."""
+    mine, theirs = call.latency.rounds, other.latency.rounds
+    if len(mine) != len(theirs):
+        return f"{other.latency.p50 / call.latency.p50:.2f} times as fast"
+    ratios = sorted(one / another for another, one in zip(mine, theirs, strict=True))
+    return f"{statistics.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)"
 
 
 def gaps(run: EngineRun) -> str:

@@ -20,7 +20,7 @@ from tftrt_tools.execution import run_job
 from tftrt_tools.execution.job import gpu, profiling, timing
 from tftrt_tools.execution.runner import Wanted
 from tftrt_tools.models.savedmodel import runner_job
-from tftrt_tools.profiling.job import compact
+from tftrt_tools.profiling.job import call_graph, compact
 from tftrt_tools.profiling.job import machine as machines
 from tftrt_tools.profiling.job.whole import Whole
 from tftrt_tools.stack import memory
@@ -82,7 +82,8 @@ class _Recorder:
         start = time.perf_counter()
         runner = stack.enter_context(runner_job.load(model["path"], Wanted(label=model["name"])))
         self._found["models"][model["name"]] = {"load_seconds": time.perf_counter() - start, "where": runner.where.to_dict(),
-                                                **(self._try(f"reading the {model['name']}", machines.model, model["path"]) or {})}
+                                                **(self._try(f"reading the {model['name']}", machines.model, model["path"]) or {}),
+                                                "graph": self._try(f"reading the {model['name']}", call_graph.read, model["path"]) or {}}
         return runner
 
     def _first(self, number: int, loaded: dict[str, runner_job.Loaded]) -> Iterator[tuple[str, tuple[Whole, dict[str, Any]]]]:
