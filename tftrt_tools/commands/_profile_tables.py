@@ -40,9 +40,7 @@ def _call(console: Console, call: CallProfile, other: CallProfile | None, most: 
     table = [(one.name, one.device, rows.ms(one.seconds), rows.share(one.seconds, whole), *(
         (rows.ms(one.other), rows.share(one.other, other.latency.p50)) if other else ())) for one in rows.parts(call, other)]
     console.print(_output.table(None, columns, table))
-    _say(console, f"GPU busy {rows.share(call.gpu_seconds, whole)} of the call, idle {rows.ms(call.idle_seconds)} ms; the GPU's times are "
-                  f"those of {call.counted} traced calls, the host's are the trace's times {call.host_factors['input']:.2f} (making the "
-                  f"tensors) and {call.host_factors['rest']:.2f}; a traced call takes {1e3 * call.traced_seconds:.3f} ms")
+    _say(console, rows.basis(call))
     _engines(console, call)
     _ops(console, call, most)
     _copies(console, call)
@@ -79,24 +77,14 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
 def _copies(console: Console, call: CallProfile) -> None:
     from tftrt_tools.profiling import rows
 
-    asked = {"input": "for the input", "copy": "while the graph runs", "output": "for the answer"}
     if call.copies:
         console.print(_output.table(None, ["copies", "asked for", ">copies", ">bytes", ">ms", ">GB/s"], [
-            (one.kind, asked[one.group], f"{one.copies:g}", rows.size(one.bytes), rows.ms(one.seconds),
-             f"{one.bytes / one.seconds / 1e9:.1f}" if one.seconds and one.bytes else "") for one in call.copies]))
+            (one.kind, rows.asked_for(one), f"{one.copies:g}", rows.size(one.bytes), rows.ms(one.seconds), rows.rate(one))
+            for one in call.copies]))
 
 
 def _callers(console: Console, call: CallProfile) -> None:
     from tftrt_tools.profiling import rows
 
-    if not call.callers:
-        return
-    alone = next((one.per_second for one in call.callers if one.callers == 1), None)
-    table = []
-    for one in call.callers:
-        seen = one.overlap
-        together = [f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", seen.streams] if seen else [""] * 4
-        table.append((one.callers, f"{one.per_second:.1f}", f"{one.per_second / alone:.2f}" if alone else "", rows.ms(one.p50),
-                      rows.ms(one.p90), *together))
-    console.print(_output.table(None, [">callers", ">calls/s", ">times one", ">p50 ms", ">p90 ms", ">under way", ">GPU busy",
-                                       ">kernels at once", ">streams"], table))
+    if call.callers:
+        console.print(_output.table(None, [f">{name}" for name in rows.CALLERS], rows.callers(call)))

@@ -131,6 +131,10 @@ def _show(values: flags.FlagValues, found: Profile) -> None:
 
     _profile_tables.show(_output.console(values.json), found, values.rows)
     _output.write_json(found, values.json)
+    if values.html:
+        from tftrt_tools.report import profile as report
+
+        report.write_page(found, values.html)
 
 
 def _compare(values: flags.FlagValues, first: str, second: str) -> int:

@@ -6,9 +6,9 @@ import dataclasses
 import statistics
 
 from tftrt_tools.profiling import call_parts
-from tftrt_tools.profiling.call_parts import EngineRun
+from tftrt_tools.profiling.call_parts import Copy, EngineRun
 from tftrt_tools.profiling.call_profile import CallProfile, Part
-from tftrt_tools.profiling.profile import Profile, Side
+from tftrt_tools.profiling.profile import Machine, Profile, Side
 
 # Above this share of its run without work, an engine waits for launches.
 _LAUNCH_BOUND = 0.25
@@ -78,6 +78,61 @@ def gaps(run: EngineRun) -> str:
     whole = run.gap_seconds + run.gpu_seconds
     bound = whole and run.gap_seconds > _LAUNCH_BOUND * whole
     return ms(run.gap_seconds) + (" (waits for launches)" if bound else "")
+
+
+_ASKED_FOR = {"input": "for the input", "copy": "while the graph runs", "output": "for the answer"}
+CALLERS = ("callers", "calls/s", "times one", "p50 ms", "p90 ms", "under way", "GPU busy", "kernels at once", "streams")
+
+
+def asked_for(copy: Copy) -> str:
+    """A cell: when a copy was asked for."""
+    return _ASKED_FOR[copy.group]
+
+
+def rate(copy: Copy) -> str:
+    """A cell: GB/s; blank where it says nothing."""
+    return f"{copy.bytes / copy.seconds / 1e9:.1f}" if copy.seconds and copy.bytes else ""
+
+
+def callers(call: CallProfile) -> list[tuple[str, ...]]:
+    """The rows of several callers, under CALLERS."""
+    alone = next((one.per_second for one in call.callers if one.callers == 1), None)
+    found = list[tuple[str, ...]]()
+    for one in call.callers:
+        seen = one.overlap
+        together = (f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", str(seen.streams)) if seen else (
+            "", "", "", "")
+        found.append((str(one.callers), f"{one.per_second:.1f}", f"{one.per_second / alone:.2f}" if alone else "", ms(one.p50), ms(one.p90),
+                      *together))
+    return found
+
+
+def basis(call: CallProfile) -> str:
+    """What the parts of a call rest on, in a sentence or two."""
+    factors = f"{call.host_factors['input']:.2f} (making the tensors) and {call.host_factors['rest']:.2f} (all else)"
+    busy = f"GPU busy {share(call.gpu_seconds, call.latency.p50)} of the call, idle {ms(call.idle_seconds)} ms. "
+    busy = busy if call.gpu_seconds else ""
+    gpu = f"The GPU's times are those of {call.counted} traced calls; the" if call.gpu_seconds else "The"
+    return (f"{busy}{gpu} host's are those of a trace, which takes {1e3 * call.traced_seconds:.3f} ms a call, times {factors}, so that all "
+            "add up to the measured latency.")
+
+
+def machine(found: Machine) -> list[tuple[str, str]]:
+    """(label, text) of the facts of the machine."""
+    told = [("GPU", ", ".join(found.gpu.values()) if found.gpu else "none")]
+    for one in found.gpus:
+        clocks = f"SM {one.sm_mhz} of {one.most_sm_mhz} MHz, memory {one.memory_mhz} of {one.most_memory_mhz} MHz"
+        power = f"power limit {one.power_limit_w:.0f} W" if one.power_limit_w else ""
+        slowed = f"clock lowered: {', '.join(one.slowed)}" if one.slowed else ""
+        others = f"{one.processes} other processes" if one.processes else ""
+        told.append((f"GPU {one.index} before", "; ".join(filter(None, (clocks, power, one.pcie and f"PCIe {one.pcie}", slowed, others,
+                                                                         "divided (MIG)" if one.mig else "")))))
+    told.append(("host", f"{found.cpu or 'unknown processor'}, {found.cpus} CPUs, load {found.load:.1f} before"))
+    told.append(("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items() if version)))
+    told.append(("TF32", "allowed for float32" if found.tf32 else "not allowed"))
+    if found.environment:
+        told.append(("environment", ", ".join(f"{name}={value}" for name, value in found.environment.items())))
+    return told
 
 
 def headline(profile: Profile) -> list[str]:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from tftrt_tools.profiling.call_parts import Device, Group
     from tftrt_tools.profiling.call_profile import CallProfile
 
-_COLORS: dict[str, str] = {"input": bench_plots.SKY, "call": "#8C8C8C", "graph": bench_plots.YELLOW, "engine": plots.GREEN, "op": plots.BLUE,
-                           "copy": bench_plots.PURPLE, "output": bench_plots.ORANGE, "rest": "#FFFFFF"}
+_COLORS: dict[str, str] = {
+    "input": bench_plots.SKY, "call": "#8C8C8C", "graph": bench_plots.YELLOW, "engine": plots.GREEN, "op": plots.BLUE,
+    "copy": bench_plots.PURPLE, "output": bench_plots.ORANGE, "rest": "#FFFFFF"}
 _HOST_ALPHA = 0.4
-_LABELS = {("input", "host"): "making the input", ("input", "GPU"): "copy to the GPU", ("call", "host"): "Python",
-           ("graph", "host"): "executor", ("engine", "host"): "engines, host", ("engine", "GPU"): "engines, GPU", ("op", "host"): "other ops, host",
-           ("op", "GPU"): "other ops, GPU", ("copy", "GPU"): "copies between", ("output", "host"): "reading the answer",
-           ("output", "GPU"): "copy back", ("rest", ""): "not placed"}
+_LABELS = {
+    ("input", "host"): "making the input", ("input", "GPU"): "copy to the GPU", ("call", "host"): "Python", ("graph", "host"): "executor",
+    ("engine", "host"): "engines, host", ("engine", "GPU"): "engines, GPU", ("op", "host"): "other ops, host",
+    ("op", "GPU"): "other ops, GPU", ("copy", "GPU"): "copies between", ("output", "host"): "reading the answer",
+    ("output", "GPU"): "copy back", ("rest", ""): "not placed"}
 # A part this narrow, as a share of the longest bar, has no room for its figure.
 _NARROW = 0.04
 
