@@ -56,8 +56,10 @@ def _bar(axes: Axes, row: float, start: float, seconds: float, group: Group, dev
 
 
 def timeline(calls: Sequence[tuple[str, CallProfile]]) -> str:
-    """What takes each instant of one traced call, a lane for the GPU and one for the host while the GPU is idle. Returns: SVG text, "" where
-    no call has a timeline."""
+    """What takes each instant of one traced call, a lane for the GPU and one for the host while the GPU is idle.
+
+    Returns: SVG text, "" where no call has a timeline.
+    """
     shown = [(name, call) for name, call in calls if call.timeline]
     if not shown:
         return ""
