@@ -115,7 +115,7 @@ class EngineProfile(records.Record):
     # What readers need to know: what could not be measured, and why.
     notes: tuple[str, ...] = ()
 
-    written_digits: typing.ClassVar = {"agreement": 4}
+    written_digits: typing.ClassVar[dict[str, int]] = {"agreement": 4}
 
     @property
     def agreement(self) -> float | None:
