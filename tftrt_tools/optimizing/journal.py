@@ -36,7 +36,8 @@ class Journal:
 
     def key(self, command: Command, facts: Mapping[str, Any]) -> str:
         """A digest of everything that a command's result depends on: its words, the bytes of the files that they name, and `facts`."""
-        inputs = {word: self._digest(_value(word)) for word in command.words[1:] if not _MADE.match(word)}
+        named = [*command.words[1:], *command.inputs]
+        inputs = {word: self._digest(_value(word)) for word in named if not _MADE.match(word)}
         whole = {"words": list(command.words), "inputs": {word: found for word, found in inputs.items() if found}, "facts": dict(facts)}
         return "sha256:" + hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

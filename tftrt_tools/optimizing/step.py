@@ -18,11 +18,12 @@ Document = Mapping[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Command:
     """A command of a step. name: of its files in the work folder; words: of the command, without `tftrt`, --json and limits of time;
-    outputs: paths that it makes besides."""
+    outputs: paths that it makes besides; inputs: paths that it reads and no word names."""
 
     name: str
     words: Sequence[str]
     outputs: Sequence[str] = ()
+    inputs: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,7 +108,8 @@ def _convert(known: Known) -> Commands:
     output = [f"--output_saved_model_dir={asked.output}", "--overwrite", *asked.given(CACHE)]
     flags = pathlib.Path(asked.path(f"{TUNING}/{FLAGS}"))
     if known.document(knowledge.TUNE) and flags.is_file():
-        return [Command("convert", ["convert", f"--flagfile={flags}", *output], [asked.output])]
+        # The flags name the model, and a table that follows from the rows.
+        return [Command("convert", ["convert", f"--flagfile={flags}", *output], [asked.output], [asked.model, *known.data, *known.calibration])]
     words = ["convert", f"--input_saved_model_dir={asked.model}", *output, f"--precision_mode={known.precision}", *asked.given(SOURCE),
              *_graph(known), *([f"--shapes={known.shapes}"] if known.gpu else [])]
     if known.precision == "INT8":

@@ -84,8 +84,8 @@ def remarks(known: Known) -> Iterator[str]:
     """What the user should know and decide."""
     yield from known.mends.left
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
-        yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where that "
-               "helps")
+        yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where "
+               "that helps")
     for one in known.results:
         if one.state in ("failed", "out of time"):
             yield f"{one.name} {'failed' if one.state == 'failed' else 'was ended'}: {one.cause}" + (f"; {one.mend}" if one.mend else "")
