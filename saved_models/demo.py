@@ -1,4 +1,4 @@
-"""`make demo`: train, export, convert, verify, publish, serve, load, compare; with a GPU also build the engines and time both models.
+"""`make demo`: train and export a model, hand it to `tftrt optimize`, then serve it beside the original, load both and compare them.
 
 Each step is a `tftrt` command as a user would type it; this script only prepares the files and prints the commands.
 """
@@ -19,7 +19,7 @@ import numpy as np
 FOLDER = pathlib.Path("build/demo")
 BATCHES = (1, 8, 32)
 _NATIVE, _MODEL = "digits_native", "digits"
-# What `tftrt regress` ends with where it came to a verdict: the demo shows it, whatever it is.
+# What `tftrt optimize` and `tftrt regress` end with where they came to a verdict: the demo shows it, whatever it is.
 _VERDICTS = (0, 3, 4)
 _START_SECONDS = 120
 
@@ -28,19 +28,16 @@ def main():
     """Run the demo. Returns: the exit code."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    original, converted = FOLDER / "digits_cnn", FOLDER / "digits_cnn_fp16"
+    original, converted, work = FOLDER / "digits_cnn", FOLDER / "digits_demo", FOLDER / "optimize"
     print("training a small CNN on images of handwritten digits", flush=True)
     _run([sys.executable, "-m", "saved_models", "digits_cnn", f"--output={FOLDER}"], shown=False)
     _held_back(FOLDER)
-    gpu = _has_gpu()
-    shapes = [f"--shapes=image:{','.join(f'{batch}x8x8x1' for batch in BATCHES)}"] if gpu else []
-    if not gpu:
-        print("no usable GPU here: the graph is converted and verified; engines are not built and nothing is timed")
-    _tftrt("convert", f"--input_saved_model_dir={original}", f"--output_saved_model_dir={converted}", "--precision_mode=FP16", *shapes)
-    _tftrt("verify", str(original), str(converted), f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
-           f"--html={FOLDER}/report.html")
-    if gpu:
-        _time(original, converted)
+    _tftrt("optimize", str(original), f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
+           f"--calibration_data={FOLDER}/training.npz", "--goal=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities",
+           f"--batch_sizes={','.join(map(str, BATCHES))}", f"--output_saved_model_dir={converted}", f"--work_dir={work}",
+           f"--html={FOLDER}/story.html", f"--json={FOLDER}/story.json", f"--output_flagfile={FOLDER}/demo.flags", allowed=_VERDICTS)
+    shutil.copy(work / "verify.html", FOLDER / "report.html")
+    gpu = bool(json.loads((FOLDER / "story.json").read_text())["gpu"])
     base = FOLDER / "models"
     _tftrt("publish", str(original), f"--model_name={_NATIVE}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
     _tftrt("publish", str(converted), f"--model_name={_MODEL}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
@@ -51,7 +48,8 @@ def main():
                f"--candidate_dir={converted}", f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy", "--batch_size=8",
                "--accuracy=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities", f"--html={FOLDER}/regress.html",
                *(["--no_engine_fallback"] if gpu else []), allowed=_VERDICTS)
-    print(f"\nreports: {FOLDER}/report.html (the answers), {FOLDER}/bench.html (the load), {FOLDER}/regress.html (the verdict)")
+    print(f"\nreports: {FOLDER}/story.html (the whole story), {FOLDER}/report.html (the answers), {FOLDER}/bench.html (the load), "
+          f"{FOLDER}/regress.html (the verdict on a server)")
     return 0
 
 
@@ -84,32 +82,6 @@ def _held_back(folder):
     np.savez(folder / "held_back.npz", image=images)
     np.save(folder / "labels.npy", labels)
     np.savez(folder / "training.npz", image=digits_cnn.training_images()[0][:512])
-
-
-def _has_gpu():
-    from tftrt_tools import stack
-
-    return stack.diagnose().can("build").can
-
-
-def _time(original, converted):
-    """Time both models and put the plot into the report."""
-    from tftrt_tools.accuracy import verify
-    from tftrt_tools.execution.job import timing
-    from tftrt_tools.inputs import calls
-    from tftrt_tools.report import html
-    from tftrt_tools.savedmodel import passport
-    from tftrt_tools.savedmodel.shapes import InputSpec
-
-    specs = [InputSpec("image", "float32", (None, 8, 8, 1))]
-    timed = timing.compare(original, converted, "serving_default", [(batch, {"image": (batch, 8, 8, 1)}, specs) for batch in BATCHES])
-    for row in timed["rows"]:
-        ratio = row["native_ms"] / row["converted_ms"]
-        print(f"batch {row['batch']:>3}: native {row['native_ms']:.3f} ms, TF-TRT {row['converted_ms']:.3f} ms, ratio {ratio:.2f}")
-    (FOLDER / "timing.json").write_text(json.dumps(timed, indent=2) + "\n")
-    options = verify.Options(asked=calls.Asked(data=str(FOLDER / "held_back.npz")), labels=str(FOLDER / "labels.npy"))
-    done = verify.verify(original, converted, options)
-    html.write_verification(done, passport.read(converted, passport.MANIFEST), FOLDER / "report.html", timed)
 
 
 def _tftrt(*arguments, allowed=(0,)):

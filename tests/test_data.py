@@ -169,3 +169,58 @@ def test_documents_in_folders_are_strings_with_labels(tmp_path):
                "files": list(found.files), "prefix": ""}
     assert export_job.job(request)["rows"] == 4
     assert np.load(tmp_path / "l.npy").tolist() == [0, 0, 1, 1] and loaded(tmp_path / "o.npz")["text"][3] == b"spam\n1"
+
+
+def dealt(folder, model, *flags):
+    """What `--output_labels` and `--output` hold after dealing rows whose values are their numbers."""
+    said = data(folder, model, "rows.npy", "--output=scored.npz", "--output_calibration=others.npz", "--output_labels=mine.npy", "--overwrite", *flags)
+    assert isinstance(said, dict), said.stderr
+    return said, loaded(folder / "scored.npz")["image"][:, 0, 0, 0], np.load(folder / "mine.npy"), loaded(folder / "others.npz")["image"][:, 0, 0, 0]
+
+
+def numbered_rows(count):
+    return np.tile(np.arange(count, dtype=np.float32)[:, None, None, None], (1, 8, 8, 1))
+
+
+def test_right_answers_go_with_the_rows_to_score(zoo_model, tmp_path):
+    np.save(tmp_path / "rows.npy", numbered_rows(40))
+    np.save(tmp_path / "all.npy", 100 + np.arange(40))
+    (tmp_path / "all.csv").write_text("label\n" + "".join(f"class {number % 3}\n" for number in range(40)))
+    (tmp_path / "names.txt").write_text("class 2\nclass 1\nclass 0\n")
+    model = zoo_model("digits_cnn")
+    said, scored, labels_there, others = dealt(tmp_path, model, "--labels=all.npy")
+    assert (said["rows"], said["calibration_rows"]) == (30, 10), "a quarter, where there are fewer than 2000"
+    assert labels_there.tolist() == [100 + number for number in scored] and sorted([*scored, *others]) == list(range(40))
+    _, scored, labels_there, _ = dealt(tmp_path, model, "--labels=all.csv")
+    assert labels_there.tolist() == [f"class {int(number) % 3}" for number in scored]
+    _, scored, labels_there, _ = dealt(tmp_path, model, "--labels=all.csv", "--classes=names.txt", "--rows=20")
+    assert labels_there.tolist() == [2 - int(number) % 3 for number in scored] and len(scored) == 20
+    np.save(tmp_path / "rows.npy", numbered_rows(2100))
+    np.save(tmp_path / "all.npy", np.arange(2100))
+    assert dealt(tmp_path, model, "--labels=all.npy")[0]["calibration_rows"] == export.DEFAULT_CALIBRATION_ROWS
+
+
+def test_pictures_find_their_answers_by_name(zoo_model, folder):
+    names = sorted(str(path.relative_to(folder / "pictures")) for path in (folder / "pictures").rglob("*.png"))
+    (folder / "answers.csv").write_text("file,label\n" + "".join(f"{name},{name.split('/')[0]}\n" for name in reversed(names)))
+    flags = ("pictures", "--rows=6", "--output=scored.npz", "--output_labels=labels.npy", "--overwrite")
+    for answers in ("--labels=answers.csv", "--labels=folders"):
+        said = data(folder, zoo_model("digits_cnn"), *flags, answers)
+        assert said["rows"] == 6 and sorted(np.load(folder / "labels.npy")) == ["ant", "ant", "bee", "bee", "cat", "cat"]
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    (("--labels=long.npy", "--output_labels=y.npy"), "holds 5 values, and rows.npy 4 rows"),
+    (("--labels=short.npy", "--output_labels=y.npy"), "holds 3 values, and rows.npy 4 rows"),
+    (("--labels=long.npy",), "no effect without --output_labels"), (("--label_column=x",), "no effect without --labels"),
+    (("--labels=long.npy", "--output_labels=y.npy", "--label_feature=x"), "exclude each other"),
+    (("--labels=boxes.npz", "--output_labels=y.npy"), "holds boxes, which are not parted here"),
+    (("--labels=nothing.npy", "--output_labels=y.npy"), "no such file")])
+def test_answers_that_cannot_be_dealt_are_told(flags, words, zoo_model, tmp_path):
+    np.save(tmp_path / "rows.npy", numbered_rows(4))
+    np.save(tmp_path / "long.npy", np.arange(5))
+    np.save(tmp_path / "short.npy", np.arange(3))
+    np.savez(tmp_path / "boxes.npz", boxes=np.zeros((4, 1, 4)), classes=np.zeros((4, 1)))
+    done = data(tmp_path, zoo_model("digits_cnn"), "rows.npy", "--output=x.npz", "--output_calibration=z.npz", *flags)
+    assert_clear(done, 2, words)
+    assert not (tmp_path / "x.npz").exists()

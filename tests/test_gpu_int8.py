@@ -255,7 +255,7 @@ def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(e
               f"model = loading.load({str(encoder)!r}); call = model.root.signatures['serving_default'];"
               "x = tf.ones([4, 16], tf.int32); print({name: value.shape for name, value in call(input_ids=x, input_mask=x).items()})")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, errors="replace", timeout=500, check=True,
-                          env={**os.environ, **layer_log.ENV, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
+                          env={**os.environ, **layer_log.env(True, False), "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])})
     wanted, found = on_op(encoder), set(_RANGE.findall(done.stderr))
     report(test="names", model="bert_encoder, built by the first request", names=len(wanted), found=len(found),
            missing=sorted(wanted - found), passed=wanted == found)

@@ -1,7 +1,9 @@
 """Ctrl-C and SIGTERM while a module is being imported, or a process started."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -15,6 +17,7 @@ print("imported", flush=True)
 """
 MAIN = """
 import sys
+import time
 from tftrt_tools import errors, signals
 {before}
 signals.install()
@@ -73,3 +76,20 @@ def test_a_process_that_is_being_started_is_known_to_who_is_interrupted(tmp_path
     (tmp_path / "main.py").write_text(STARTING.format(name=name))
     done = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == told.split(), done.stderr
+
+
+def test_a_limit_of_time_ends_what_runs_and_its_child():
+    from tftrt_tools import child, errors, signals
+
+    start = time.monotonic()
+    with pytest.raises(errors.Interrupted), signals.limit(1.0) as limit:
+        child.run("time:sleep", 60)
+    assert limit.over and time.monotonic() - start < 50
+
+
+def test_a_limit_that_is_not_reached_says_so_and_is_gone():
+    from tftrt_tools import signals
+
+    with signals.limit(60.0) as limit:
+        pass
+    assert not limit.over and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

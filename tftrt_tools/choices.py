@@ -44,3 +44,8 @@ GoalVerdict = Literal["kept", "missed", "cannot tell"]
 RunVerdict = Literal["pass", "fail", "cannot tell", "ended early"]
 # How a metric moved; "" where no difference was shown.
 Direction = Literal["faster", "slower", "higher", "lower", ""]
+
+# What became of a step of `tftrt optimize`: it ran to its end; it failed; its time was over; it was left out; it needs a GPU.
+StepState = Literal["done", "failed", "out of time", "left out", "for a GPU"]
+# Whether the result of `tftrt optimize` keeps the goal; open where nothing that was looked at misses it, and no engine has run.
+GoalOutcome = Literal["kept", "open", "not kept", "cannot tell"]

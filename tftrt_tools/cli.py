@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
-from tftrt_tools import environment, errors, op_libraries, signals
+from tftrt_tools import errors, signals
 
 COMMANDS = {
     "doctor": "what this machine can do (convert, build, run), and what to mend",
+    "optimize": "the whole way in one command: model, data and a goal in, the fastest model that keeps it and its story out",
     "inspect": "what TF-TRT would do with a SavedModel, or what it did",
     "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
     "wrap": "signatures that take encoded pictures or bytes, and answer less, around those of a model",
@@ -32,6 +32,7 @@ COMMANDS = {
     "promote": "a label of a running server to another version, once that is available",
     "rollback": "undo the last promotion",
     "bench": "how fast a running server answers, and the highest rate that keeps a promise",
+    "diagnose": "why a converted model is not faster: what costs it its milliseconds, and what mends that",
     "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
     "history": "the comparisons that were kept, and the steps in them",
 }
@@ -51,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.EXIT_DONE
     try:
         signals.install()
-        return _run(argv[0], argv[1:])
+        with errors.translated():
+            return _run(argv[0], argv[1:])
     except errors.TftrtError as error:
         return _report(error)
     except KeyboardInterrupt:
@@ -59,15 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_FAILED
-    except ImportError as error:
-        told = errors.from_import_error(error)
-        if told is None:
-            raise
-        return _report(told)
-    except OSError as error:
-        return _report(errors.from_os_error(error))
-    except MemoryError as error:
-        return _report(errors.TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests"))
 
 
 def _run(name: str, argv: list[str]) -> int:
@@ -75,14 +68,9 @@ def _run(name: str, argv: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean `tftrt {near[0]}`?" if near else "`tftrt --help` lists the commands"
         raise errors.UsageError(f"no command {name!r}", hint)
-    from tftrt_tools.commands import _flags
+    from tftrt_tools.commands import _calling
 
-    command = importlib.import_module(f"tftrt_tools.commands.{name}")
-    values, positional = _flags.parse(name, command, argv)
-    if values is None:
-        return errors.EXIT_DONE
-    with environment.variables(op_libraries.variables(values.op_library if "op_library" in values else [])):
-        return command.run(values, positional)
+    return _calling.call(name, argv)
 
 
 def _report(error: errors.TftrtError) -> int:

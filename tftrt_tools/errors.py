@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -127,3 +128,21 @@ def from_os_error(error: OSError) -> TftrtError:
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     reason = error.strerror or str(error)
     return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Inside the block, an exception that a user can cause becomes a TftrtError; a closed pipe and a bug stay what they are."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except ImportError as error:
+        told = from_import_error(error)
+        if told is None:
+            raise
+        raise told from error
+    except OSError as error:
+        raise from_os_error(error) from error
+    except MemoryError as error:
+        raise TftrtError(f"not enough memory: {error}", "ask for fewer or smaller requests") from error

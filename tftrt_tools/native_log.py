@@ -39,9 +39,15 @@ def position() -> int | None:
 
 def since(position: int | None) -> str:
     """What was written to stderr since `position`; "" for None. Unlike `captured`, it does not delay the output."""
+    return after(position)[0]
+
+
+def after(position: int | None) -> tuple[str, int | None]:
+    """What was written to stderr since `position`, and the position behind it; ("", None) for None."""
     if position is None:
-        return ""
+        return "", None
     sys.stderr.flush()
     with open("/proc/self/fd/2", "rb") as file:
         file.seek(position)
-        return file.read().decode(errors="replace")
+        found = file.read()
+    return found.decode(errors="replace"), position + len(found)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command through its clean-up, but never during an import or the start of a process.
+"""Ctrl-C, SIGTERM and a limit of time end a command through its clean-up, but never during an import or the start of a process.
 
 If a signal handler raises while numpy or TensorFlow is being imported, their C code turns the exception into an ImportError with two
 tracebacks. If it raises inside subprocess.Popen, nobody knows the new process, and nobody ends it. So such a signal waits until the
@@ -7,11 +7,13 @@ import or the start is done, at most PATIENCE_SECONDS.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 from tftrt_tools import errors
@@ -28,6 +30,32 @@ def install() -> None:
     signal.signal(signal.SIGTERM, _Handler(errors.Interrupted, "ended by SIGTERM"))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _Handler(KeyboardInterrupt))
+
+
+class Limit:
+    """A limit of time. over: whether it was reached."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+
+@contextlib.contextmanager
+def limit(seconds: float) -> Iterator[Limit]:
+    """After so many seconds the block ends as by SIGTERM, by errors.Interrupted. Only for the main thread. Yields: Limit."""
+    one, handler = Limit(), _Handler(errors.Interrupted, "its time was over")
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        one.over = True
+        handler(number, frame)
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN_SECONDS))
+    try:
+        yield one
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        # A bell that waited for an import may still ring once.
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 class _Handler:

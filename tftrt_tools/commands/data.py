@@ -3,13 +3,14 @@
 Writes rows of inputs in the model's form, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures,
 TFRecords of tf.train.Example, .npz or .npy files, tables, text, a folder or glob of one of these, or module:function that yields batches.
 
---output_labels gets the classes, if pictures lie in a folder for each class, or TFRecords have a feature for it. --output_calibration
-gets other rows: no row is in both files. If only some rows are wanted, pictures are spread over all files; other sources give their
-first rows.
+--output_labels gets the classes, if pictures lie in a folder for each class, or TFRecords have a feature for it, or --labels names a file
+with the right answer of each row. --output_calibration gets other rows: no row is in both files. If only some rows are wanted, pictures are
+spread over all files; other sources give their first rows.
 
 examples:
   tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy
   tftrt data resnet pictures/ --rows=2000 --output=scored.npz --output_calibration=calibration.npz --calibration_rows=500
+  tftrt data resnet images.npz --labels=classes.npy --output=scored.npz --output_labels=labels.npy --output_calibration=calibration.npz
   tftrt data ranker 'day-*.tfrecord' --rows=1000 --output=scored.npz --label_feature=clicked --output_labels=labels.npy
 """
 
@@ -38,9 +39,13 @@ def define(values: flags.FlagValues) -> None:
                         "from 0 in alphabetical order", **text)
     flags.DEFINE_string("output_calibration", None, "another .npz, with --calibration_rows other rows", **text)
     flags.DEFINE_integer("rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text)
-    flags.DEFINE_integer("calibration_rows", 500, "rows of --output_calibration", lower_bound=1, **text)
-    flags.DEFINE_string("classes", "", "a text file with a folder's name in each line, in the order of the model's classes, for "
-                        "--output_labels", **text)
+    flags.DEFINE_integer("calibration_rows", None, "rows of --output_calibration; by default 500, without --rows a quarter of all if that "
+                         "is less", lower_bound=1, **text)
+    flags.DEFINE_string("labels", "", "the right answer of each row of SOURCE, as --labels of `tftrt verify` takes them: --output_labels "
+                        "gets those of the rows in --output", **text)
+    flags.DEFINE_string("label_column", "", "the column of a .csv of --labels, by its name or its number from 1", **text)
+    flags.DEFINE_string("classes", "", "a text file with a folder's name in each line, or of --labels a class's, in the order of the "
+                        "model's classes, for --output_labels", **text)
     flags.DEFINE_string("label_feature", "", "the feature of TFRecords that is the class, an integer", **text)
     flags.DEFINE_string("signature_keys", "", "the signature that the rows are for, by default serving_default or the only one", **text)
     flags.DEFINE_string("shapes", "", "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
@@ -82,12 +87,15 @@ def _wanted(values: flags.FlagValues, source: str) -> Wanted:
             raise errors.UsageError(f"--{flag}={path}: {ending} is what is written", f"name it FILE{ending}")
         if path and pathlib.Path(path).exists() and not values.overwrite:
             raise errors.UsageError(f"{path} is there", "name another file, or add --overwrite")
+    if values.label_column and not values.labels:
+        raise errors.UsageError("--label_column has no effect without --labels", "leave it out")
     if values["calibration_rows"].present and not values.output_calibration:
         raise errors.UsageError("--calibration_rows has no effect without --output_calibration", "name that file, or leave it out")
     given = options.checked(options.DataOptions(source=source, shapes=values.shapes, **_calibration_flags.images(values)))
     return Wanted(options=given, output=values.output, signature=values.signature_keys, rows=values.rows, labels=values.output_labels or "",
-                  calibration=values.output_calibration or "", calibration_rows=values.calibration_rows if values.output_calibration else 0,
-                  label_feature=values.label_feature, classes=labels.class_names(values.classes))
+                  calibration=values.output_calibration or "", calibration_rows=values.calibration_rows or 0,
+                  label_feature=values.label_feature, classes=labels.class_names(values.classes), answers=values.labels,
+                  label_column=values.label_column)
 
 
 def _print(done: Written, json_path: str | None) -> None:

@@ -63,7 +63,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if len(positional) == 2:
         return _compare(values, *positional)
     path = _flags.one_argument("profile", positional, "MODEL")
-    if not (stored.is_file(path) or values.stored) and (values.without_gpu or _gpu_here()):
+    if not (stored.is_file(path) or values.stored) and (values.without_gpu or gpu_here()):
         return _measure(values, path)
     found = _stored(values, path)
     for line in found.said:
@@ -72,7 +72,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     return errors.EXIT_DONE
 
 
-def _gpu_here() -> bool:
+def gpu_here() -> bool:
+    """Whether this machine has a GPU that NVML names."""
     from tftrt_tools.stack import fingerprint
 
     return bool(fingerprint.fingerprint().gpus)

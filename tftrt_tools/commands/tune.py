@@ -9,8 +9,8 @@ goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METR
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
 module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is better.
 
-Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal. How a server
-should batch the requests to the result is another search: `tftrt bench --tune_batching`.
+Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal; best.flags there
+has the flags of the nearest one. How a server should batch the requests to the result is another search: `tftrt bench --tune_batching`.
 
 examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
@@ -121,6 +121,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(done, values.json)
     _output.write_json(done, values.json)
     whole_file.write_text(pathlib.Path(options.work_dir) / "tuning.json", _json(done))
+    if done.winner or done.best:
+        whole_file.write_text(pathlib.Path(options.work_dir) / "best.flags", tune.flag_file(model, found))
     _reports(done, values)
     if not done.winner:
         raise _none_keeps(done)
@@ -236,7 +238,8 @@ def _none_keeps(done: Tuning) -> errors.CheckFailed:
     best = space.text(done.best.settings, done.best.high)
     return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({best}) with "
                               f"{_value(done.best.measured.accuracy)}",
-                              f"the search ended: {done.ended}; the notes above say what was left out")
+                              f"the search ended: {done.ended}; the notes above say what was left out, and best.flags in --work_dir has "
+                              "the nearest trial's flags")
 
 
 def _write_winner(model: Source, found: Found, values: flags.FlagValues, options: Options) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tftrt_tools import child, errors, records
 from tftrt_tools.calibration import file
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log, pass_log
+from tftrt_tools.conversion import layer_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
@@ -112,7 +112,7 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
         request = {"source": str(model), "output": str(stage), "settings": settings.to_dict(),
                    "signatures": (manifest or {}).get("signatures", []), "cache": cache, "build_minutes": build_minutes,
                    "calibration": calibration.to_dict() if calibration else None}
-        env = layer_log.ENV if layers else pass_log.ENV
+        env = layer_log.env(layers, bool(log_file))
         outcome = child.run("tftrt_tools.conversion.build_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))

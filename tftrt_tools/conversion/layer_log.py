@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from tftrt_tools import records
+from tftrt_tools import progress, records
 from tftrt_tools.choices import Precision
 from tftrt_tools.conversion import layer_table, pass_log
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tftrt_tools.calibration.file import EngineTable
     from tftrt_tools.conversion.signature_result import SignatureResult
 
-# The environment of a child whose log is read here. It makes the log about ten times as long.
-ENV = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
+# The environment of a child whose log is verbose, which makes it about ten times as long.
+_VERBOSE = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
 _REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
 _RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
 _PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
@@ -71,6 +71,12 @@ class Found(records.Record):
             yield from lines(engine, layers, asked[engine])
             if engine in self.unused_ranges:
                 yield f"  warning: {unused_text(engine, self.unused_ranges[engine])}"
+
+
+def env(layers: bool, kept: bool) -> dict[str, str]:
+    """The environment of a child that builds engines. Its log is verbose if it is read here, or if somebody sees the progress, which comes
+    from it, and nobody keeps the log. Args: layers: read the layers. kept: the log is kept in a file."""
+    return _VERBOSE if layers or progress.shown() and not kept else pass_log.ENV
 
 
 def unused_text(engine: str, names: Sequence[str]) -> str:

@@ -164,7 +164,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         request = {"source": model, "output": str(stage) if stage else None, "settings": settings.to_dict(),
                    "int8": {"options": data.to_dict() if data else None, "given": given.to_dict() if given else None}, "cache": cache,
                    "build_minutes": build_minutes, "compare_modes": LITTLE}
-        env = layer_log.ENV if layers else pass_log.ENV
+        env = layer_log.env(layers, bool(log_file))
         outcome = child.run("tftrt_tools.conversion.convert_job:job", request, env=env, log_file=log_file)
         answer = outcome.result
         signatures = tuple(map(SignatureResult.from_dict, answer["signatures"]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 
 from tftrt_tools import child, errors, records
+from tftrt_tools.execution import arrays as array_reader
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.labels import Class
@@ -13,6 +15,8 @@ from tftrt_tools.savedmodel import describe, signatures
 from tftrt_tools.sources.opened import opened
 from tftrt_tools.sources.source import Source
 
+# Rows to calibrate on, if nobody says how many.
+DEFAULT_CALIBRATION_ROWS = 500
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
@@ -30,13 +34,16 @@ class Wanted(records.Record):
     rows: int = 0
     # The .npy of their classes, or "".
     labels: str = ""
-    # Another .npz, or "", with at most so many other rows.
+    # Another .npz, or "", with at most so many other rows; 0 for DEFAULT_CALIBRATION_ROWS, or a quarter of all if that is less.
     calibration: str = ""
     calibration_rows: int = 0
     # The feature of TFRecords that is the class.
     label_feature: str = ""
-    # Names of folders in the order of their classes, () for sorted.
+    # Names of folders in the order of their classes, or of the classes of `answers`; () for sorted.
     classes: tuple[str, ...] = ()
+    # A file with the right answer of each row of the source, as inputs.labels.read takes it, or ""; and its column, if it is a table.
+    answers: str = ""
+    label_column: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,9 @@ def _signature(names: list[str]) -> str:
 
 def _check_labels(wanted: Wanted, found: find.Found) -> None:
     kind = found.kind
+    if wanted.answers:
+        _check_answers(wanted)
+        return
     if wanted.label_feature and kind != "tfrecords":
         raise errors.UsageError(f"--label_feature is about TFRecords, and the data is {kind}", "leave it out")
     if wanted.classes and not found.by_file:
@@ -94,6 +104,16 @@ def _check_labels(wanted: Wanted, found: find.Found) -> None:
                                 "name the file for the labels, or leave it out")
     if wanted.labels and kind != "tfrecords" and not found.by_file:
         raise errors.UsageError(f"--output_labels: {kind} have no labels that could be read", "labels are the folders of pictures and "
-                                "other files, or a feature of TFRecords")
+                                "other files, or a feature of TFRecords; --labels=FILE has them apart")
     if wanted.labels and kind == "tfrecords" and not wanted.label_feature:
         raise errors.UsageError("--output_labels: which feature of the records is the class?", "name it by --label_feature")
+
+
+def _check_answers(wanted: Wanted) -> None:
+    if wanted.label_feature:
+        raise errors.UsageError("--labels and --label_feature exclude each other", "give one of them")
+    if not wanted.labels:
+        raise errors.UsageError("--labels has no effect without --output_labels", "name the file for the labels of the rows to score")
+    if wanted.answers.lower().endswith(".npz") and pathlib.Path(wanted.answers).is_file() and "boxes" in array_reader.names(wanted.answers):
+        raise errors.UsageError(f"--labels={wanted.answers} holds boxes, which are not parted here",
+                                "give rows to calibrate on apart from those to score")

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.inputs import find
 from tftrt_tools.inputs import labels as labels_module
-from tftrt_tools.inputs.export import Wanted, Written
+from tftrt_tools.inputs.export import DEFAULT_CALIBRATION_ROWS, Wanted, Written
+from tftrt_tools.inputs.read import Rows
 from tftrt_tools.inputs.rows import row_hashes
 from tftrt_tools.inputs.sources_job import batching
 from tftrt_tools.inputs.sources_job.request import Request
@@ -33,9 +34,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     files, source = tuple(request["files"]), wanted.options.source
     of_path: dict[str, int] = {}
     folders: dict[int, str] = {}
-    if wanted.labels and find.Found(kind, files).by_file:
+    if wanted.labels and not wanted.answers and find.Found(kind, files).by_file:
         of_path, folders = labels_module.of_folders(files, source, wanted.classes)
-    rows, labels, tally = _read(wanted, specs, kind, files, of_path)
+    rows, labels, wheres, tally = _read(wanted, specs, kind, files, of_path)
+    answers = _answers(wanted, kind, files, wheres, len(rows))
     scored, others = _dealt(wanted, len(rows))
     known = {row_hashes(rows[number])[0] for number in scored} if others else set()
     kept = [number for number in others if row_hashes(rows[number])[0] not in known]
@@ -44,10 +46,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     inputs = _write(wanted.output, [rows[number] for number in scored], specs, request["prefix"])
     classes: tuple[labels_module.Class, ...] = ()
     if wanted.labels:
-        values = np.array([labels[number] for number in scored], np.int64)
+        values = answers[scored] if wanted.answers else np.array([labels[number] for number in scored], np.int64)
         with whole_file.replacing(wanted.labels) as file:
             np.save(file, values)
-        classes = labels_module.counted(values, folders)
+        classes = labels_module.counted(values, folders) if values.dtype.kind in "iu" and values.ndim == 1 else ()
     if wanted.calibration:
         _write(wanted.calibration, [rows[number] for number in kept], specs, request["prefix"])
     size, failed = pathlib.Path(wanted.output).stat().st_size, tuple(pathlib.Path(path).name for path in tally.failed)
@@ -56,17 +58,19 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[str, ...],
-          of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], batching.Tally]:
-    """([{input: array of one row}], [class of each] or [], Tally). Args: of_path: {picture: class}, or {}."""
-    asked = wanted.rows + wanted.calibration_rows if wanted.rows else 0
+          of_path: dict[str, int]) -> tuple[list[dict[str, npt.NDArray[Any]]], list[int], list[str], batching.Tally]:
+    """([{input: array of one row}], [class of each] or [], [the file of each chunk], Tally). Args: of_path: {picture: class}, or {}."""
+    held_back = wanted.calibration_rows or DEFAULT_CALIBRATION_ROWS
+    asked = wanted.rows + (held_back if wanted.calibration else 0) if wanted.rows else 0
     request = Request(options=wanted.options, signature=wanted.signature, specs=specs, files=files, said=find.POSITIONAL, rows=asked,
                       label_feature=wanted.label_feature)
-    tally, labels, rows = batching.Tally(), [], []
+    tally, labels, rows, wheres = batching.Tally(), [], [], []
     chunks = importlib.import_module(f"tftrt_tools.inputs.sources_job.{kind}").source(request)(tally)
 
     def noted() -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
         for where, arrays in chunks:
-            if wanted.labels:
+            wheres.append(where)
+            if wanted.labels and not wanted.answers:
                 labels.append(of_path[where] if of_path else arrays[labels_module.LABEL])
             yield where, arrays
 
@@ -80,7 +84,26 @@ def _read(wanted: Wanted, specs: tuple[InputSpec, ...], kind: str, files: tuple[
     if not rows:
         failed = f": {len(tally.failed)} files could not be decoded" if tally.failed else ""
         raise errors.UsageError(f"{wanted.options.source} holds no rows{failed}", "give data with one row at least")
-    return rows, labels, tally
+    return rows, labels, wheres, tally
+
+
+def _answers(wanted: Wanted, kind: str, files: tuple[str, ...], wheres: list[str], count: int) -> npt.NDArray[Any]:
+    """The right answers of the rows that were read, [rows, …]; empty if no file has them.
+
+    Args: wheres: the file of each chunk, which is a row if each file is one. count: rows that were read. Raises: UsageError.
+    """
+    if not wanted.answers:
+        return np.zeros(0)
+    by_file, place = find.Found(kind, files).by_file, {path: number for number, path in enumerate(files)}
+    names = tuple(wheres[:count]) if by_file else ()
+    read = Rows(arrays={}, kind=kind, names=names, numbers=tuple(place[name] for name in names) or tuple(range(count)), failed=(),
+                total=len(files) if by_file else 0 if wanted.rows else count)
+    values = labels_module.read(wanted.answers, read, wanted.label_column)
+    if not values.ndim or len(values) != count:
+        raise errors.UsageError(f"--labels={wanted.answers} holds {len(values) if values.ndim else 1} values, and {wanted.options.source} "
+                                f"{count} rows", "give one for each row, in their order")
+    values = labels_module.numbered(values, wanted.classes) if wanted.classes else values
+    return values.astype(str) if values.dtype == object else values
 
 
 def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
@@ -88,11 +111,13 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     Raises: UsageError."""
     if not wanted.calibration:
         return list(range(total)), []
-    if total <= wanted.calibration_rows or total < wanted.rows + wanted.calibration_rows:
-        asked = f"{wanted.rows} and {wanted.calibration_rows} rows" if wanted.rows else f"{wanted.calibration_rows} rows besides the others"
+    beside = total - wanted.rows if wanted.rows else total // 4
+    count = wanted.calibration_rows or max(min(DEFAULT_CALIBRATION_ROWS, beside), 1)
+    if total <= count or total < wanted.rows + count:
+        asked = f"{wanted.rows} and {count} rows" if wanted.rows else f"{count} rows besides the others"
         raise errors.UsageError(f"{wanted.options.source} holds {total} rows, and {asked} were asked for",
                                 "ask for fewer, or give more data")
-    chosen = set(find.spread(total, wanted.calibration_rows))
+    chosen = set(find.spread(total, count))
     return [number for number in range(total) if number not in chosen], sorted(chosen)
 
 

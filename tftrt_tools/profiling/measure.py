@@ -22,7 +22,7 @@ from tftrt_tools.savedmodel import passport
 from tftrt_tools.sources.source import Source
 
 MODEL, ORIGINAL = "model", "original"
-_RECORD = "tftrt_tools.profiling.job.record:record"
+RECORD = "tftrt_tools.profiling.job.record:record"
 _FACTS = "facts.json"
 _MEND = "a converted model is a SavedModel directory"
 
@@ -121,7 +121,7 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     request = {"models": sides, "folder": str(folder), "traced": options.traced, "callers": options.callers, "seconds": options.seconds,
                "gpu": not options.without_gpu}
     try:
-        facts: dict[str, Any] = child.run(_RECORD, request, log_file=options.log_file).result
+        facts: dict[str, Any] = child.run(RECORD, request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
     _check(facts, options)

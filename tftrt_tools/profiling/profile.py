@@ -9,6 +9,7 @@ from tftrt_tools import records
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.profiling.call_graph import GraphNode
 from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.profiling.engine_profile import EngineProfile
 from tftrt_tools.savedmodel.passport import Stamped
 
 # Its name in a model's passport.
@@ -95,6 +96,8 @@ class Profile(Stamped):
     # The model before conversion, if it was given.
     original: Side | None = None
     machine: Machine
+    # The inside of each engine, at the shapes that it was profiled at.
+    engines: tuple[EngineProfile, ...] = ()
     # Whether engines could run: False for a profile of a machine without a GPU.
     on_gpu: bool
     # What the conversion made of each signature, from the manifest; () without one.

@@ -37,6 +37,11 @@ class Journal:
                 document = _read(path)
                 self._measured[document["key"]] = document["measured"]
 
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its trials."""
+        return sum(Measured.from_dict(one).seconds for one in self._measured.values())
+
     def get(self, wanted: str) -> Measured | None:
         """The Measured of a key, or None."""
         found = self._measured.get(wanted)

@@ -1,14 +1,7 @@
-"""The progress of an engine's build: which engine, for what shapes, for how long, and the layer that TensorRT times now."""
+"""The progress of an engine's build: which engine, for what shapes, for how long, and where TensorRT is with it."""
 
-import os
-import re
-
-from tftrt_tools import progress
-
-_TAIL_BYTES = 1 << 16
-# A line of TensorRT's verbose log, which --layers asks for.
-_TIMED = re.compile(r"Timing Runner: (.+?) \((\w+)\)")
-_LONGEST = 60
+from tftrt_tools import native_log, progress
+from tftrt_tools.conversion.job.timing_log import TimingLog
 
 
 class Shown:
@@ -16,7 +9,8 @@ class Shown:
 
     def __init__(self) -> None:
         self._what, self._details, self._state = "", "", ""
-        self._logged: int | None = None
+        self._position: int | None = None
+        self._log = TimingLog()
 
     def begin(self, what: str, details: str) -> None:
         """An engine begins. Args: what: its name for people; details: of its build."""
@@ -29,25 +23,17 @@ class Shown:
 
     def runs(self, logged: int | None) -> None:
         """TensorRT builds it. Args: logged: of native_log.position."""
-        self._state, self._logged = "runs", logged
+        self._position, self._log, self._state = logged, TimingLog(), "runs"
         progress.say(f"{self._what} {self._details}")
 
     def tick(self, seconds: float) -> None:
         """Some time has passed. Args: seconds: since `begin`."""
         if self._state == "runs":
-            timed = _timed(self._logged)
-            progress.say(f"{self._what} {self._details}, {_duration(seconds)}" + (f", times {timed}" if timed else ""))
+            new, self._position = native_log.after(self._position)
+            self._log.feed(new)
+            told = self._log.text()
+            progress.say(f"{self._what} {self._details}, {_duration(seconds)}" + (f": {told}" if told else ""))
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-
-
-def _timed(logged: int | None) -> str:
-    """The last layer in TensorRT's log, or ""."""
-    if logged is None:
-        return ""
-    with open("/proc/self/fd/2", "rb") as file:
-        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, logged))
-        found = _TIMED.findall(file.read().decode(errors="replace"))
-    return f"{found[-1][0][-_LONGEST:]} ({found[-1][1]})" if found else ""

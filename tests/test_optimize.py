@@ -1,0 +1,408 @@
+"""The order of `tftrt optimize`, what it keeps, and its verdict, with commands that are read and not run; then the real way, without a GPU."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.command_line import assert_clear, processes_marked
+from tests.conftest import ROOT
+from tests.example_flags import check_flags
+from tests.optimize_script import COMMAND, IMAGE, Script, machine, plan, trial
+from tftrt_tools import errors
+from tftrt_tools.conversion.plan import Plan
+from tftrt_tools.inputs.rows import row_hashes
+from tftrt_tools.optimizing import known, mends, run, steps
+from tftrt_tools.report import optimize as report
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+WHOLE = ["doctor", "inspect", "inspect", "data", "calibrate", "tune", "convert", "verify", "regress", "regress"]
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Script(tmp_path)
+
+
+def test_on_a_gpu_every_step_runs_and_the_goal_is_kept(script, tmp_path):
+    done = script.run(slo="p99<20ms", rate=200.0, publish="models/best")
+    assert script.names == [*WHOLE, "bench", "publish"]
+    assert (done.story.outcome, done.story.exit_code, done.story.gpu, done.story.left) == ("kept", 0, "NVIDIA H200", ())
+    assert "2.00 times as fast" in done.story.verdict and "250 requests a second" in done.story.verdict
+    shapes = "--shapes=image:1x8x8x1,32x8x8x1"
+    tuned = script.words("tune")
+    assert {"--data=work/scored.npz", "--labels=work/labels.npy", "--calibration_data=work/calibration.npz", shapes,
+            "--accuracy=top1:max-degradation=0.01"} <= set(tuned)
+    assert "--flagfile=work/tune/best.flags" in script.words("convert") and f"--warmup_{shapes[2:]}" in script.words("publish")
+    batches = [word for words in script.calls if words[0] == "regress" for word in words if word.startswith("--batch_size")]
+    assert batches == ["--batch_size=1", "--batch_size=32"] and "--lowest_rate=200" in script.words("bench")
+    report.write_page(done, str(tmp_path / "story.html"))
+    page = (tmp_path / "story.html").read_text()
+    assert ">KEPT<" in page and shlex.join(tuned).replace("'", "&#39;") in page and 'href="work/tune.html"' in page
+
+
+def test_without_a_gpu_what_needs_one_is_left(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    done = script.run(slo="p99<20ms")
+    assert script.names == ["doctor", "inspect", "data", "calibrate", "convert", "verify"]
+    assert (done.story.outcome, done.story.exit_code) == ("open", 0) and "no GPU here" in done.story.verdict
+    assert done.story.left == ("tune", "convert", "verify", "regress", "bench") and done.story.command == COMMAND
+    assert "--precision_mode=FP16" in script.words("convert") and not any(word.startswith("--shapes") for word in script.words("convert"))
+
+
+@pytest.mark.parametrize("level, wanted, studied", [(54.0, "snr_db:threshold=60", True), (54.0, "snr_db:threshold=40", False),
+                                                     (10.0, "top1:max-degradation=0.01", True), (54.0, "top1:max-degradation=0.01", False)])
+def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, level, wanted, studied):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    script.documents["calibrate"]["comparison"]["signatures"][0]["levels"]["mse"]["p"] = level
+    done = script.run(goal=wanted)
+    assert ("sensitivity" in script.names) == studied == any("INT8 misses" in one for one in done.story.remarks)
+
+
+def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
+    script.documents["inspect"] = plan(IMAGE, InputSpec("training", "bool", ()), offered=("training",), size=5).to_dict()
+    done = script.run(words={"signature_keys": ("--signature_keys=serving_default",)}, shapes="image:1x8x8x1;training:scalar")
+    wanted = {"--freeze=training:false", "--minimum_segment_size=5"}
+    assert set(done.story.mends) == wanted
+    assert [wanted <= set(words) for words in script.calls if words[0] in ("inspect", "calibrate", "tune")] == [False, True, True, True]
+    assert all("--signature_keys=serving_default" in words for words in script.calls if words[0] in ("inspect", "calibrate", "tune"))
+
+
+def signature(name, *inputs, offered=()):
+    return plan(*inputs, name=name, offered=offered).signatures[0]
+
+
+def test_an_input_is_frozen_only_where_its_name_says_what_it_is():
+    flag, other, number = InputSpec("is_training", "bool", ()), InputSpec("flip", "bool", ()), InputSpec("train", "int32", ())
+    found = mends.of_plan(plan(flag, other, number, offered=("is_training", "flip", "train")), ())
+    assert found.words == ("--freeze=is_training:false",)
+    assert [one.partition(" only")[0] for one in found.left] == ["input flip", "input train"]
+    assert mends.of_plan(plan(flag, other, offered=("is_training", "flip")), ("freeze",)) == mends.Mends()
+    assert mends.of_plan(plan(size=7), ("minimum_segment_size",)) == mends.Mends()
+    # An input that one signature offers and another one reads is frozen in the one.
+    two = plan(flag, offered=("is_training",)).signatures + (signature("train", flag),)
+    both = Plan(model="m", tags=(), settings=plan().settings, tensorflow="", signatures=two)
+    assert mends.of_plan(both, ()).words == ("--freeze=serving_default/is_training:false",)
+
+
+def test_rows_for_calibration_of_the_users_own_are_taken(script):
+    script.run(calibration_data="rows.npz", words={"image_scale": ("--image_scale=1/255",), "data_rows": ("--data_rows=9",)})
+    assert "data" not in script.names and "--calibration_data=rows.npz" in script.words("calibrate")
+    assert {"--data=rows.npz", "--data_rows=9", "--labels=labels.npy"} <= set(script.words("verify"))
+    assert not any(word.startswith("--image") for words in script.calls for word in words), "arrays are no pictures"
+
+
+def test_without_int8_no_row_is_held_back(script):
+    done = script.run(precisions=("FP16",))
+    assert script.names == ["doctor", "inspect", "inspect", "tune", "convert", "verify", "regress", "regress"]
+    assert "--precisions=FP16" in script.words("tune") and "no row is held back" in done.known.of("data").cause
+
+
+# ---- what is kept
+def test_the_same_command_does_nothing_twice(script, tmp_path):
+    first = script.run()
+    assert script.names == WHOLE
+    again = script.run()
+    assert script.names == ["doctor"] and again.story.outcome == first.story.outcome
+    assert [(one.name, one.gave) for one in again.story.steps] == [(one.name, one.gave) for one in first.story.steps]
+    assert all(one.before for one in again.story.steps if one.words and one.name != "doctor")
+
+
+@pytest.mark.parametrize("change, redone", [
+    (lambda folder: (folder / "labels.npy").write_text("other labels"), ["data"]),
+    (lambda folder: (folder / "work/scored.npz").unlink(), ["data"]),
+    (lambda folder: (folder / "work/scored.npz").write_text("cut off"), ["data"]),
+    (lambda folder: (folder / "work/tune.json").write_text("{"), ["tune"]),
+    (lambda folder: (folder / "work/steps/tune.json").unlink(), ["tune"]),
+    (lambda folder: (folder / "best/assets.extra/tftrt/verify.json").unlink(), ["verify"]),
+    (lambda folder: (folder / "best/saved_model.pb").write_text("touched"), ["convert", "verify", "regress", "regress"]),
+    (lambda folder: (folder / "model/saved_model.pb").write_text("trained again"), WHOLE[1:])])
+def test_a_step_is_done_again_where_something_it_depends_on_has_changed(script, tmp_path, change, redone):
+    script.run()
+    change(tmp_path)
+    script.run()
+    assert script.names == ["doctor", *redone]
+
+
+def test_other_words_do_the_steps_again_that_have_them(script):
+    script.run()
+    script.run(goal="top1:max-degradation=0.02")
+    assert script.names == ["doctor", "tune", "regress", "regress"], "the flags that tune wrote are the same"
+
+
+def test_another_machine_does_what_its_gpu_decides(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    script.run()
+    script.documents["doctor"] = machine().to_dict()
+    script.run()
+    assert script.names == ["doctor", "inspect", "tune", "convert", "verify", "regress", "regress"]
+    script.documents["doctor"] = {**machine().to_dict(), "driver": "999.9"}
+    script.run()
+    assert script.names == ["doctor", "tune", "convert", "verify", "regress", "regress"]
+    script.documents["doctor"] = {**machine().to_dict(), "tensorrt_loaded": "9.9"}
+    script.run()
+    assert script.names == WHOLE
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), errors.Interrupted("ended by SIGTERM", "nothing was written")])
+@pytest.mark.parametrize("command", [*dict.fromkeys(WHOLE), "bench", "publish"])
+def test_an_interrupt_in_any_step_says_how_to_go_on_and_the_command_does(script, command, interrupt):
+    flags = {"slo": "p99<20ms", "publish": "models/best"}
+    script.failing[command] = interrupt
+    with pytest.raises(errors.Interrupted) as caught:
+        script.run(**flags)
+    before = list(script.names)
+    assert f"in step {command}" in caught.value.cause and f"tftrt {shlex.join(COMMAND)}" in caught.value.mend
+    del script.failing[command]
+    done = script.run(**flags)
+    whole = [*WHOLE, "bench", "publish"]
+    assert script.names == ["doctor", *whole[max(len(before) - 1, 1):]] and done.story.outcome == "kept"
+
+
+# ---- what fails
+def test_where_no_trial_keeps_the_goal_the_nearest_is_made_and_named(script):
+    script.documents["tune"] = {**script.documents["tune"], "winner": None, "best": 2, "trials": [trial(2, "FP16", 1.0, kept=False)]}
+    script.failing["tune"] = 3
+    done = script.run(publish="models/best")
+    assert (done.story.outcome, done.story.exit_code) == ("not kept", 3) and done.story.verdict.startswith("tune: no trial keeps top1 >= 0.98")
+    assert "--flagfile=work/tune/best.flags" in script.words("convert") and "regress" in script.names and "publish" not in script.names
+    assert done.story.made == {"model": "best"}
+
+
+def test_a_search_that_gave_no_model_leaves_the_default(script, tmp_path):
+    script.run()
+    # The flags of an earlier search are there, and are not taken.
+    script.failing["tune"] = errors.CheckFailed("no trial gave a model: out of memory", "smaller shapes")
+    done = script.run(goal="top1:max-degradation=0.02")
+    assert (tmp_path / "work/tune/best.flags").exists() and "--precision_mode=FP16" in script.words("convert")
+    assert done.story.outcome == "not kept" and "no trial gave a model" in done.story.verdict
+
+
+def test_a_wrong_model_is_not_timed(script):
+    script.documents["verify"] = {**script.documents["verify"], "passed": False, "problems": ["p: 3 dB"]}
+    script.failing["verify"] = 3
+    done = script.run(slo="p99<20ms")
+    assert (done.story.exit_code, done.story.verdict.partition(":")[0]) == (3, "verify") and "p: 3 dB" in done.story.verdict
+    assert not {"regress", "bench"} & set(script.names)
+
+
+def test_what_nobody_can_tell_is_asked_again(script):
+    script.failing["regress"] = 4
+    script.documents["regress"] = {"headline": "cannot tell: too noisy"}
+    done = script.run()
+    assert (done.story.outcome, done.story.exit_code) == ("cannot tell", 4) and "too noisy" in done.story.verdict
+    del script.failing["regress"]
+    assert script.run().story.outcome == "kept" and script.names == ["doctor", "regress", "regress"]
+
+
+@pytest.mark.parametrize("command, whole", [("calibrate", True), ("tune", True), ("convert", False), ("inspect", False), ("verify", False), ("data", False)])
+def test_a_failed_step_is_told_and_ends_the_run_only_where_the_rest_needs_it(script, command, whole):
+    script.failing[command] = errors.TftrtError("the disk is on fire", "put it out")
+    done = script.run()
+    assert done.known.of(command).state == "failed" and any("the disk is on fire; put it out" in one for one in done.story.remarks) == (command != "inspect")
+    assert (done.story.exit_code, done.story.ended) == ((0, "") if whole else (1, "the disk is on fire"))
+    del script.failing[command]
+    assert script.run().story.outcome == "kept"
+
+
+def test_a_command_that_refuses_its_words_ends_the_run_unless_the_model_is_there(script):
+    script.failing["calibrate"] = errors.UsageError("--calibration_data holds nothing", "give some")
+    with pytest.raises(errors.UsageError, match="holds nothing"):
+        script.run()
+    script.failing = {"bench": errors.UsageError("probes are too short", "longer ones")}
+    done = script.run(slo="p99<20s")
+    assert done.story.outcome == "cannot tell" and "probes are too short" in done.story.verdict
+
+
+def test_a_version_that_cannot_be_published_is_an_error(script):
+    script.failing["publish"] = errors.CheckFailed("it was never verified", "verify it")
+    assert (done := script.run(publish="models/best").story).exit_code == 3 and done.ended == "it was never verified" and done.outcome == "kept"
+
+
+def test_sizes_that_are_not_known_end_the_run_early(script):
+    script.documents["inspect"] = plan(InputSpec("ids", "int32", (None, None))).to_dict()
+    with pytest.raises(errors.UsageError, match=r"unknown dimensions \(int32\[\?,\?\]\)") as caught:
+        script.run()
+    assert "--shapes='serving_default/ids:" in caught.value.mend and script.names == ["doctor", "inspect"]
+
+
+# ---- the budget
+def test_each_step_gets_a_part_of_what_is_left(script):
+    script.run(max_minutes=100.0)
+    limits = {name: float(word.partition("=")[2]) for words in script.calls for name in [words[0]] for word in words
+              if re.match(r"--max_(minutes|seconds|build_minutes)=", word)}
+    assert limits["tune"] == pytest.approx(30, abs=1) and limits["convert"] == pytest.approx(64, abs=2)
+    assert limits["regress"] == pytest.approx(0.7 * 60 * 25, rel=0.05), "half of it for the two batches"
+
+
+def test_trials_of_an_earlier_run_do_not_eat_the_budget_of_this_one(script, tmp_path):
+    from tftrt_tools.conversion.settings import Settings
+    from tftrt_tools.tuning.journal import Journal
+    from tftrt_tools.tuning.tried import Measured
+
+    Journal(tmp_path / "work/tune").put("sha256:x", Settings(), Measured(accuracy=0.9, seconds=1200.0))
+    script.run(max_minutes=100.0)
+    assert "--max_minutes=50.0" in script.words("tune")
+
+
+def test_a_step_that_takes_too_long_is_ended_and_the_run_goes_on(script, monkeypatch):
+    monkeypatch.setattr(run, "_LEAST_SECONDS", 0.0)
+    script.slow["calibrate"] = lambda: time.sleep(30)
+    done = script.run(max_minutes=0.02)
+    one = done.known.of("calibrate")
+    assert one.state == "out of time" and one.seconds < 20 and "minutes were over" in one.cause and "convert" in script.names
+    del script.slow["calibrate"]
+    script.run()
+    assert "calibrate" in script.names, "with more time it is done"
+
+
+def test_where_the_model_is_not_made_in_time_the_run_ends(script, monkeypatch):
+    monkeypatch.setattr(run, "_LEAST_SECONDS", 0.0)
+    script.slow["convert"] = lambda: time.sleep(30)
+    done = script.run(max_minutes=0.02)
+    assert (done.story.exit_code, done.known.of("convert").state) == (1, "out of time") and "minutes were over" in done.story.ended
+
+
+def test_what_has_no_time_left_is_named(script, monkeypatch):
+    monkeypatch.setattr(run, "_LEAST_SECONDS", 1e9)
+    done = script.run()
+    assert script.names == [] and "were used up before it" in done.story.ended and done.story.exit_code == 1
+
+
+def test_a_search_that_was_cut_short_goes_on_with_more_time(script):
+    script.documents["tune"] = {**script.documents["tune"], "ended": "--max_minutes=30 are over; next would be INT8"}
+    script.run(max_minutes=60.0)
+    script.run(max_minutes=60.0)
+    assert script.names == ["doctor"]
+    script.run(max_minutes=120.0)
+    assert script.names == ["doctor", "tune"]
+
+
+def test_every_step_is_named_once_and_every_name_is_a_step():
+    names = [one.name for one in steps.ORDER]
+    assert len(set(names)) == len(names)
+    assert set(names) == {getattr(known, one) for one in ("MACHINE", "INSPECT", "MENDED", "DATA", "CALIBRATE", "SENSITIVITY", "TUNE", "CONVERT",
+                                                          "VERIFY", "REGRESS", "BENCH", "PUBLISH")}
+
+
+# ---- the command itself
+def optimize(tftrt, folder, model, *flags, **changes):
+    given = {"--data": "held_back.npz", "--labels": "labels.npy", "--goal": "top1:max-degradation=0.01", "--output_saved_model_dir": "best",
+             **changes}
+    return tftrt("optimize", *([model] if model else []), *(f"{name}={value}" for name, value in given.items() if value is not None), *flags, cwd=folder)
+
+
+@pytest.fixture
+def folder(tmp_path, images):
+    for name in ("held_back.npz", "labels.npy"):
+        os.symlink(images / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    os.symlink(zoo_model("digits_cnn"), folder / "digits_cnn")
+    done = optimize(tftrt, folder, "digits_cnn", "--batch_sizes=1,8", "--output_flagfile=best.flags", "--html=mine.html", "--publish=models/digits",
+                    "--max_minutes=30")
+    assert done.returncode == 0, done.stderr
+    commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ tftrt ")]
+    assert [words[1] for words in commands] == ["doctor", "inspect", "data", "calibrate", "convert", "verify", "publish"]
+    for words in commands:
+        check_flags(words)
+    assert "OPEN: the rewritten graph answers like the original" in done.stdout and "300 rows to score, 100 other rows" in done.stdout
+    following, = re.findall(r"^next: (.*)$", done.stdout, re.MULTILINE)
+    check_flags(shlex.split(following))
+    assert shlex.split(following)[1:] == ["optimize", "digits_cnn", "--batch_sizes=1,8", "--data=held_back.npz", "--goal=top1:max-degradation=0.01",
+                                          "--html=mine.html", "--labels=labels.npy", "--max_minutes=30.0", "--output_flagfile=best.flags",
+                                          "--output_saved_model_dir=best", "--publish=models/digits"]
+    work = folder / "optimize-digits_cnn"
+    assert (folder / "mine.html").read_text().count("<svg") == 2 and (work / "story.html").is_file()
+    assert 'href="optimize-digits_cnn/verify.html"' in (folder / "mine.html").read_text()
+    with np.load(work / "scored.npz") as scored, np.load(work / "calibration.npz") as held_back:
+        assert not set(row_hashes(dict(scored))) & set(row_hashes(dict(held_back)))
+    assert (folder / "models/digits/1/saved_model.pb").is_file()
+    again = optimize(tftrt, folder, "digits_cnn", "--batch_sizes=1,8", "--publish=models/digits", "--json=-")
+    story = json.loads(again.stdout)
+    assert (story["kind"], story["outcome"], story["exit_code"]) == ("optimization", "open", 0)
+    assert {one["name"]: one["before"] for one in story["steps"] if one["words"]} == {
+        "doctor": False, "inspect": True, "data": True, "calibrate": True, "convert": True, "verify": True, "publish": True}
+    assert not (folder / "models/digits/2").exists()
+    # A command that was printed can be repeated, and so can the conversion by its flags.
+    assert tftrt(*commands[5][1:], cwd=folder).returncode == 0
+    assert tftrt("convert", "--flagfile=best.flags", "--dry_run", cwd=folder).returncode == 0
+
+
+@pytest.mark.slow
+def test_int8_that_misses_the_goal_is_studied_for_real(tftrt, zoo_model, folder):
+    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--json=-", **{"--goal": "snr_db:threshold=90", "--labels": None})
+    story = json.loads(done.stdout)
+    studied = next(one for one in story["steps"] if one["name"] == "sensitivity")
+    assert done.returncode == 0 and studied["state"] == "done" and studied["gave"], done.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, zoo_model, folder):
+    words = ["optimize", str(zoo_model("digits_cnn")), "--data=held_back.npz", "--labels=labels.npy", "--goal=top1:max-degradation=0.01",
+             "--output_saved_model_dir=best", "--work_dir=work"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TFTRT_TEST_MARK": folder.name}
+    with subprocess.Popen([sys.executable, "-m", "tftrt_tools", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+                          env=environment) as running:
+        for line in running.stdout:
+            if line.startswith("$ tftrt calibrate"):
+                break
+        time.sleep(1.0)
+        running.send_signal(signal.SIGINT)
+        rest, told = running.communicate(timeout=60)
+    assert running.returncode == 1 and told.startswith("tftrt: error: interrupted in step calibrate\n  3 steps are kept in work"), told
+    assert not processes_marked(folder.name) and not (folder / "best").exists()
+    done = tftrt(*words, "--json=-", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    before = [one["name"] for one in json.loads(done.stdout)["steps"] if one["before"]]
+    assert before == ["inspect", "data"]
+
+
+@pytest.mark.parametrize("changes, flags, code, says", [
+    ({"--data": None}, (), 2, "--data is missing"), ({"--goal": None}, (), 2, "--goal is missing"),
+    ({"--output_saved_model_dir": None}, (), 2, "--output_saved_model_dir is missing"),
+    ({"--goal": "top1:0.01"}, (), 2, "--goal: 'top1:0.01' is no goal"), ({"--goal": "top9:threshold=1"}, (), 2, "--goal: no metric 'top9'"),
+    ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"), ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
+    ({}, ("--max_minutes=-3",), 2, "is no budget"), ({}, ("--max_minutes=inf",), 2, "is no budget"),
+    ({}, ("--batch_sizes=1,many",), 2, "'many' is no batch size"), ({}, ("--batch_sizes=0",), 2, "'0' is no batch size"),
+    ({}, ("--batch_sizes=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_sizes exclude each other"),
+    ({}, ("--shapes=image",), 2, "--shapes"), ({}, ("--precisions=FP64",), 2, "FP64 is no precision"), ({}, ("--precisions=",), 2, "nothing is no precision"),
+    ({}, ("--rate=100",), 2, "--rate says nothing without --slo"), ({}, ("--slo=fast",), 2, "--slo: 'fast' is no bound"),
+    ({}, ("--slo=mean<3ms",), 2, "promises no percentile"), ({}, ("--publish=digits",), 2, "is no BASE_PATH/MODEL_NAME"),
+    ({}, ("--publish=models/a b",), 2, "is no BASE_PATH/MODEL_NAME"), ({}, ("--calibration_data=no.npz",), 2, "no such file"),
+    ({}, ("--precisions=FP16", "--calibration_data=held_back.npz"), 2, "--calibration_data has no effect"),
+    ({"--output_saved_model_dir": "there"}, (), 2, "the output directory exists"), ({}, ("--html=no/folder.html",), 2, "cannot be written"),
+    ({"--output_saved_model_dir": "model"}, (), 2, "lie inside one another")])
+def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder, changes, flags, code, says):
+    os.symlink(zoo_model("digits_cnn"), folder / "model")
+    (folder / "there").mkdir()
+    (folder / "there/saved_model.pb").touch()
+    assert_clear(optimize(tftrt, folder, "model", *flags, **changes), code, says)
+    assert not (folder / "optimize-model").exists()
+
+
+def test_models_that_are_none_are_refused(tftrt, converted, folder):
+    assert_clear(optimize(tftrt, folder, None), 2, "usage: tftrt optimize MODEL")
+    assert_clear(optimize(tftrt, folder, "nowhere"), 2, "no such file or directory: nowhere")
+    assert_clear(optimize(tftrt, folder, converted("digits_cnn", "--precision_mode=FP16")), 2, "is a converted model itself")
+
+
+def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, folder):
+    np.savez(folder / "texts.npz", input_ids=np.ones((8, 16), np.int32), input_mask=np.ones((8, 16), np.int32))
+    done = optimize(tftrt, folder, zoo_model("bert_encoder"), **{"--data": "texts.npz", "--labels": None, "--goal": "snr_db:threshold=30"})
+    assert done.returncode == 2 and "has unknown dimensions" in done.stderr and "--shapes=" in done.stderr
+    np.save(folder / "few.npy", np.zeros(3, np.int64))
+    done = optimize(tftrt, folder, zoo_model("digits_cnn"), **{"--labels": "few.npy"})
+    assert done.returncode == 2 and "--labels=few.npy holds 3 values, and held_back.npz 400 rows" in done.stderr and not (folder / "best").exists()

@@ -1,0 +1,154 @@
+"""usage: tftrt diagnose ORIGINAL CONVERTED [--flags]
+
+Why is the converted model not faster? Lists what costs a call its milliseconds, the most first: each finding with its evidence, what its
+mend can give at most, and the command that mends it.
+
+It profiles both models on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is no GPU it reads
+the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot know.
+
+--try applies the mends that are flags of this toolkit, one at a time, and times each mended model and CONVERTED in turns: what the mend
+really gave stands beside the estimate. Engines are built for that, which takes minutes.
+
+examples:
+  tftrt diagnose resnet resnet_fp16
+  tftrt diagnose resnet resnet_fp16 --shapes='image:1x224x224x3,4x224x224x3,32x224x224x3' --try
+  tftrt diagnose resnet resnet_fp16 --profile=profile_of_the_server.json
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tftrt_tools import errors, progress, scratch
+from tftrt_tools.commands import _flags, _output, _source_flags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
+    from tftrt_tools.profiling.profile import Profile
+
+_SHARE = 5.0
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define the command's flags on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("shapes", "", "shapes to look at, as in `tftrt convert`; by default those that engines were built for", **text)
+    flags.DEFINE_list("signature_keys", [], "signatures to look at; by default all, or those that --shapes names", **text)
+    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
+    flags.DEFINE_boolean("stored", False, "read the profile that is kept with CONVERTED, and measure nothing", **text)
+    flags.DEFINE_boolean("try", False, "apply each mend that is a flag, and time what it gives (GPU)", **text)
+    flags.DEFINE_string("trials_dir", None, "keep the mended models of --try in this folder", **text)
+    flags.DEFINE_float("least_percent", _SHARE, "leave out findings that are worth less of their call", lower_bound=0, upper_bound=100,
+                       **text)
+    flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
+    _source_flags.define(values)
+
+
+def run(values: flags.FlagValues, positional: list[str]) -> int:
+    """Diagnose. Returns: the exit code."""
+    original, converted = _flags.arguments("diagnose", positional, ["ORIGINAL", "CONVERTED"])
+    if values["try"].value and (values.profile or values.stored):
+        raise errors.UsageError("--try measures, and --profile and --stored measure nothing", "leave one of them out")
+    if values.trials_dir and not values["try"].value:
+        raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
+    from tftrt_tools.diagnosis import diagnose
+    from tftrt_tools.models import opening
+
+    for model in (original, converted):
+        opening.check_converted(opening.check(_source_flags.read(values, model)))
+    profile = _profile(values, original, converted)
+    done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
+    if values["try"].value:
+        done = _tried(values, profile, done)
+    _print(_output.console(values.json), done)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE
+
+
+def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile:
+    """Measured now, or before. Raises: TftrtError where there is none."""
+    from tftrt_tools.commands import profile as profile_command
+    from tftrt_tools.inputs import calls as inputs
+    from tftrt_tools.profiling import measure, stored
+
+    if not (values.profile or values.stored) and profile_command.gpu_here():
+        options = measure.Options(
+            model=_source_flags.read(values, converted), original=_source_flags.read(values, original),
+            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file,
+            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))
+        with scratch.folder("diagnosis") as folder, progress.on_terminal():
+            found = measure.measure(options, folder).profile
+        stored.keep(converted, found)
+        return found
+    kept = stored.read(values.profile or converted)
+    if kept is None:
+        raise errors.TftrtError(f"{converted} carries no profile, and there is no GPU here to measure one",
+                                f"run `tftrt profile {converted} --original={original}` on a machine with a GPU")
+    for line in kept.said:
+        _output.console(values.json).print(line, markup=False, soft_wrap=True)
+    return kept.profile
+
+
+def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagnosis:
+    from tftrt_tools.commands import _calling
+    from tftrt_tools.diagnosis import trial
+
+    options = trial.Options(run=lambda words: _calling.call(words[0], words[1:]), folder=values.trials_dir, ranges=values.ranges,
+                            seed=values.seed, shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
+    return trial.tried(done, options)
+
+
+def _print(console: Console, done: Diagnosis) -> None:
+    console.print(_output.table("The calls", ["call", ">ms", ">original ms", ">GPU busy ms", ">engines ms"], map(_call, done.calls)))
+    for number, finding in enumerate(done.findings, 1):
+        _finding(console, number, finding)
+    if not done.findings:
+        _say(console, "Nothing is wrong that this profile shows.")
+    for remark in done.remarks:
+        _say(console, f"{remark.cause}: {remark.call + ': ' if remark.call else ''}{remark.text}")
+    for line in done.unknown:
+        _say(console, f"not known: {line}")
+
+
+def _call(one: Looked) -> tuple[str, ...]:
+    return (one.call, _ms(one.seconds), _ms(one.original_seconds), _ms(one.gpu_seconds), _ms(one.engine_seconds))
+
+
+def _finding(console: Console, number: int, one: Finding) -> None:
+    import shlex
+
+    worth = "cannot be told" if one.worth is None else ("at most " if one.basis == "ceiling" else "about ") + f"{_ms(one.worth)} ms"
+    _say(console, f"{number}. {one.title} [{one.cause}]")
+    _say(console, f"   worth {worth}" + (f" of {one.call}" if one.call else "") + (f": {one.rule}" if one.rule else ""))
+    for line in one.evidence:
+        _say(console, f"   {line}")
+    if one.mend:
+        _say(console, f"   mend: {one.mend}")
+    if one.command:
+        _say(console, f"   {shlex.join(['tftrt', *one.command])}")
+    if one.trial:
+        _say(console, f"   tried: {_gained(one)}")
+    console.print()
+
+
+def _gained(one: Finding) -> str:
+    trial = one.trial
+    if trial is None or trial.gained is None:
+        return trial.problem if trial else ""
+    verb = "saves" if trial.gained >= 0 else "costs"
+    return (f"{verb} {_ms(abs(trial.gained))} ms ({_ms(trial.before)} became {_ms(trial.after)}; in the rounds {_ms(trial.low)} to "
+            f"{_ms(trial.high)})")
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1e3 * seconds:.3f}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,143 @@
+"""What the commands of `tftrt optimize` gave, in words: a sentence each, from the JSON that the command wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools.accuracy import metrics
+from tftrt_tools.calibration.comparison import LIMIT_DB
+from tftrt_tools.conversion.plan import Plan
+from tftrt_tools.conversion.signature_result import SignatureResult
+from tftrt_tools.conversion.signature_result import coverage as coverage_of
+from tftrt_tools.optimizing.known import Known
+from tftrt_tools.savedmodel import flops
+from tftrt_tools.stack.diagnosis import Diagnosis
+
+Document = Mapping[str, Any]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def doctor(known: Known, document: Document) -> str:
+    """The machine."""
+    found = Diagnosis.from_dict(document)
+    build = found.can("build")
+    stack = f"TensorFlow {found.tensorflow}, TensorRT {found.tensorrt_loaded or found.tensorrt_linked}"
+    return f"{stack}, {found.gpus[0].name}" if build.can and found.gpus else f"{stack}; engines cannot be built here: {build.cause}"
+
+
+def inspect(known: Known, document: Document) -> str:
+    """The share in TensorRT, and the advice."""
+    words = known.mends.words
+    return _coverage(Plan.from_dict(document)) + (f"; advised: {' '.join(words)}" if words else "; no flag is advised")
+
+
+def inspect_again(known: Known, document: Document) -> str:
+    """The share with the mends, beside that without."""
+    before, after = known.first_plan, Plan.from_dict(document)
+    mode = "with profiles" if after.use_dynamic_shape and not before.use_dynamic_shape else ""
+    flags = " ".join(filter(None, (*known.mends.words, mode)))
+    return f"{flags}: {_coverage(after)}; before: {_coverage(before)}"
+
+
+def _coverage(plan: Plan) -> str:
+    usable = [one for one in plan.signatures if not one.problem]
+    inside, ops = sum(one.ops_in_tensorrt for one in usable), sum(one.ops for one in usable)
+    counted = flops.together([one.flops for one in usable])
+    share = f", {counted.text()} FLOPs" if counted and counted.share is not None else ""
+    return f"{inside} of {ops} ops in TensorRT{share}, {_counted(sum(len(one.segments) for one in usable), 'engine')}"
+
+
+def data(known: Known, document: Document) -> str:
+    """How many rows went where."""
+    both = document["in_both"]
+    out = f"; {_counted(both, 'row')} equal to one that is scored: left out" if both else ""
+    return f"{_counted(document['rows'], 'row')} to score, {_counted(document['calibration_rows'], 'other row')} to calibrate on{out}"
+
+
+def calibrate(known: Known, document: Document) -> str:
+    """What INT8 keeps in simulation."""
+    found = known.comparison
+    if found is None:
+        return f"ranges by {document['method']}; nothing could be simulated"
+    verdict = "less than the" if known.int8_misses else "more than the"
+    return (f"simulated, INT8 keeps {_db(found.worst(found.taken))} in the worst output, with ranges by {found.taken}: {verdict} "
+            f"{known.wanted_db:g} dB that it has to keep")
+
+
+def sensitivity(known: Known, document: Document) -> str:
+    """What would help INT8."""
+    if document["flag"]:
+        return f"simulated, this helps: {document['flag']}" + (f"; still {document['missed'][0]}" if document["missed"] else "")
+    return f"no few nodes stand out: {document['missed'][0]}" if document["missed"] else "no node needs a higher precision"
+
+
+def tune(known: Known, document: Document) -> str:
+    """The winner, or the trial that came nearest."""
+    trials = {one["number"]: one for one in document["trials"]}
+    number = document["winner"] or document["best"]
+    beside = f"of {_counted(len(trials), 'trial')}; the search ended: {document['ended']}"
+    if number is None:
+        return f"no trial gave a model, {beside}"
+    one, call = trials[number], document["objective"]
+    ms, native = one["latencies"][call]["ms"], document["native"][call]["ms"]
+    what = f"{one['settings']['precision_mode']}, trial {number}: {ms:.3f} ms at {call}, TensorFlow {native:.3f} ms"
+    return f"{what}, {beside}" if document["winner"] else f"no trial keeps {document['goal_text']}; nearest is {what}, {beside}"
+
+
+def convert(known: Known, document: Document) -> str:
+    """The model that was made."""
+    found = list(map(SignatureResult.from_dict, document["signatures"]))
+    engines, built = sum(len(one.engines) for one in found), sum(len(one.built) for one in found)
+    seconds = sum(one.build_seconds or 0.0 for one in found)
+    made = f"{_counted(built, 'engine')} built in {seconds:.0f} s" if built else "no engines saved: a target builds its own"
+    left = [one for signature in found for one in signature.unbuilt]
+    late = f"; {_counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
+    precision = document["settings"]["precision_mode"]
+    return f"{precision}, {_counted(engines, 'engine op')}, {coverage_of(found):.0%} of the ops; {made}{late}"
+
+
+def verify(known: Known, document: Document) -> str:
+    """How alike the answers are, and what that shows."""
+    worst = _worst_db(document["comparisons"])
+    alike = f"the worst output keeps {_db(worst)}" if worst is not None else f"{_counted(len(document['comparisons']), 'output')} compared"
+    accuracy = document["accuracy"]
+    scored = f"; {_accuracy(accuracy)}" if accuracy else ""
+    problem = f"; {document['problems'][0]}" if document["problems"] else ""
+    return f"{'passed' if document['passed'] else 'FAILED'}: {alike}{scored}{problem}; evidence: {document['evidence']}"
+
+
+def _worst_db(comparisons: Sequence[Document]) -> float | None:
+    return min((float(one["snr_db"]) for one in comparisons if one.get("snr_db") is not None), default=None)
+
+
+def _accuracy(accuracy: Document) -> str:
+    name = accuracy.get("metric", "top1")
+    both = (accuracy.get("metrics") or {}).get(name, accuracy)
+    original, converted = (metrics.METRICS[name].show(both[which]) for which in ("original", "converted"))
+    return f"{'accuracy' if name == 'top1' else name} on {accuracy['labels']} labels: original {original}, converted {converted}"
+
+
+def regress(known: Known, document: Document) -> str:
+    """The verdict with its certainty."""
+    return str(document["headline"])
+
+
+def bench(known: Known, document: Document) -> str:
+    """The highest rate that keeps the promise."""
+    best = next((one for one in document["trials"] if one["number"] == document["winner"]), None)
+    if best is None:
+        return f"no rate was shown to keep {document['goal']}; the search ended: {document['ended']}"
+    return f"{best['rate']:.4g} requests a second keep {document['goal']}; the search ended: {document['ended']}"
+
+
+def publish(known: Known, document: Document) -> str:
+    """The version."""
+    return str(document["path"])
+
+
+def _db(value: float) -> str:
+    return "every bit" if value >= LIMIT_DB else f"{value:.1f} dB"

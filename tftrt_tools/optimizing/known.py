@@ -1,0 +1,174 @@
+"""What is known when the turn of a step comes: the user's words, and the results of the steps before."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from tftrt_tools.accuracy import goal as goals
+from tftrt_tools.accuracy import thresholds
+from tftrt_tools.calibration.comparison import Comparison
+from tftrt_tools.choices import Precision
+from tftrt_tools.conversion.plan import Plan, SignaturePlan
+from tftrt_tools.inputs import drawing, find
+from tftrt_tools.optimizing import mends
+from tftrt_tools.optimizing.asked import Asked
+from tftrt_tools.optimizing.step import StepResult
+from tftrt_tools.savedmodel import shapes as shape_grammar
+from tftrt_tools.savedmodel import signatures
+from tftrt_tools.stack.diagnosis import Diagnosis
+
+# Names of steps whose results others ask for.
+MACHINE, INSPECT, MENDED, DATA, CALIBRATE, SENSITIVITY = "doctor", "inspect", "inspect again", "data", "calibrate", "sensitivity"
+TUNE, CONVERT, BUILD, VERIFY, REGRESS, BENCH, PUBLISH = "tune", "convert", "build", "verify", "regress", "bench", "publish"
+# Files of the work folder: rows to score, their right answers, and rows to calibrate on.
+SCORED, LABELS, HELD_BACK = "scored.npz", "labels.npy", "calibration.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """asked: Asked. results: what came of the steps so far. documents: {name of a result: the JSON that its command wrote}."""
+
+    asked: Asked
+    results: tuple[StepResult, ...] = ()
+    documents: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def of(self, step: str) -> StepResult | None:
+        """The last result of a step, None before its turn."""
+        return next((one for one in reversed(self.results) if one.step == step), None)
+
+    def done(self, step: str) -> bool:
+        """Whether the step ran to its end."""
+        found = self.of(step)
+        return found is not None and found.state == "done"
+
+    def document(self, step: str) -> Mapping[str, Any] | None:
+        """The result of a step that ran to its end."""
+        found = self.of(step)
+        return self.documents.get(found.name) if found and found.state == "done" else None
+
+    # ---- the machine
+    @functools.cached_property
+    def machine(self) -> Diagnosis:
+        """What `doctor` found."""
+        return Diagnosis.from_dict(self.documents[MACHINE])
+
+    @property
+    def gpu(self) -> bool:
+        """Whether engines can be built and run here."""
+        return self.machine.can("build").can and self.machine.can("run").can
+
+    @property
+    def gpu_name(self) -> str:
+        """Of the first GPU, "" without one."""
+        return self.machine.gpus[0].name if self.gpu and self.machine.gpus else ""
+
+    # ---- the graph
+    @functools.cached_property
+    def first_plan(self) -> Plan:
+        """Of `inspect`, before the mends."""
+        return Plan.from_dict(self.documents[INSPECT])
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """Of `inspect` with the mends, if that was done."""
+        return Plan.from_dict(self.document(MENDED) or self.documents[INSPECT])
+
+    @functools.cached_property
+    def mends(self) -> mends.Mends:
+        """What the first plan advises."""
+        return mends.of_plan(self.first_plan, self.asked.words)
+
+    @functools.cached_property
+    def walked(self) -> tuple[SignaturePlan, ...]:
+        """The signatures that can be converted, each function once."""
+        return tuple(one for one in self.first_plan.signatures if not one.problem)
+
+    @functools.cached_property
+    def calls(self) -> dict[str, list[shape_grammar.Call]]:
+        """{signature: shapes of its calls} that have to be fast. Raises: UsageError where more than the batch is open."""
+        if self.asked.shapes:
+            specs = {one.name: one.inputs for one in self.walked}
+            once = signatures.Once({one.name: one.twins for one in self.walked})
+            return once.merged(shape_grammar.calls(shape_grammar.parse(self.asked.shapes), once.with_twins(specs)))
+        found = {}
+        for one in self.walked:
+            every = [drawing.shapes_of_batch(one.name, one.inputs, batch, "give {flag}") for batch in self.asked.batch_sizes]
+            found[one.name] = [call for number, call in enumerate(every) if call not in every[:number]]
+        return found
+
+    @functools.cached_property
+    def shapes(self) -> str:
+        """Text of --shapes. Raises: as `calls`."""
+        if self.asked.shapes:
+            return self.asked.shapes
+        texts = {name: shape_grammar.flag_text(name, calls) for name, calls in self.calls.items()}
+        if len(texts) == 1:
+            (name, text), = texts.items()
+            return text.replace(f"{name}/", "")
+        return ";".join(texts.values())
+
+    # ---- the rows
+    @property
+    def data(self) -> list[str]:
+        """The words of --data, with those that say how it is read."""
+        if self.done(DATA):
+            return [f"--data={self.asked.path(SCORED)}"]
+        return [f"--data={self.asked.data}", *self.asked.given(("data_rows",)), *self.pictures(self.asked.data)]
+
+    @property
+    def labels(self) -> list[str]:
+        """The words of --labels, [] without."""
+        if not self.asked.labels:
+            return []
+        if self.done(DATA):
+            return [f"--labels={self.asked.path(LABELS)}"]
+        return [f"--labels={self.asked.labels}", *self.asked.given(("label_column", "classes"))]
+
+    @property
+    def calibration(self) -> list[str]:
+        """The words of --calibration_data, with those that say how it is read; [] if there is none."""
+        if not self.asked.int8:
+            return []
+        given = self.asked.given(CALIBRATION)
+        if self.asked.calibration_data:
+            return [f"--calibration_data={self.asked.calibration_data}", *given, *self.pictures(self.asked.calibration_data)]
+        return [f"--calibration_data={self.asked.path(HELD_BACK)}", *given] if self.done(DATA) else []
+
+    def pictures(self, source: str) -> list[str]:
+        """The words that say how pictures are read, if `source` is pictures."""
+        return self.asked.given(PICTURES) if find.find(source).kind == "images" else []
+
+    # ---- INT8, and the choice of settings
+    @functools.cached_property
+    def comparison(self) -> Comparison | None:
+        """Of the calibration methods, None if nothing was compared."""
+        found = (self.document(CALIBRATE) or {}).get("comparison")
+        made = Comparison.from_dict(found) if found else None
+        return made if made and made.outputs else None
+
+    @property
+    def wanted_db(self) -> float:
+        """What the worst output has to keep in INT8: of the goal, if that is in dB, else what `tftrt verify` asks for."""
+        goal = goals.parse(self.asked.goal, where="--goal")
+        return goal.value if goal.metric == "snr_db" else thresholds.DEFAULTS["INT8"]["snr_db"]
+
+    @property
+    def int8_misses(self) -> bool:
+        """Whether INT8 misses that, as far as it was simulated."""
+        return self.comparison is not None and self.comparison.worst(self.comparison.taken) < self.wanted_db
+
+    @property
+    def precision(self) -> Precision:
+        """The precision if nothing was tuned: FP16, which needs no ranges and loses little; else the first of those asked for."""
+        return "FP16" if "FP16" in self.asked.precisions else self.asked.precisions[0]
+
+
+SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_library", "outputs")
+PICTURES = ("image_size", "image_resize", "image_preset", "image_scale", "image_mean", "image_std", "image_channels", "image_error_limit")
+CALIBRATION = ("calibration_batch_size", "num_calibration_batches")
+GRAPH = ("signature_keys", "tags", "freeze", "minimum_segment_size", "max_workspace_size_bytes", "keep_native_ops", "keep_native_nodes")
+JUDGING = ("allow_constant_outputs", "output_kind")
+CACHE = ("engine_cache", "engine_cache_dir", "engine_cache_max_bytes")

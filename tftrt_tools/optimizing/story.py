@@ -1,0 +1,91 @@
+"""The story of an optimization: what was asked, what each step gave, what is left, and the verdict. Pure functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from tftrt_tools import errors, records
+from tftrt_tools.choices import GoalOutcome
+from tftrt_tools.optimizing import known as knowledge
+from tftrt_tools.optimizing.asked import Asked
+from tftrt_tools.optimizing.known import Known
+from tftrt_tools.optimizing.step import StepResult
+from tftrt_tools.savedmodel import passport
+
+# The steps that say whether the goal is kept, in the order of their turn.
+_JUDGES = (knowledge.TUNE, knowledge.VERIFY, knowledge.REGRESS, knowledge.BENCH)
+EXIT: Mapping[GoalOutcome, int] = {"kept": errors.EXIT_DONE, "open": errors.EXIT_DONE, "not kept": errors.EXIT_CHECK,
+                                   "cannot tell": errors.EXIT_UNSURE}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Story(passport.Stamped):
+    """A finished optimization, or the finished part of one."""
+
+    document: ClassVar[str] = "optimization"
+    written_too: ClassVar[tuple[str, ...]] = ("exit_code",)
+    written_first: ClassVar[tuple[str, ...]] = ("kind", "tool", "created", "outcome", "verdict", "exit_code")
+
+    asked: Asked
+    outcome: GoalOutcome
+    # The outcome in a sentence, with its reason.
+    verdict: str
+    # Name of the GPU, "" without one.
+    gpu: str
+    steps: tuple[StepResult, ...]
+    # Flags that inspect advised and that were taken; and what is left to the user, a sentence each.
+    mends: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    # Names of steps that give more with a GPU, or need one, where this machine has none.
+    left: tuple[str, ...] = ()
+    # The command that started this, as words; the same command goes on.
+    command: tuple[str, ...]
+    # What comes next, a command each.
+    following: tuple[tuple[str, ...], ...] = ()
+    # {what: path} of what was made.
+    made: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Wall time of this run, and its budget in minutes.
+    seconds: float = records.field(digits=2)
+    max_minutes: float
+    # Why it ended early, and what mends that; "" for a whole run.
+    ended: str = ""
+    mend: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command."""
+        if self.ended:
+            return self.steps[-1].exit_code or errors.EXIT_FAILED
+        return EXIT[self.outcome]
+
+
+def outcome(known: Known) -> tuple[GoalOutcome, str]:
+    """(outcome, the sentence) of what is known in the end."""
+    judged = [one for one in known.results if one.step in _JUDGES]
+    wrong = next((one for one in judged if one.exit_code == errors.EXIT_CHECK), None)
+    if wrong:
+        return "not kept", f"{wrong.name}: {wrong.gave or wrong.cause}"
+    verified, compared = known.of(knowledge.VERIFY), [one for one in judged if one.step == knowledge.REGRESS]
+    if verified is None or not verified.passed:
+        return "open", "nothing was verified"
+    if not known.gpu:
+        return "open", "the rewritten graph answers like the original, and no engine has run: there is no GPU here"
+    wanted = [*compared, *(one for one in judged if one.step == knowledge.BENCH and known.asked.slo)]
+    unsure = next((one for one in wanted if not one.passed), None)
+    if unsure or not compared:
+        why = f"{unsure.name}: {unsure.gave or unsure.cause}" if unsure else "nothing was compared"
+        return "cannot tell", why
+    return "kept", "; ".join(f"{one.name}: {one.gave}" for one in wanted)
+
+
+def remarks(known: Known) -> Iterator[str]:
+    """What the user should know and decide."""
+    yield from known.mends.left
+    if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
+        yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where "
+               "that helps")
+    for one in known.results:
+        if one.state in ("failed", "out of time"):
+            yield f"{one.name} {'failed' if one.state == 'failed' else 'was ended'}: {one.cause}" + (f"; {one.mend}" if one.mend else "")
