@@ -44,8 +44,8 @@ def diagnose(profile: Profile, model: str, original: str, least_share: float = L
 
 
 def _looked(case: Case) -> Looked:
-    return Looked(call=case.name, seconds=case.seconds, original_seconds=case.original.latency.p50 if case.original else None,
-                  engine_seconds=case.gpu("engine"), gpu_seconds=case.call.gpu_seconds, unplaced_share=case.call.unplaced_share)
+    return Looked(call=case.name, rows=case.rows, seconds=case.seconds, original_seconds=case.original.latency.p50 if case.original
+                  else None, engine_seconds=case.gpu("engine"), gpu_seconds=case.call.gpu_seconds, unplaced_share=case.call.unplaced_share)
 
 
 def _unknown(profile: Profile, found: list[Case]) -> list[str]:

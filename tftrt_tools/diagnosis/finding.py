@@ -77,6 +77,8 @@ class Looked(records.Record):
 
     # As Finding.call.
     call: str
+    # Its batch.
+    rows: int
     # Of the converted model and of the original, None where that was not profiled.
     seconds: float
     original_seconds: float | None = None
