@@ -31,7 +31,7 @@ class Row(records.Record):
     one: Side
     other: Side
 
-    written_too: typing.ClassVar = ("fused_otherwise",)
+    written_too: typing.ClassVar[tuple[str, ...]] = ("fused_otherwise",)
 
     @property
     def fused_otherwise(self) -> bool:
