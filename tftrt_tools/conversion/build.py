@@ -14,7 +14,7 @@ from typing import Any
 from tftrt_tools import child, errors, records
 from tftrt_tools.calibration import file
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log
+from tftrt_tools.conversion import layer_log, layer_table, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
@@ -124,6 +124,8 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
                      layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
         if calibration:
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
+        if layers:
+            layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
         if options.shapes:
             _write_passport(stage, model, manifest, settings, done)
             served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)

@@ -5,11 +5,13 @@ Information" of TensorRT's verbose log, as 8.5.3 writes it under TensorFlow 2.14
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import typing
 from collections.abc import Iterator, Sequence
 
 from tftrt_tools import records
+from tftrt_tools.savedmodel import passport
 
 _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 _LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>0x[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
@@ -87,6 +89,13 @@ def of_log(text: str, engines: Sequence[str]) -> dict[str, Built]:
     return {engine: Built(rows=rows(block), scratch_bytes=tuple(map(int, _SCRATCH.findall(before))),
                           activation_bytes=tuple(size for size in map(int, _ACTIVATIONS.findall(before)) if size < _NO_SIZE))
             for engine, before, block in builds(text, engines)}
+
+
+def keep(model: str | os.PathLike[str], text: str, engines: Sequence[str]) -> None:
+    """Put what the log of a build says of the engines into the model's passport, where it says anything. Args: as for `of_log`."""
+    found = of_log(text, engines)
+    if found:
+        passport.write(model, passport.LAYERS, Table(found).to_dict())
 
 
 def builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:

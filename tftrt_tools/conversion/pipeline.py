@@ -19,7 +19,7 @@ from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log, pass_log
+from tftrt_tools.conversion import layer_log, layer_table, pass_log
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.signature_result import SignatureResult, Unbuilt, coverage
 from tftrt_tools.execution import run
@@ -183,6 +183,8 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
             passport.write(stage, passport.FLAGS, flag_file)
+            if layers:
+                layer_table.keep(stage, outcome.log, [engine.name for one in signatures for engine in one.built])
             if done.calibration:
                 done.calibration.write(passport.folder(stage) / passport.CALIBRATION)
     return done

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 from typing import Literal
 
 from tftrt_tools import records
+from tftrt_tools.profiling import layers
 from tftrt_tools.profiling.cuda_graph import CudaGraph, Streams
 from tftrt_tools.profiling.fusion import Fusion
 from tftrt_tools.profiling.layers import Role
@@ -61,9 +63,7 @@ class LayerProfile(records.Record):
 
     @property
     def short(self) -> str:
-        """For people: the last parts of the nodes' names, or TensorRT's name without the engine's."""
-        from tftrt_tools.profiling import layers
-
+        """For people: TensorRT's name without the engine's."""
         return layers.short(self.name)
 
 
@@ -115,7 +115,7 @@ class EngineProfile(records.Record):
     # What readers need to know: what could not be measured, and why.
     notes: tuple[str, ...] = ()
 
-    written_digits: typing.ClassVar[dict[str, int]] = {"agreement": 4}
+    written_digits: typing.ClassVar[Mapping[str, int]] = {"agreement": 4}
 
     @property
     def agreement(self) -> float | None:

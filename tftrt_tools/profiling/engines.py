@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import statistics
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tftrt_tools import records
 from tftrt_tools.conversion import layer_table
 from tftrt_tools.execution import kernels as kernel_names
 from tftrt_tools.profiling import cuda_graph, fusion, layers, layers_kernels, memory, peaks, roofline
@@ -25,6 +27,21 @@ _AGREE = 0.05
 _TYPES = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
 # Answers of one engine and profile: {part: answer}.
 Answers = Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recording(records.Record):
+    """What was recorded of a model's engines, and what the model says of them."""
+
+    # {part: {"answers": [facts of an engine and profile], "log"} or {"error", "log"}}, see `job/plan_job.py`.
+    parts: dict[str, Any]
+    ops: tuple[EngineOp, ...] = ()
+    # Of each engine and profile that answered, in the order of `sorted_answers`; without nodes where the native segment was removed.
+    graphs: tuple[Graph, ...] = ()
+    # {engine op: what the log of its build said}.
+    built: dict[str, layer_table.Built] = dataclasses.field(default_factory=dict)
+
+    document: typing.ClassVar[str] = "recording of engines"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +69,17 @@ def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[s
         for answer in given.get("answers", ()):
             found[answer["engine"], answer["record"], answer["profile"]][part] = answer
     return dict(found), tuple(failed)
+
+
+def profiles(recording: Recording) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+    """(EngineProfiles, why parts have no answers)."""
+    answers, failed = sorted_answers(recording.parts)
+    ops, graphs, result = {op.name: op for op in recording.ops}, iter(recording.graphs), []
+    for (engine, _, _), one in answers.items():
+        graph = next(graphs) if shapes(one) else None
+        known = Known(op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=recording.built.get(engine))
+        result.append(of(one, known))
+    return tuple(result), failed
 
 
 def shapes(answers: Answers) -> dict[str, list[int]]:

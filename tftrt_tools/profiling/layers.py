@@ -44,11 +44,6 @@ class Layer(records.Record):
     # Of a reformat: the name of the layer that it is made for.
     beside: str = ""
 
-    @property
-    def short(self) -> str:
-        """For people: without the names of the engine and of what a reformat is for."""
-        return short(self.name)
-
 
 def short(name: str) -> str:
     """A layer's name without the engine's name and the types of its parts."""

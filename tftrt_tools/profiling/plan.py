@@ -22,27 +22,33 @@ _TIMEOUT = 600.0
 _LOG_END = 4000
 
 
-def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
-            parts: Sequence[str] = tuple(PARTS)) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+def measure(model: str | os.PathLike[str],
+            shapes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
     """Take apart every engine and profile that SavedModel directory `model` carries.
 
-    Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for. parts: of PARTS.
+    Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for.
     Returns: (EngineProfiles, remarks). A part that fails is a remark, and the others count. Raises: TftrtError for a damaged model.
     """
     if not engine_assets.read(model):
         return (), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",)
+    return engines.profiles(recording(model, shapes))
+
+
+def recording(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+              parts: Sequence[str] = tuple(PARTS)) -> engines.Recording:
+    """What `measure` makes profiles of. Args: parts: of PARTS. Raises: TftrtError for a damaged model."""
     recorded = {}
     for number, part in enumerate(parts):
         progress.say(f"measuring {PARTS[part]}", number, len(parts))
-        recorded[part] = record(model, part, shapes)
-    return profiles(model, recorded)
+        recorded[part] = _part(model, part, shapes)
+    asked = [(engine, found) for (engine, _, _), one in engines.sorted_answers(recorded)[0].items() if (found := engines.shapes(one))]
+    graphs = child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else []
+    return engines.Recording(parts=recorded, ops=describe.describe(model)[0].engines, graphs=tuple(map(Graph.from_dict, graphs)),
+                             built=_table(model))
 
 
-def record(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> dict[str, Any]:
-    """One part of PARTS, of every engine and profile.
-
-    Returns: {"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}.
-    """
+def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None) -> dict[str, Any]:
+    """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}."""
     try:
         outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=_TIMEOUT)
     except child.ChildDied as error:
@@ -50,21 +56,6 @@ def record(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequen
     except (errors.TftrtError, child.ChildBug) as error:
         return {"error": str(error)[-_LOG_END:], "log": ""}
     return {"answers": outcome.result, "log": outcome.log[-_LOG_END:]}
-
-
-def profiles(model: str | os.PathLike[str], recorded: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
-    """(EngineProfiles, remarks) from what `record` returned, {part: answers}. Raises: TftrtError for a damaged model."""
-    answers, failed = engines.sorted_answers(recorded)
-    ops = {op.name: op for op in describe.describe(model)[0].engines}
-    asked = [(engine, found) for (engine, _, _), one in answers.items() if (found := engines.shapes(one))]
-    progress.say("reading the segments", len(PARTS), len(PARTS))
-    graphs = iter(map(Graph.from_dict, child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else ()))
-    built, result = _table(model), []
-    for (engine, _, _), one in answers.items():
-        graph = next(graphs) if engines.shapes(one) else None
-        known = engines.Known(op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=built.get(engine))
-        result.append(engines.of(one, known))
-    return tuple(result), failed
 
 
 def _table(model: str | os.PathLike[str]) -> dict[str, layer_table.Built]:

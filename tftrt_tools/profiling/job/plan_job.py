@@ -154,16 +154,8 @@ def _told(one: _One, facts: _Facts) -> None:
     facts.ask("bindings", lambda: _bindings(one))
     facts.ask("profiles", lambda: _profiles(engine))
     facts["buffer_bytes"] = one.context.buffer_bytes
-    facts.ask("inspected", lambda: _inspected(one, trt.LayerInformationFormat.JSON))
-    facts.ask("oneline", lambda: _inspected(one, trt.LayerInformationFormat.ONELINE))
     facts.ask("limits", lambda: plan_clocks.Nvml().limits())
     facts.ask("idle", lambda: plan_clocks.Nvml().now())
-
-
-def _inspected(one: _One, form: trt.LayerInformationFormat) -> str:
-    inspector = one.engine.create_engine_inspector()
-    inspector.execution_context = one.context.context
-    return str(inspector.get_engine_information(form))
 
 
 def _bindings(one: _One) -> list[dict[str, Any]]:
