@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tftrt_tools.profiling.call_profile import CallProfile
+    from tftrt_tools.profiling.engine_profile import EngineProfile
     from tftrt_tools.profiling.profile import Profile
 
 
@@ -21,6 +22,8 @@ def show(console: Console, profile: Profile, most: int) -> None:
         _say(console, line)
     for call in profile.model.calls:
         _call(console, call, rows.matching(profile.original, call), most)
+    for engine in profile.engines:
+        _engine(console, engine, most)
     for note in profile.notes:
         _say(console, f"note: {note}")
 
@@ -72,6 +75,24 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
         if left:
             _say(console, f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
                           f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)")
+
+
+def _engine(console: Console, engine: EngineProfile, most: int) -> None:
+    from tftrt_tools.profiling import engine_rows, rows
+
+    console.print()
+    for line in engine_rows.headline(engine):
+        _say(console, line)
+    listed = engine_rows.layers(engine)
+    console.print(_output.table(None, engine_rows.COLUMNS, listed[:most]))
+    if len(listed) > most:
+        _say(console, f"  and {_output.counted(len(listed) - most, 'layer')} more (--rows)")
+    if engine.fusion and engine.fusion.split:
+        console.print(_output.table(None, ["not one layer", "from", "to", "because", ">ms that it costs at most"], [
+            (group.kind, engine_rows.node(one.before), engine_rows.node(one.behind), one.reason, rows.ms(group.split_seconds))
+            for group in engine.fusion.split[:most] for one in group.splits]))
+    for line in engine_rows.remarks(engine):
+        _say(console, line)
 
 
 def _copies(console: Console, call: CallProfile) -> None:

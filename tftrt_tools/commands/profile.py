@@ -43,6 +43,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
     flags.DEFINE_integer("traced_calls", 12, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
     flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
+    flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
     flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
     flags.DEFINE_boolean("write", True, "keep the profile with the model", **text)
     flags.DEFINE_boolean("without_gpu", False, "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about "
@@ -124,7 +125,7 @@ def _options(values: flags.FlagValues, path: str) -> Options:
     return measure.Options(model=_source_flags.read(values, path), original=models["original"] or None,
                            signature_keys=tuple(filter(None, values.signature_keys)), traced=values.traced_calls, callers=callers,
                            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
-                           without_gpu=values.without_gpu, log_file=values.log_file)
+                           engines=values.engines, without_gpu=values.without_gpu, log_file=values.log_file)
 
 
 def _show(values: flags.FlagValues, found: Profile) -> None:

@@ -100,6 +100,8 @@ class Profile(Stamped):
     engines: tuple[EngineProfile, ...] = ()
     # Whether engines could run: False for a profile of a machine without a GPU.
     on_gpu: bool
+    # Each engine with each of its profiles, alone and outside TensorFlow.
+    engines: tuple[EngineProfile, ...] = ()
     # What the conversion made of each signature, from the manifest; () without one.
     signatures: tuple[SignatureResult, ...] = ()
     # The settings of the conversion, from the manifest.
