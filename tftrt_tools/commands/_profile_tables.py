@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tftrt_tools.profiling.call_profile import CallProfile
+    from tftrt_tools.profiling.comparison import ProfileComparison
     from tftrt_tools.profiling.engine_profile import EngineProfile
     from tftrt_tools.profiling.profile import Profile
 
@@ -25,6 +26,30 @@ def show(console: Console, profile: Profile, most: int) -> None:
     for engine in profile.engines:
         _engine(console, engine, most)
     for note in profile.notes:
+        _say(console, f"note: {note}")
+
+
+def compared(console: Console, done: ProfileComparison, most: int) -> None:
+    """Print a comparison. Args: most: rows of layers."""
+    from tftrt_tools.profiling import compared_rows
+
+    _say(console, f"A: {done.one}")
+    _say(console, f"B: {done.other}")
+    for pair in done.calls:
+        console.print()
+        for line in compared_rows.headline(pair):
+            _say(console, line)
+        console.print(_output.table(None, compared_rows.PARTS, compared_rows.parts(pair)))
+    for engines in done.engines:
+        console.print()
+        _say(console, compared_rows.engines(engines))
+        listed = compared_rows.layers(engines)
+        console.print(_output.table(None, compared_rows.LAYERS, listed[:most]))
+        if len(listed) > most:
+            _say(console, f"  and {_output.counted(len(listed) - most, 'row')} more (--rows)")
+        for line in compared_rows.remarks(engines):
+            _say(console, line)
+    for note in done.notes:
         _say(console, f"note: {note}")
 
 

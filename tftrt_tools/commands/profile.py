@@ -141,8 +141,19 @@ def _show(values: flags.FlagValues, found: Profile) -> None:
 
 def _compare(values: flags.FlagValues, first: str, second: str) -> int:
     """Two kept profiles, side by side."""
+    from tftrt_tools.commands import _profile_tables
+    from tftrt_tools.profiling import comparison
+
     found = [_stored(values, path) for path in (first, second)]
-    for one in found:
+    console = _output.console(values.json)
+    for path, one in zip((first, second), found, strict=True):
         for line in one.said:
-            _output.console(values.json).print(line, markup=False, soft_wrap=True)
+            console.print(f"{path}: {line}", markup=False, soft_wrap=True)
+    done = comparison.compare(*(one.profile for one in found))
+    _profile_tables.compared(console, done, values.rows)
+    _output.write_json(done, values.json)
+    if values.html:
+        from tftrt_tools.report import profile as report
+
+        report.write_comparison(done, values.html)
     return errors.EXIT_DONE

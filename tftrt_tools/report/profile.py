@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from tftrt_tools import whole_file
 from tftrt_tools.execution import kernels
-from tftrt_tools.profiling import engine_rows, rows
+from tftrt_tools.profiling import compared_rows, engine_rows, rows
 from tftrt_tools.report import engine_plots, graph_plot, html, profile_plots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tftrt_tools.profiling.comparison import ProfileComparison
     from tftrt_tools.profiling.engine_profile import EngineProfile
     from tftrt_tools.profiling.profile import Profile
 
@@ -22,6 +23,11 @@ _SLOWEST = 5
 def write_page(found: Profile, path: str) -> None:
     """Write the page of a profile, whole or not at all. Raises: OSError."""
     whole_file.write_text(path, page(found))
+
+
+def write_comparison(done: ProfileComparison, path: str) -> None:
+    """Write the page of a comparison, whole or not at all. Raises: OSError."""
+    whole_file.write_text(path, html.template("profile_comparison.html").render(done=done, compared_rows=compared_rows))
 
 
 def page(found: Profile) -> str:
