@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tftrt_tools.profiling.call_profile import CallProfile
+    from tftrt_tools.profiling.comparison import ProfileComparison
+    from tftrt_tools.profiling.engine_profile import EngineProfile
     from tftrt_tools.profiling.profile import Profile
 
 
@@ -21,7 +23,33 @@ def show(console: Console, profile: Profile, most: int) -> None:
         _say(console, line)
     for call in profile.model.calls:
         _call(console, call, rows.matching(profile.original, call), most)
+    for engine in profile.engines:
+        _engine(console, engine, most)
     for note in profile.notes:
+        _say(console, f"note: {note}")
+
+
+def compared(console: Console, done: ProfileComparison, most: int) -> None:
+    """Print a comparison. Args: most: rows of layers."""
+    from tftrt_tools.profiling import compared_rows
+
+    _say(console, f"A: {done.one}")
+    _say(console, f"B: {done.other}")
+    for pair in done.calls:
+        console.print()
+        for line in compared_rows.headline(pair):
+            _say(console, line)
+        console.print(_output.table(None, compared_rows.PARTS, compared_rows.parts(pair)))
+    for engines in done.engines:
+        console.print()
+        _say(console, compared_rows.engines(engines))
+        listed = compared_rows.layers(engines)
+        console.print(_output.table(None, compared_rows.LAYERS, listed[:most]))
+        if len(listed) > most:
+            _say(console, f"  and {_output.counted(len(listed) - most, 'row')} more (--rows)")
+        for line in compared_rows.remarks(engines):
+            _say(console, line)
+    for note in done.notes:
         _say(console, f"note: {note}")
 
 
@@ -72,6 +100,24 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
         if left:
             _say(console, f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
                           f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)")
+
+
+def _engine(console: Console, engine: EngineProfile, most: int) -> None:
+    from tftrt_tools.profiling import engine_rows, rows
+
+    console.print()
+    for line in engine_rows.headline(engine):
+        _say(console, line)
+    listed = engine_rows.layers(engine)
+    console.print(_output.table(None, engine_rows.COLUMNS, listed[:most]))
+    if len(listed) > most:
+        _say(console, f"  and {_output.counted(len(listed) - most, 'layer')} more (--rows)")
+    if engine.fusion and engine.fusion.split:
+        console.print(_output.table(None, ["not one layer", "from", "to", "because", ">ms that it costs at most"], [
+            (group.kind, engine_rows.node(one.before), engine_rows.node(one.behind), one.reason, rows.ms(group.split_seconds))
+            for group in engine.fusion.split[:most] for one in group.splits]))
+    for line in engine_rows.remarks(engine):
+        _say(console, line)
 
 
 def _copies(console: Console, call: CallProfile) -> None:

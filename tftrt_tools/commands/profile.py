@@ -43,6 +43,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
     flags.DEFINE_integer("traced_calls", 12, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
     flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
+    flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
     flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
     flags.DEFINE_boolean("write", True, "keep the profile with the model", **text)
     flags.DEFINE_boolean("without_gpu", False, "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about "
@@ -124,7 +125,7 @@ def _options(values: flags.FlagValues, path: str) -> Options:
     return measure.Options(model=_source_flags.read(values, path), original=models["original"] or None,
                            signature_keys=tuple(filter(None, values.signature_keys)), traced=values.traced_calls, callers=callers,
                            asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed),
-                           without_gpu=values.without_gpu, log_file=values.log_file)
+                           engines=values.engines, without_gpu=values.without_gpu, log_file=values.log_file)
 
 
 def _show(values: flags.FlagValues, found: Profile) -> None:
@@ -140,8 +141,19 @@ def _show(values: flags.FlagValues, found: Profile) -> None:
 
 def _compare(values: flags.FlagValues, first: str, second: str) -> int:
     """Two kept profiles, side by side."""
+    from tftrt_tools.commands import _profile_tables
+    from tftrt_tools.profiling import comparison
+
     found = [_stored(values, path) for path in (first, second)]
-    for one in found:
+    console = _output.console(values.json)
+    for path, one in zip((first, second), found, strict=True):
         for line in one.said:
-            _output.console(values.json).print(line, markup=False, soft_wrap=True)
+            console.print(f"{path}: {line}", markup=False, soft_wrap=True)
+    done = comparison.compare(*(one.profile for one in found))
+    _profile_tables.compared(console, done, values.rows)
+    _output.write_json(done, values.json)
+    if values.html:
+        from tftrt_tools.report import profile as report
+
+        report.write_comparison(done, values.html)
     return errors.EXIT_DONE

@@ -22,7 +22,7 @@ from tftrt_tools.execution import kernels, spans, timeline, trace
 from tftrt_tools.execution.spans import Span
 from tftrt_tools.profiling import traces
 from tftrt_tools.profiling.traces import Event, Track
-from tftrt_tools.savedmodel.engine_op import ENGINE_OP
+from tftrt_tools.savedmodel.engine_op import ENGINE_OP, PASSIVE_OPS
 
 Device = Literal["GPU", "host", ""]
 # The groups of parts, in the order of a call's way; "rest" is what cannot be placed.
@@ -132,14 +132,14 @@ class Copy(records.Record):
 class Apart:
     """Traced calls, taken apart; means of a call. Seconds as traced."""
 
-    # How many calls the trace holds, and how many of them count: those around the median.
+    # How many calls the trace holds, and how many of them count: the typical half.
     traced: int
     counted: int
     # Mean of those that count.
     seconds: float
     # {stage: {what: seconds}}; they add up to `seconds`.
     stages: Mapping[Stage, Mapping[Key, float]]
-    # What takes each instant of the counted call that is nearest to the median, in order.
+    # What takes each instant of the most typical call, in order.
     timeline: tuple[Stretch, ...]
     ops: tuple[OpTime, ...]
     engines: tuple[EngineRun, ...]
@@ -173,12 +173,15 @@ def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tupl
     return found, spans.outside(windows, covered)
 
 
-def take_apart(tracks: Sequence[Track]) -> Apart:
-    """The marked calls of a trace, made one after the other. Raises: ValueError where the trace has none."""
+def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
+    """The marked calls of a trace, made one after the other.
+
+    Args: measured: seconds of a call without a trace. Raises: ValueError where the trace has no call.
+    """
     seen = Seen(tracks)
     if not seen.calls:
         raise ValueError("the trace holds no call")
-    chosen = _around_median(seen.calls)
+    chosen = _typical(seen.calls, measured)
     count = len(chosen)
     stages: dict[Stage, dict[Key, float]] = {stage: collections.defaultdict(float) for stage in STAGES}
     shared = [seen.shared(call) for call in chosen]
@@ -195,10 +198,11 @@ def take_apart(tracks: Sequence[Track]) -> Apart:
         arithmetic=_arithmetic(kernels_seen, count), gpu=any(track.gpu for track in tracks))
 
 
-def _around_median(calls: Sequence[Event]) -> list[Event]:
-    """The half of the calls whose time is nearest to the median: a call in which a thread was late says nothing about the others."""
+def _typical(calls: Sequence[Event], measured: float) -> list[Event]:
+    """The half of the calls whose time is nearest to the median: a call in which a thread was late says nothing about the others. Where the
+    median is below the measured time, which a trace should only lengthen, those nearest to that."""
     ordered = sorted(calls, key=lambda call: call.seconds)
-    middle = ordered[len(ordered) // 2].seconds
+    middle = max(ordered[len(ordered) // 2].seconds, measured)
     return sorted(calls, key=lambda call: abs(call.seconds - middle))[:max(1, (len(calls) + 1) // 2)]
 
 
@@ -357,7 +361,7 @@ def _ops(seen: Seen, windows: Sequence[Span], count: int) -> list[OpTime]:
             one[2] += event.seconds
             one[3] += 1
     rows = [OpTime(name=owner.name, type=owner.type, runs=one[0] / count, host_seconds=one[1] / count, gpu_seconds=one[2] / count,
-                   kernels=one[3] / count) for owner, one in found.items()]
+                   kernels=one[3] / count) for owner, one in found.items() if one[3] or owner.type not in PASSIVE_OPS]
     return sorted(rows, key=lambda one: -max(one.gpu_seconds, one.host_seconds))
 
 

@@ -40,7 +40,7 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProf
     if not facts.get("trace"):
         raise errors.TftrtError(f"no call of {facts['signature']} at {facts['shapes']} was traced", "the line above says why")
     seen = traces.read(folder / facts["trace"])
-    apart = call_parts.take_apart(seen.tracks)
+    apart = call_parts.take_apart(seen.tracks, timed.p50)
     making = timed.stages[0] / sum(timed.stages)
     fitted = scaling.scaled(apart.stages, timed.p50, {"input": making, "rest": 1 - making})
     return CallProfile(

@@ -15,7 +15,7 @@ from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
-from tftrt_tools.profiling import call_graph, calls
+from tftrt_tools.profiling import call_graph, calls, plan
 from tftrt_tools.profiling.call_profile import CallProfile
 from tftrt_tools.profiling.profile import Machine, Profile, Side
 from tftrt_tools.savedmodel import passport
@@ -43,6 +43,8 @@ class Options:
     callers: tuple[int, ...] = (1, 2, 4)
     # How long each number of callers is timed.
     seconds: float = 0.7
+    # Whether the engines are taken apart, too.
+    engines: bool = True
     # Whether a machine without a GPU may measure; engines do not run there.
     without_gpu: bool = False
     # Where to keep the log of the measuring process; None to throw it away.
@@ -72,7 +74,20 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
         manifest = models[0].document(passport.MANIFEST)
         facts = _recorded(options, models, manifest, folder, inputs_folder)
         sides = [Named(model.title, model.digest()) for model in models]
-        return of_recording(facts, folder, sides, manifest, bool(models[0].engines))
+        measured = of_recording(facts, folder, sides, manifest, bool(models[0].engines))
+        return _with_engines(measured, models[0]) if options.engines and measured.profile.on_gpu else measured
+
+
+def _with_engines(measured: Measured, model: Model) -> Measured:
+    """The same with the engines that the model carries, each alone. What fails is a remark: the calls were measured."""
+    if not model.engines:
+        return measured
+    try:
+        engines, remarks = plan.measure(model.path)
+    except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        engines, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
+    profile = dataclasses.replace(measured.profile, engines=engines, notes=(*measured.profile.notes, *remarks))
+    return dataclasses.replace(measured, profile=profile)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,10 +96,10 @@ class Profile(Stamped):
     # The model before conversion, if it was given.
     original: Side | None = None
     machine: Machine
-    # The inside of each engine, at the shapes that it was profiled at.
-    engines: tuple[EngineProfile, ...] = ()
     # Whether engines could run: False for a profile of a machine without a GPU.
     on_gpu: bool
+    # Each engine with each of its profiles, alone and outside TensorFlow.
+    engines: tuple[EngineProfile, ...] = ()
     # What the conversion made of each signature, from the manifest; () without one.
     signatures: tuple[SignatureResult, ...] = ()
     # The settings of the conversion, from the manifest.

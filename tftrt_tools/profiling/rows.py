@@ -28,11 +28,18 @@ class PartRow:
 def parts(call: CallProfile, other: CallProfile | None = None) -> list[PartRow]:
     """The parts of two calls in the order of a call's way."""
     mine, theirs = _by_key(call), _by_key(other)
+    if len(_engines(call)) == 1 and other and len(_engines(other)) == 1:
+        # A lone engine is the same part in both, whatever its name.
+        theirs = {(group, device, _engines(call)[0] if engine else ""): part for (group, device, engine), part in theirs.items()}
     both = {**theirs, **mine}
     order = sorted(both, key=lambda key: (call_parts.GROUPS.index(both[key].group), key[1] == "GPU"))
     return [PartRow(name=both[key].name, device=both[key].device, group=both[key].group,
                     seconds=mine[key].seconds if key in mine else None, other=theirs[key].seconds if key in theirs else None)
             for key in order]
+
+
+def _engines(call: CallProfile) -> list[str]:
+    return list(dict.fromkeys(part.engine for part in call.parts if part.engine))
 
 
 def _by_key(call: CallProfile | None) -> dict[tuple[str, str, str], Part]:
@@ -64,10 +71,10 @@ def size(count: float) -> str:
 
 
 def speed(call: CallProfile, other: CallProfile) -> str:
-    """How many times as fast `call` is as `other`: the median of the rounds' ratios, and the lowest and highest of them. In a round both
-    took turns, so both saw the same machine; of profiles measured apart only the medians are compared."""
+    """How many times as fast `call` is as `other` of the same measurement: the median of the rounds' ratios, and the lowest and highest of
+    them. In a round both took turns, so both saw the same machine."""
     mine, theirs = call.latency.rounds, other.latency.rounds
-    if len(mine) != len(theirs):
+    if len(mine) != len(theirs):  # some rounds of one failed
         return f"{other.latency.p50 / call.latency.p50:.2f} times as fast"
     ratios = sorted(one / another for another, one in zip(mine, theirs, strict=True))
     return f"{statistics.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)"

@@ -98,7 +98,7 @@ def _edges(axes: Axes, nodes: Sequence[GraphNode], places: Mapping[str, _Place],
             wraps = to_x < x
             if node.engine and engine_of[source] == node.engine and not wraps:
                 axes.plot([x, to_x], [y, to_y], color=colors[node.engine], linewidth=11, alpha=0.3, solid_capstyle="round", zorder=1)
-            if (source, node.name) in unfused:
-                axes.plot([x, to_x], [y, to_y], color="black", linewidth=2.5, zorder=3)
-            else:
-                axes.plot([x, to_x], [y, to_y], color="#999999", linewidth=0.25 if wraps else 0.7, zorder=2)
+            axes.plot([x, to_x], [y, to_y], color="#999999", linewidth=0.25 if wraps else 0.7, zorder=2)
+    for one, other in unfused:
+        if one in places and other in places:
+            axes.plot(*zip(places[one], places[other], strict=True), color="black", linewidth=2.5, zorder=3)

@@ -6,16 +6,28 @@ from typing import TYPE_CHECKING
 
 from tftrt_tools import whole_file
 from tftrt_tools.execution import kernels
-from tftrt_tools.profiling import rows
-from tftrt_tools.report import graph_plot, html, profile_plots
+from tftrt_tools.profiling import compared_rows, engine_rows, rows
+from tftrt_tools.report import engine_plots, graph_plot, html, profile_plots
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tftrt_tools.profiling.comparison import ProfileComparison
+    from tftrt_tools.profiling.engine_profile import EngineProfile
     from tftrt_tools.profiling.profile import Profile
+
+# Layers of an engine whose share is written into the graph.
+_SLOWEST = 5
 
 
 def write_page(found: Profile, path: str) -> None:
     """Write the page of a profile, whole or not at all. Raises: OSError."""
     whole_file.write_text(path, page(found))
+
+
+def write_comparison(done: ProfileComparison, path: str) -> None:
+    """Write the page of a comparison, whole or not at all. Raises: OSError."""
+    whole_file.write_text(path, html.template("profile_comparison.html").render(done=done, compared_rows=compared_rows))
 
 
 def page(found: Profile) -> str:
@@ -25,6 +37,19 @@ def page(found: Profile) -> str:
         other = rows.matching(found.original, call)
         bars = [("this model", call), *([("original", other)] if other else [])]
         calls.append((call, other, profile_plots.parts(bars), profile_plots.timeline(bars)))
-    graphs = [(name, graph_plot.draw(nodes)) for name, nodes in found.model.graph.items()
+    engines = [(engine, engine_plots.layers(engine), engine_plots.roofline(engine)) for engine in found.engines]
+    split = [group for engine in found.engines if engine.fusion for group in engine.fusion.split]
+    unfused = {(one.before, one.behind) for group in split for one in group.splits}
+    graphs = [(name, graph_plot.draw(nodes, unfused, _slow(found.engines))) for name, nodes in found.model.graph.items()
               if name in {call.signature for call in found.model.calls}]
-    return html.template("profile.html").render(found=found, calls=calls, graphs=graphs, rows=rows, arithmetic=kernels.text)
+    return html.template("profile.html").render(
+        found=found, calls=calls, graphs=graphs, engines=engines, memory=engine_plots.memory(found.engines), rows=rows,
+        engine_rows=engine_rows, arithmetic=kernels.text)
+
+
+def _slow(engines: Sequence[EngineProfile]) -> dict[str, str]:
+    """{the first node of a layer: its share of the engine's time} of the slowest layers of each engine, in its first profile."""
+    found: dict[str, str] = {}
+    for engine in {one.engine: one for one in reversed(engines)}.values():
+        found |= {layer.nodes[0]: f"{layer.share:.0%}" for layer, _ in engine.by_time()[:_SLOWEST] if layer.nodes}
+    return found

@@ -1,7 +1,7 @@
 """Records whole calls of models in one process: times without a trace, traces, several callers at once, and facts of the machine.
 
 Every step that fails leaves its reason and nothing else, so that the others still count. What is known is written after each step: native
-code may end this process. Traces come after the times, because the profiler may leave something behind that slows calls.
+code may end this process. Most times are taken before the traces and some after them, so that the median holds for the time of the traces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ FACTS = "facts.json"
 _MOST_BYTES = 4_000_000
 # A trace takes so many times its bytes while it is read.
 _TIMES_IN_MEMORY = 20
-_ROUND_SECONDS, _ROUNDS = 0.3, 8
+# How long the calls of a model take in a round, and rounds before and after the traces.
+_ROUND_SECONDS, _ROUNDS, _ROUNDS_AFTER = 0.3, 6, 4
 _LEAST, _MOST = 10, 100
 
 
@@ -64,7 +65,7 @@ class _Recorder:
             calls = []
             for number in range(max((len(model["calls"]) for model in self._request["models"]), default=0)):
                 calls.append(dict(self._first(number, loaded)))
-                self._turns(calls[-1])
+                self._turns(calls[-1], _ROUNDS)
             for at_shape in calls:
                 for name, (one, facts) in at_shape.items():
                     for callers in self._request["callers"]:
@@ -75,6 +76,8 @@ class _Recorder:
                     for found in facts["callers"]:
                         if found["callers"] > 1:
                             self._step(f"tracing {found['callers']} callers of the {name}", self._trace_several, one, facts, found)
+            for at_shape in calls:
+                self._turns(at_shape, _ROUNDS_AFTER)
         return _rounded(self._found)
 
     def _loaded(self, stack: contextlib.ExitStack, model: dict[str, Any]) -> runner_job.Loaded:
@@ -103,16 +106,16 @@ class _Recorder:
                 self._write()
                 yield name, (one, facts)
 
-    def _turns(self, calls: dict[str, tuple[Whole, dict[str, Any]]]) -> None:
+    def _turns(self, calls: dict[str, tuple[Whole, dict[str, Any]]], rounds: int) -> None:
         """Time calls without a trace, some of each model in turn."""
         counts = {}
         for name, (one, _) in calls.items():
             seconds = self._try(f"timing the {name}", _warm, one.call)
             if seconds is not None:
                 counts[name] = min(max(_LEAST, int(_ROUND_SECONDS / seconds)), _MOST)
-        for number in range(_ROUNDS):
+        for number in range(rounds):
             for name, count in counts.items():
-                progress.say("timing calls", number, _ROUNDS)
+                progress.say("timing calls", number, rounds)
                 one, facts = calls[name]
                 facts["untraced"].append(self._try(f"timing the {name}", _timed, one, count) or [])
         self._write()
