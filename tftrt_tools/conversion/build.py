@@ -14,7 +14,7 @@ from typing import Any
 from tftrt_tools import child, errors, records
 from tftrt_tools.calibration import file
 from tftrt_tools.choices import Strategy
-from tftrt_tools.conversion import layer_log, layer_table, pass_log
+from tftrt_tools.conversion import layer_log, layer_table
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
