@@ -17,7 +17,8 @@ def look(case: Case) -> Said:
                      "can give more than that")
     yield from _memory(case)
     yield from _native(case)
-    if case.call.first_seconds > _COLD * case.seconds and not case.call.first.build:
+    slowest = max(case.profile.model.calls, key=lambda one: one.first_seconds)
+    if case.call is slowest and case.call.first_seconds > _COLD * case.seconds and not case.call.first.build:
         yield Remark("cold", case.name, f"the first call takes {case.call.first_seconds:.2f} s, later ones {milliseconds(case.seconds)}: "
                      "that is loading; a server needs warm-up requests (`tftrt publish` writes them)")
 

@@ -1,0 +1,253 @@
+"""`tftrt diagnose`: each cause is found where a profile shows it, and only there; a healthy model has none."""
+
+import dataclasses
+import gzip
+import json
+import pathlib
+
+import pytest
+
+from tests import diagnosed
+from tests.conftest import ROOT
+from tests.diagnosed import MS, call, op, profile, run, several, trace
+from tftrt_tools import errors
+from tftrt_tools.bench.gpu_watch import Use
+from tftrt_tools.diagnosis import diagnose, finding, trial
+from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
+from tftrt_tools.profiling import measure
+
+
+def told(found, **options):
+    """{cause: Finding} of a profile; of several with one cause, the one that is worth most."""
+    done = diagnose.diagnose(found, "converted", "original", **options)
+    return {one.cause: one for one in reversed(done.findings)}
+
+
+def recorded(name):
+    """The Profile that an H100 recorded."""
+    folder = ROOT / "tests/data/calls" / name
+    facts, manifest = (json.loads(gzip.decompress((folder / f"{one}.json.gz").read_bytes())) for one in ("facts", "manifest"))
+    return measure.of_recording(facts, folder, [measure.Named("m", "1"), measure.Named("o", "2")], manifest, True).profile
+
+
+# --- recorded on a GPU
+
+
+def test_a_shape_without_an_engine_is_the_first_finding():
+    done = diagnose.diagnose(recorded("digits_fp16"), "digits_fp16", "digits_cnn")
+    first = done.findings[0]
+    assert first.cause == "fallback" and "4x8x8x1" in first.call and first.basis == "estimate"
+    assert first.worth == pytest.approx(0.7 * MS, rel=0.2) and "Engine retrieval" in first.evidence[0]
+    assert first.command[0] == "build" and "4x8x8x1" in first.command[2] and "32x8x8x1" in first.command[2]
+
+
+def test_float_pictures_are_the_first_finding_of_a_large_batch():
+    done = diagnose.diagnose(recorded("resnet50_fp16"), "resnet_fp16", "resnet")
+    assert done.findings[0].cause == "inputs" and "32x224x224x3" in done.findings[0].call
+    assert 2 * MS < done.findings[0].worth < 6 * MS and done.findings[0].command[0] == "wrap"
+    small, = [one for one in done.findings if one.cause == "small-batch"]
+    assert "1x224x224x3" in small.call
+
+
+def test_a_diagnosis_is_read_back_as_it_was_written():
+    done = diagnose.diagnose(recorded("digits_fp16"), "digits_fp16", "digits_cnn")
+    assert Diagnosis.from_dict(json.loads(json.dumps(done.to_dict()))).findings == done.findings
+
+
+# --- one cause after the other
+
+
+def test_nothing_is_wrong_with_a_healthy_model():
+    done = diagnose.diagnose(profile(call(), original=[call(parts={("op", "GPU"): 3.0}, engines=())], declared=[(32, 64)]), "c", "o")
+    assert not done.findings and any("no setting of an engine" in one.text for one in done.remarks)
+
+
+def test_what_a_fallback_costs_is_read_off_the_calls_around_it():
+    low, high = (call((rows, 64), parts={("engine", "GPU"): ms}) for rows, ms in ((1, 1.0), (9, 3.0)))
+    missed = call((5, 64), parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
+    found = told(profile(low, missed, high, declared=[(1, 64), (9, 64)]))["fallback"]
+    assert found.worth == pytest.approx(3 * MS) and "between batch 1" in found.rule
+
+
+def test_a_fallback_without_any_call_that_ran_has_no_figure():
+    missed = call((5, 64), parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
+    done = diagnose.diagnose(profile(missed), "c", "o")
+    assert [one.cause for one in done.findings] == ["fallback"] and done.findings[0].worth is None
+
+
+def test_an_engine_that_the_build_left_native_is_no_fallback():
+    from tftrt_tools.conversion.signature_result import Unbuilt
+
+    missed = call(parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
+    found = profile(missed)
+    left = dataclasses.replace(found.signatures[0], unbuilt=(Unbuilt("TRTEngineOp_0_0", "refused"),))
+    assert "fallback" not in told(dataclasses.replace(found, signatures=(left,)))
+
+
+def test_ops_outside_of_engines_are_named_by_what_they_cost():
+    parts = {("engine", "GPU"): 1.0, ("op", "GPU"): 2.0, ("op", "host"): 0.5}
+    found = told(profile(call(parts=parts, ops=[op("Where", gpu=1.5), op("TopKV2", gpu=0.5)])))["coverage"]
+    assert found.worth == pytest.approx(2.5 * MS) and found.evidence[0].index("Where") < found.evidence[0].index("TopKV2")
+
+
+def test_engines_that_a_flag_cut_apart_are_one_finding_with_the_flag_in_its_mend():
+    engines = [run(f"TRTEngineOp_0_{number}", gpu=0.1) for number in range(4)]
+    parts = {("engine", "GPU"): 0.4, ("engine", "host"): 0.8, ("graph", "host"): 0.4, ("op", "GPU"): 0.2}
+    found = told(profile(call(parts=parts, engines=engines), settings={"keep_native_ops": ["Relu"]}))
+    assert found["many-engines"].worth == pytest.approx((1.2 * 3 / 4 + 0.2) * MS) and "coverage" not in found
+    assert found["many-engines"].command[-1] == "--keep_native_ops="
+
+
+def test_two_engines_by_themselves_are_not_many():
+    engines = [run(f"TRTEngineOp_0_{number}", gpu=0.5) for number in range(2)]
+    assert "many-engines" not in told(profile(call(parts={("engine", "GPU"): 1.0, ("engine", "host"): 0.2}, engines=engines)))
+
+
+@pytest.mark.parametrize(("strategy", "rows", "wanted"), [("Range", 1, True), ("Range", 32, False), ("Optimal", 1, False)])
+def test_a_range_is_named_for_shapes_far_below_its_largest(strategy, rows, wanted):
+    found = told(profile(call((rows, 64)), strategy=strategy, declared=[(1, 64), (64, 64)]))
+    assert ("range" in found) == wanted
+    assert not wanted or "--dynamic_shape_profile_strategy=Optimal" in found["range"].command
+
+
+@pytest.mark.parametrize(("asked", "arithmetic", "wanted"), [
+    ("INT8", {"FP16": 1.0, "INT8": 0.1}, True), ("INT8", {"FP16": 0.1, "INT8": 1.0}, False), ("FP16", {"TF32": 1.0}, True),
+    ("FP16", {"FP16": 1.0, "other": 3.0}, False), ("FP32", {"FP32": 1.0}, False), ("INT8", {"other": 1.0}, False)])
+def test_a_precision_that_was_not_taken(asked, arithmetic, wanted):
+    found = told(profile(call(engines=[run(arithmetic=arithmetic)]), settings={"precision_mode": asked, "high_precision_nodes": ".*"}))
+    assert ("precision" in found) == wanted
+    if wanted:
+        assert found["precision"].worth == pytest.approx(0.5 * MS) and "--high_precision_nodes=" in found["precision"].command
+
+
+def test_pictures_as_floats_cost_what_depends_on_their_size():
+    small = call((1, 224, 224, 3), parts={("input", "host"): 0.1, ("engine", "GPU"): 1.0})
+    large = call((11, 224, 224, 3), parts={("input", "host"): 0.6, ("input", "GPU"): 0.5, ("engine", "GPU"): 1.0})
+    found = told(profile(small, large))["inputs"]
+    assert found.worth == pytest.approx(0.75 * 1.1 * MS) and "11x224" in found.call
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((8, 64), "float32"), ((8, 56, 56, 64), "float32"), ((8, 224, 224, 3), "uint8")])
+def test_other_inputs_that_take_long_are_a_remark(shape, dtype):
+    done = diagnose.diagnose(profile(call(shape, dtype=dtype, parts={("input", "host"): 1.0, ("engine", "GPU"): 1.0})), "c", "o")
+    assert "inputs" not in {one.cause for one in done.findings} and "inputs" in {one.cause for one in done.remarks}
+
+
+def test_few_rows_leave_the_gpu_idle_and_many_rows_that_wait_for_python_do_not_count_as_few():
+    parts = {("call", "host"): 0.3, ("graph", "host"): 0.2, ("engine", "GPU"): 0.1}
+    few, many = told(profile(call((1, 64), parts=parts))), told(profile(call((32, 64), parts=parts)))
+    assert few["small-batch"].worth == pytest.approx(0.5 * MS) and "calling" not in few
+    assert many["calling"].worth == pytest.approx(0.5 * MS) and "small-batch" not in many
+
+
+def test_several_callers_that_get_more_are_told_with_what_an_answer_costs():
+    found = told(profile(call(callers=[several(1, 1000), several(2, 1900), several(4, 2000)])))["one-caller"]
+    assert found.worth == pytest.approx(0.5 * MS) and "4 get 2000" in found.title
+    assert "one-caller" not in told(profile(call(callers=[several(1, 1000), several(4, 1100)])))
+
+
+def test_a_lowered_clock_is_worth_its_share_of_the_gpus_work():
+    use = Use(gpu=0, name="GPU", samples=5, mean_utilization=90.0, max_utilization=99, max_memory_mib=1, mean_clock_mhz=990.0, min_clock_mhz=900,
+              mean_power_w=300.0, max_temperature_c=80, slowed=("power cap",))
+    slow = call(callers=[dataclasses.replace(several(1, 1000), gpus=(use,))])
+    found = told(profile(slow, gpus=[diagnosed.gpu(most_sm_mhz=1980)]))["gpu-state"]
+    assert found.worth == pytest.approx(0.5 * MS) and "power cap" in found.evidence[0]
+    assert "gpu-state" not in told(profile(slow, gpus=[diagnosed.gpu(most_sm_mhz=1000)]))
+
+
+def test_other_processes_and_slices_of_the_gpu_are_named():
+    done = diagnose.diagnose(profile(call(), gpus=[diagnosed.gpu(processes=2, mig=True, power_limit_w=300.0, default_power_limit_w=700.0)],
+                                     cpus=2, load=9.0), "c", "o")
+    assert [one.cause for one in done.findings] == ["gpu-state"] and done.findings[0].worth is None
+    assert [one.cause for one in done.remarks].count("gpu-state") == 3
+
+
+def test_an_original_that_is_fast_already_is_a_remark():
+    native = call(parts={("op", "GPU"): 3.0}, engines=[run(arithmetic={"TF32": 3.0})])
+    done = diagnose.diagnose(profile(call(), original=[native], xla=2), "c", "o")
+    assert {"XLA" in one.text for one in done.remarks if one.cause == "native-fast"} == {True, False}
+
+
+def test_a_slow_first_call_is_told_once():
+    done = diagnose.diagnose(profile(call((1, 64), first=1.0), call((32, 64), first=2.0)), "c", "o")
+    assert ["2.00 s" in one.text for one in done.remarks if one.cause == "cold"] == [True]
+
+
+# --- the order, and what is left out
+
+
+def test_the_most_worth_comes_first_and_what_has_no_figure_last():
+    ordered = finding.ranked([Finding(cause="cold", title="", worth=worth) for worth in (None, 1.0, 3.0, 2.0)])
+    assert [one.worth for one in ordered] == [3.0, 2.0, 1.0, None]
+
+
+def test_what_is_worth_little_of_its_call_is_left_out():
+    calls = [Looked(call="a", rows=1, seconds=1.0, engine_seconds=0.0, gpu_seconds=0.0, unplaced_share=0.0)]
+    kept = [finding.matters(Finding(cause="cold", title="", call="a", worth=worth), calls, 0.05) for worth in (0.04, 0.06, None)]
+    assert kept == [False, True, True]
+
+
+def test_a_profile_says_what_it_cannot_tell():
+    bare = dataclasses.replace(profile(call()), signatures=(), on_gpu=False)
+    unknown = diagnose.diagnose(bare, "c", "").unknown
+    assert len(unknown) == 3 and "without a GPU" in unknown[0]
+
+
+# --- trying
+
+
+def attempt(findings, code=0, makes=True, folder=None):
+    """(the tried findings, the commands that ran)."""
+    ran = []
+
+    def command(words):
+        ran.append(tuple(words))
+        if makes:
+            pathlib.Path(words[-1].removeprefix("--output_saved_model_dir=")).mkdir(parents=True)
+        return code
+
+    options = trial.Options(run=command, shapes={"c": ("serving_default", {"x": (1, 2)})}, folder=folder)
+    done = trial.tried(Diagnosis(model="m", original="o", profiled="", gpu="", findings=tuple(findings)), options)
+    return done.findings, ran
+
+
+def mend(*words):
+    return Finding(cause="fallback", title="", call="c", worth=1.0, basis="estimate", command=(*words, "--output_saved_model_dir=beside"))
+
+
+def test_a_mend_that_fails_is_said_and_does_not_end_the_others():
+    found, ran = attempt([mend("build", "m"), mend("convert", "m")], code=1, makes=False)
+    assert [one.trial.problem for one in found] == ["the command ended with 1"] * 2 and len(ran) == 2
+
+
+def test_commands_that_only_tell_are_not_tried():
+    found, ran = attempt([Finding(cause="coverage", title="", call="c", command=("inspect", "m"))])
+    assert found[0].trial is None and not ran
+
+
+def test_a_model_that_cannot_be_timed_leaves_its_reason(tmp_path):
+    found, ran = attempt([mend("build", "m")], folder=tmp_path)
+    assert "m" in found[0].trial.problem and found[0].trial.gained is None
+    assert ran[0][-1].startswith(f"--output_saved_model_dir={tmp_path}")
+
+
+# --- the command
+
+
+def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(recorded("digits_fp16").to_dict()))
+    model = str(zoo_model("digits_cnn"))
+    done = tftrt("diagnose", model, model, f"--profile={path}", f"--json={tmp_path / 'd.json'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("[fallback]") < done.stdout.index("[small-batch]") and "mend: build an engine" in done.stdout
+    assert json.loads((tmp_path / "d.json").read_text())["kind"] == "diagnosis"
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["{model}"], "1 given"), (["{model}", "nowhere"], "no such"), (["{model}", "{model}", "--try", "--stored"], "measure nothing"),
+    (["{model}", "{model}", "--trials_dir=x"], "--try"), (["{model}", "{model}"], "carries no profile"),
+    (["{model}", "{model}", "--profile=nowhere.json"], "no such file")])
+def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model):
+    done = tftrt("diagnose", *(word.format(model=zoo_model("digits_cnn")) for word in words))
+    assert done.returncode in (errors.EXIT_FAILED, errors.EXIT_USAGE) and says in done.stderr and "Traceback" not in done.stderr
