@@ -17,6 +17,7 @@ examples:
 
 from __future__ import annotations
 
+import pathlib
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tftrt_tools.profiling.measure import Options
     from tftrt_tools.profiling.profile import Profile
     from tftrt_tools.profiling.stored import Stored
+    from tftrt_tools.profiling.traces import Track
 
 OUTPUTS = ("html", "trace")
 
@@ -94,7 +96,7 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
 
 
 def _measure(values: flags.FlagValues, path: str) -> int:
-    from tftrt_tools.profiling import chrome, measure, stored, traces
+    from tftrt_tools.profiling import chrome, measure, stored
 
     options = _options(values, path)
     with scratch.folder("profile") as folder:
@@ -103,12 +105,19 @@ def _measure(values: flags.FlagValues, path: str) -> int:
         found = done.profile
         _show(values, found)
         if values.trace:
-            titled = [(chrome.title(name, getattr(found, name).calls[place].text()), chrome.marked(traces.read(file).tracks))
-                      for (name, place), file in done.traces.items()]
-            chrome.write(values.trace, titled)
+            chrome.write(values.trace, [_timeline(found, name, place, file) for (name, place), file in done.traces.items()])
     if values.write and found.on_gpu and not stored.keep(path, found):
         _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", markup=False, soft_wrap=True)
     return errors.EXIT_DONE
+
+
+def _timeline(found: Profile, name: str, place: int, file: pathlib.Path) -> tuple[str, tuple[Track, ...]]:
+    """(title, tracks) of a call's timeline, with the layers of engines where they can be told."""
+    from tftrt_tools.profiling import chrome, layer_tracks, traces
+
+    side = found.original if name == "original" and found.original else found.model
+    tracks = chrome.marked(traces.read(file).tracks)
+    return f"{name} {side.calls[place].text()}", (*tracks, *layer_tracks.of(tracks, found.engines))
 
 
 def _options(values: flags.FlagValues, path: str) -> Options:

@@ -75,11 +75,6 @@ def _micros(seconds: float) -> float:
     return round(seconds * 1e6, 3)
 
 
-def title(model: str, call: str) -> str:
-    """The title of a call's trace."""
-    return f"{model} {call}"
-
-
 def marked(tracks: Sequence[Track]) -> tuple[Track, ...]:
     """The tracks from the first marked call's begin to the last one's end; what happened before and after is left out."""
     calls = [event for track in tracks if not track.gpu for event in track.events if event.name == traces.CALL]

@@ -88,6 +88,7 @@ def _pairs(one: Profile, other: Profile) -> Iterator[tuple[CallProfile, CallProf
 
 
 def _pair(one: CallProfile, other: CallProfile) -> CallPair:
-    return CallPair(one=one.text(), other=other.text(), one_latency=one.latency, other_latency=other.latency, speed=f"{one.latency.p50 / other.latency.p50:.2f} times as fast",
+    speed = f"{one.latency.p50 / other.latency.p50:.2f} times as fast"
+    return CallPair(one=one.text(), other=other.text(), one_latency=one.latency, other_latency=other.latency, speed=speed,
                     parts=tuple(Compared(name=part.name, device=part.device, one=part.seconds, other=part.other)
                                 for part in rows.parts(one, other)))
