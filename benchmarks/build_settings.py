@@ -65,7 +65,7 @@ def main(argv=None):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         built = list(pool.map(lambda one: _built(one, model, name, shapes, options.workdir, options.precision, end), SETTINGS))
     for setting, row in zip(SETTINGS, built, strict=True):
-        if "problem" not in row:
+        if "problem" not in row and (options.timed is None or setting.name in options.timed):
             row |= _called(_folder(setting, options.workdir), name, shapes if setting.shapes is None else shapes[-setting.shapes:], end)
         results.add(setting=setting.name, **row)
     print(_report.table(COLUMNS, results.rows))
@@ -80,6 +80,7 @@ def _options(argv):
     parser.add_argument("--shapes", help="of its input: NAME:SHAPE,…; needed with --model")
     parser.add_argument("--precision", default="FP16")
     parser.add_argument("--jobs", type=int, default=1, help="builds at a time")
+    parser.add_argument("--timed", nargs="*", metavar="SETTING", help="whose results are called, by default all: they take 12 s each")
     parser.add_argument("--budget", type=float, default=570, help="seconds")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/build_settings")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/build_settings.json")
