@@ -33,9 +33,10 @@ def main():
     _run([sys.executable, "-m", "saved_models", "digits_cnn", f"--output={FOLDER}"], shown=False)
     _held_back(FOLDER)
     _tftrt("optimize", str(original), f"--data={FOLDER}/held_back.npz", f"--labels={FOLDER}/labels.npy",
-           f"--calibration_data={FOLDER}/training.npz", "--goal=top1:max-degradation=0.01", "--accuracy_output=serving_default/probabilities",
-           f"--batch_sizes={','.join(map(str, BATCHES))}", f"--output_saved_model_dir={converted}", f"--work_dir={work}",
-           f"--html={FOLDER}/story.html", f"--json={FOLDER}/story.json", f"--output_flagfile={FOLDER}/demo.flags", allowed=_VERDICTS)
+           f"--calibration_data={FOLDER}/training.npz", "--goal=top1:max-degradation=0.01",
+           "--accuracy_output=serving_default/probabilities", f"--batch_sizes={','.join(map(str, BATCHES))}",
+           f"--output_saved_model_dir={converted}", f"--work_dir={work}", f"--html={FOLDER}/story.html", f"--json={FOLDER}/story.json",
+           f"--output_flagfile={FOLDER}/demo.flags", allowed=_VERDICTS)
     shutil.copy(work / "verify.html", FOLDER / "report.html")
     gpu = bool(json.loads((FOLDER / "story.json").read_text())["gpu"])
     base = FOLDER / "models"

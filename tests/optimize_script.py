@@ -20,6 +20,9 @@ from tftrt_tools.stack.diagnosis import Capability, Diagnosis
 from tftrt_tools.stack.gpus import Gpu
 
 COMMAND = ("optimize", "model", "--data=rows.npz", "--goal=top1:max-degradation=0.01", "--output_saved_model_dir=best")
+REPEATS = {"kept": 2, "calls": ["call"], "builds": [
+    {"number": 1, "build_seconds": 60.0, "unbuilt": 0, "ms": {"call": 1.2}, "mean_ms": 1.2, "kept_is": {"times": 1.2, "low": 1.1, "high": 1.3}},
+    {"number": 2, "build_seconds": 61.0, "unbuilt": 0, "ms": {"call": 1.0}, "mean_ms": 1.0, "kept_is": None}]}
 IMAGE = InputSpec("image", "float32", (None, 8, 8, 1))
 
 
@@ -57,6 +60,7 @@ class Script:
             "tune": {"trials": [trial(1, "FP32", 2.0), trial(2, "FP16", 1.0)], "winner": 2, "best": None, "objective": "call",
                      "ended": "everything was tried", "native": {"call": {"ms": 3.0}}, "goal_text": "top1 >= 0.98"},
             "convert": {"signatures": [], "settings": {"precision_mode": "FP16"}},
+            "build": {"signatures": [], "repeats": REPEATS},
             "verify": {"comparisons": [{"snr_db": 70.0}], "accuracy": None, "passed": True, "problems": [], "evidence": "engines watched on X"},
             "regress": {"headline": "pass: the candidate is 2.00 times as fast (1.90 to 2.10)"},
             "bench": {"trials": [{"number": 1, "rate": 250.0}], "winner": 1, "goal": "p99<20ms", "ended": "everything was tried"},

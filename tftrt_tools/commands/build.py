@@ -6,11 +6,15 @@ shape in a fresh process. It replaces the model in one step, or leaves it as it 
 there instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines from
 the engine cache if they are there.
 
+--repeat=N builds everything N times and keeps the fastest: TensorRT chooses kernels by timings, so that builds differ. It uses neither the
+engine cache nor TensorRT's timing cache, for these would repeat the first build. The builds are timed at each declared shape, in turns.
+
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
 examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
   tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
   tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
 """
 
@@ -27,7 +31,11 @@ from tftrt_tools.savedmodel import shapes as shape_grammar
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tftrt_tools.conversion.build import Build
+    from tftrt_tools.conversion.build import Build, Options
+
+
+# All builds are in GPU memory when they are timed.
+MOST_BUILDS = 16
 
 
 def define(values: flags.FlagValues) -> None:
@@ -45,6 +53,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("allow_build_at_runtime", None, "let a request whose shape has no engine build one; by default what the "
                          "conversion chose", **text)
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
+    flags.DEFINE_integer("repeat", 1, "builds, of which the fastest is kept: by the geometric mean of the median times at the declared "
+                         "shapes", lower_bound=1, upper_bound=MOST_BUILDS, **text)
     _building.define(values)
     convert.define_cache(values)
     convert.define_layers(values)
@@ -59,18 +69,60 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                                 "give --shapes to build engines, or --strip to take them away")
     if values.shapes:
         shape_grammar.parse(values.shapes)
-    cache = None if convert.read_layers(values) else convert.read_cache(values)
+    several = _several(values)
+    cache = None if convert.read_layers(values) or several else convert.read_cache(values)
     minutes = _building.minutes(values)
     from tftrt_tools.conversion import build
 
     options = build.Options(shapes=values.shapes, strategy=values.dynamic_shape_profile_strategy,
                             max_workspace_size_bytes=values.max_workspace_size_bytes,
                             allow_build_at_runtime=values.allow_build_at_runtime, tags=tuple(filter(None, values.tags)))
+    if several:
+        return _fastest(model, options, values)
     with _building.resumable(values, cache), progress.on_terminal():
         done = build.build(model, values.output_saved_model_dir, options, overwrite=values.overwrite, cache=cache,
                            log_file=values.log_file, layers=values.layers, build_minutes=minutes)
     _print(done, values.json, cache)
     _output.write_json(done, values.json)
+    return _end(model, done, values)
+
+
+def _several(values: flags.FlagValues) -> bool:
+    """Whether the engines are built more than once. Raises: UsageError where that makes no sense."""
+    if values.repeat == 1:
+        return False
+    if values.strip:
+        raise errors.UsageError("--repeat builds engines, and --strip takes them away", "leave one of them out")
+    for name in ("engine_cache", "engine_cache_dir", "engine_cache_max_bytes"):
+        if values[name].present and values[name].value:
+            raise errors.UsageError(f"--{name} has no effect with --repeat: from a cache every build would be the first one",
+                                    "leave it out")
+    return True
+
+
+def _fastest(model: str, options: Options, values: flags.FlagValues) -> int:
+    """Build several times, and keep the fastest. Returns: the exit code."""
+    from tftrt_tools.tuning import repeats
+
+    with progress.on_terminal():
+        done = repeats.fastest(model, values.output_saved_model_dir, options, values.repeat, overwrite=values.overwrite,
+                               log_file=values.log_file, layers=values.layers, build_minutes=_building.minutes(values))
+    console = _output.console(values.json)
+    found = done.repeats
+    rows = [(one.number, *(f"{one.ms[call]:.3f}" if one.ms else "" for call in found.calls),
+             "" if one.mean_ms is None else f"{one.mean_ms:.3f}",
+             "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole", f"{one.build_seconds:.1f} s")
+            for one in found.builds]
+    columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
+    console.print(_output.table("Builds, timed in turns", columns, rows), markup=False)
+    console.print(found.text(), markup=False, soft_wrap=True)
+    _print(done.build, values.json, None)
+    _output.write_json(done, values.json)
+    return _end(model, done.build, values)
+
+
+def _end(model: str, done: Build, values: flags.FlagValues) -> int:
+    """Show what comes next. Returns: the exit code."""
     made = values.output_saved_model_dir or model
     if original := _next.original(made):
         _next.show(values, _next.verify(values, original, made))

@@ -33,6 +33,7 @@ from absl import flags
 from tftrt_tools import errors, whole_file
 from tftrt_tools.choices import PRECISIONS, Precision
 from tftrt_tools.commands import _calibration_flags, _data_flags, _engine_cache, _flags, _judging_flags, _next, _output, _source_flags
+from tftrt_tools.commands import build as build_command
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.commands import tune as tune_command
 
@@ -66,6 +67,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_sizes", **text)
     flags.DEFINE_list("batch_sizes", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text)
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text)
+    flags.DEFINE_integer("repeat", 1, "builds of the engines, of which the fastest is kept, as in `tftrt build`", lower_bound=1,
+                         upper_bound=build_command.MOST_BUILDS, **text)
     flags.DEFINE_string("slo", "", "the promise of a service, e.g. 'p99<20ms', as in `tftrt bench`", **text)
     flags.DEFINE_float("rate", 0.0, "requests a second at which --slo has to be kept; by default the highest is searched", lower_bound=0,
                        **text)
@@ -153,7 +156,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     asked = Asked(
         model=model, data=values.data, labels=values.labels, calibration_data=values.calibration_data, goal=values.goal,
         shapes=values.shapes, batch_sizes=_batch_sizes(values.batch_sizes), precisions=_precisions(values), slo=values.slo,
-        rate=values.rate, output=values.output_saved_model_dir, publish=_publish(values.publish),
+        rate=values.rate, repeat=values.repeat, output=values.output_saved_model_dir, publish=_publish(values.publish),
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
         words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
     _check_promise(asked)

@@ -13,6 +13,7 @@ from tftrt_tools.conversion.signature_result import coverage as coverage_of
 from tftrt_tools.optimizing.known import Known
 from tftrt_tools.savedmodel import flops
 from tftrt_tools.stack.diagnosis import Diagnosis
+from tftrt_tools.tuning.repeats import Repeats
 
 Document = Mapping[str, Any]
 
@@ -98,6 +99,11 @@ def convert(known: Known, document: Document) -> str:
     late = f"; {_counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
     precision = document["settings"]["precision_mode"]
     return f"{precision}, {_counted(engines, 'engine op')}, {coverage_of(found):.0%} of the ops; {made}{late}"
+
+
+def build(known: Known, document: Document) -> str:
+    """The build that is kept, and its lead."""
+    return Repeats.from_dict(document["repeats"]).text()
 
 
 def verify(known: Known, document: Document) -> str:

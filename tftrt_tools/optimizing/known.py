@@ -65,6 +65,11 @@ class Known:
         """Of the first GPU, "" without one."""
         return self.machine.gpus[0].name if self.gpu and self.machine.gpus else ""
 
+    @property
+    def repeated(self) -> bool:
+        """Whether the engines are built several times after the conversion."""
+        return self.gpu and self.asked.repeat > 1
+
     # ---- the graph
     @functools.cached_property
     def first_plan(self) -> Plan:

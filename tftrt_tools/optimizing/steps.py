@@ -17,7 +17,7 @@ from tftrt_tools.tuning.journal import Journal
 Commands = Sequence[Command] | LeftOut
 
 # Files of the work folder.
-TABLE, TUNING, FLAGS = "int8.calibration.json", "tune", "best.flags"
+TABLE, TUNING, FLAGS, CONVERTED = "int8.calibration.json", "tune", "best.flags", "converted"
 # No batch is compared after so many: each takes minutes.
 _MOST_BATCHES = 6
 # A probe of a promised time has to last ten times as long; this is the default of `tftrt bench`.
@@ -105,16 +105,32 @@ def _tune_cut(document: Mapping[str, Any]) -> bool:
 
 def _convert(known: Known) -> Commands:
     asked = known.asked
-    output = [f"--output_saved_model_dir={asked.output}", "--overwrite", *asked.given(CACHE)]
+    place = asked.path(CONVERTED) if known.repeated else asked.output
+    output = [f"--output_saved_model_dir={place}", "--overwrite", *asked.given(CACHE)]
     flags = pathlib.Path(asked.path(f"{TUNING}/{FLAGS}"))
     if known.document(knowledge.TUNE) and flags.is_file():
         # The flags name the model, and a table that follows from the rows.
-        return [Command("convert", ["convert", f"--flagfile={flags}", *output], [asked.output], [asked.model, *known.data, *known.calibration])]
+        inputs = [asked.model, *known.data, *known.calibration]
+        return [Command("convert", ["convert", f"--flagfile={flags}", *output], [place], inputs)]
     words = ["convert", f"--input_saved_model_dir={asked.model}", *output, f"--precision_mode={known.precision}", *asked.given(SOURCE),
              *_graph(known), *([f"--shapes={known.shapes}"] if known.gpu else [])]
     if known.precision == "INT8":
         words.append(f"--calibration_table={asked.path(TABLE)}")
-    return [Command("convert", words, [asked.output])]
+    return [Command("convert", words, [place])]
+
+
+def _build(known: Known) -> Commands:
+    asked = known.asked
+    if asked.repeat == 1:
+        return LeftOut("--repeat asks for one build")
+    words = ["build", asked.path(CONVERTED), f"--shapes={known.shapes}", f"--repeat={asked.repeat}",
+             f"--output_saved_model_dir={asked.output}", "--overwrite", *asked.given(("op_library",))]
+    return [Command("build", words, [asked.output])]
+
+
+def _repeat_limits(known: Known, minutes: float) -> list[str]:
+    """The bound of each build."""
+    return [f"--max_build_minutes={0.8 * minutes / known.asked.repeat:.1f}"]
 
 
 def _build_limits(known: Known, minutes: float) -> list[str]:
@@ -194,6 +210,8 @@ ORDER: tuple[Step, ...] = (
          of_gpu=True, share=0.6, limits=_tune_limits, cut=_tune_cut),
     Step(name=knowledge.CONVERT, question="The model", commands=_convert, gave=gave.convert, of_gpu=True, needed=True, share=0.8,
          limits=_build_limits, cut=_build_cut),
+    Step(name=knowledge.BUILD, question="Which of several builds is the fastest?", commands=_build, gave=gave.build, needs_gpu=True,
+         of_gpu=True, needed=True, share=0.8, limits=_repeat_limits, cut=_build_cut),
     Step(name=knowledge.VERIFY, question="Is it right?", commands=_verify, gave=gave.verify, of_gpu=True, needed=True),
     Step(name=knowledge.REGRESS, question="Is it faster, and how sure is that?", commands=_regress, gave=gave.regress, needs_gpu=True,
          of_gpu=True, strict=False, share=0.5, limits=_regress_limits),

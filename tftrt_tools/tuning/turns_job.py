@@ -1,4 +1,4 @@
-"""Calls timed in turns, for the last comparison (`final`)."""
+"""Calls timed in turns, for the last comparison (`final`) and for builds that are compared (`repeats`)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ def in_turns(calls: Sequence[Callable[[], Any]]) -> list[list[list[float]]]:
 
     Args: calls: functions without arguments, each called before. Returns: for each a list of ROUNDS lists of seconds a call.
     """
-    counts = []
-    for call in calls:
-        counts.append(max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call)))))
+    counts = list(map(count, calls))
     found: list[list[list[float]]] = [[] for _ in calls]
     for number in range(ROUNDS):
         for at in range(len(calls))[::-1 if number % 2 else 1]:
-            found[at].append([timing.seconds(calls[at]) for _ in range(_LEAD + counts[at])][_LEAD:])
+            found[at].append(block(calls[at], counts[at]))
     return found
+
+
+def count(call: Callable[[], Any]) -> int:
+    """Calls of a block. Args: call: called before."""
+    return max(_LEAST_CALLS, min(_MOST_CALLS, round(_BLOCK_SECONDS / timing.seconds(call))))
+
+
+def block(call: Callable[[], Any], calls: int) -> list[float]:
+    """Seconds of each call of a block."""
+    return [timing.seconds(call) for _ in range(_LEAD + calls)][_LEAD:]

@@ -35,6 +35,7 @@ class TimingLog:
     def __init__(self) -> None:
         self._rest = ""
         self._layers: int | None = None
+        self._at = 0
         self._begin(0, 1)
 
     def _begin(self, profile: int, profiles: int) -> None:

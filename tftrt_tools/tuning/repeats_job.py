@@ -1,0 +1,32 @@
+"""The child's side of `repeats`: one build, loaded once, and timed block by block when its turn comes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from tftrt_tools.execution import run_job
+from tftrt_tools.execution.job import timing
+from tftrt_tools.execution.runner import Ready, Wanted
+from tftrt_tools.models.savedmodel import runner_job
+from tftrt_tools.tuning import turns_job
+
+# The model lives as long as the process: engines go when their model goes.
+_HELD = contextlib.ExitStack()
+_READY: list[Ready] = []
+
+
+def job(request: Mapping[str, Any]) -> Any:
+    """Args: request: {"do": "load", "model", "calls": of run.named, "tags"}, once, and then {"do": "time", "counts": [calls of a block]}.
+
+    Returns: [calls of a block] for each call; then [[seconds of each call of its block]]. Raises: TftrtError.
+    """
+    if request["do"] == "time":
+        return [turns_job.block(one, count) for one, count in zip(_READY, request["counts"], strict=True)]
+    model = _HELD.enter_context(runner_job.load(request["model"], Wanted(label="a build", tags=tuple(request["tags"]))))
+    for call in request["calls"]:
+        _READY.append(model.ready(call["signature"], run_job.read_inputs(call)))
+        for _ in range(timing.WARM_UP_CALLS):
+            _READY[-1]()
+    return [turns_job.count(one) for one in _READY]
