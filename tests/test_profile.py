@@ -11,8 +11,20 @@ import pytest
 from tests import timelines
 from tests.command_line import assert_clear
 from tftrt_tools import errors
-from tftrt_tools.profiling import (calls, chrome, comparison, cupti, engine_profile, layer_tracks, measure, overlap, profile, rows, stored,
-                                   traces)
+from tftrt_tools.profiling import (
+    calls,
+    chrome,
+    comparison,
+    cupti,
+    engine_profile,
+    layer_tracks,
+    measure,
+    overlap,
+    profile,
+    rows,
+    stored,
+    traces,
+)
 
 DATA = pathlib.Path(__file__).parent / "data/calls"
 

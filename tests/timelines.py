@@ -9,7 +9,7 @@ US = 1e-6
 
 def event(name, start, end, **facts):
     """An Event; times in microseconds."""
-    return Event(name, start * US, end * US, **facts)
+    return Event(name=name, start=start * US, end=end * US, **facts)
 
 
 def track(*events, gpu=False, name="thread"):

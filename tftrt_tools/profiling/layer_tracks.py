@@ -39,5 +39,5 @@ def _joined(owners: Sequence[str], launched: Sequence[Event]) -> Iterable[Event]
     begun = 0
     for place in range(1, len(owners) + 1):
         if place == len(owners) or owners[place] != owners[begun]:
-            yield Event(engine_rows.short(owners[begun]), launched[begun].start, launched[place - 1].end)
+            yield Event(name=engine_rows.short(owners[begun]), start=launched[begun].start, end=launched[place - 1].end)
             begun = place

@@ -20,7 +20,7 @@ _SIZE = re.compile(r"(?:size|num_bytes):(\d+)")
 _KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "on the GPU", "p2p": "between GPUs", "memset": "fill"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that took time. Times are seconds from the trace's begin."""
 
@@ -93,8 +93,9 @@ def _event(names: Sequence[str], name: int, start: float, duration: float, stats
     stats = stats or {}
     launch = stats.get("correlation_id")
     size = _SIZE.search(stats.get("memcpy_details") or stats.get("Memset_details") or "")
-    return Event(names[name], start * 1e-9, (start + duration) * 1e-9, int(launch) if launch is not None else None, stats.get("tf_op", ""),
-                 int(size[1]) if size else 0, int(stats.get("number", 0)), int(stats.get("caller", 0)))
+    return Event(name=names[name], start=start * 1e-9, end=(start + duration) * 1e-9, launch=int(launch) if launch is not None else None,
+                 op=stats.get("tf_op", ""), bytes=int(size[1]) if size else 0, number=int(stats.get("number", 0)),
+                 caller=int(stats.get("caller", 0)))
 
 
 def op(name: str) -> tuple[str, str] | None:

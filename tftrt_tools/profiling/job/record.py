@@ -23,7 +23,7 @@ from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.profiling.job import call_graph, compact
 from tftrt_tools.profiling.job import machine as machines
 from tftrt_tools.profiling.job.whole import Whole
-from tftrt_tools.stack import memory
+from tftrt_tools.stack import memory_job
 
 T = TypeVar("T")
 FACTS = "facts.json"
@@ -152,7 +152,7 @@ class _Recorder:
     def _traced(self, name: str, function: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, Any]]:
         """(Its result, facts of its trace, which is kept under that name)."""
         with native_log.captured() as log:
-            free = memory.available()
+            free = memory_job.available()
             result, raw = profiling.recorded(lambda: function(*arguments), free // _TIMES_IN_MEMORY if free else None)
         lines = [line for line in log[0].splitlines() if "cupti" in line.lower()]
         if self._request.get("raw"):
