@@ -21,6 +21,7 @@ COMMANDS = {
     "verify": "does the converted model answer like the original, and did its engines run",
     "sensitivity": "which nodes hurt when a model goes to INT8 or FP16",
     "profile": "where the milliseconds of a call go: in TensorFlow, in each engine, in each layer",
+    "diagnose": "why a converted model is not faster: what costs it its milliseconds, and what mends that",
     "tune": "the fastest conversion that keeps an accuracy goal, found on this machine's GPU",
     "table": "show, compare, merge and edit INT8 calibration tables",
     "cache": "the engine cache: list, remove, clear",
@@ -32,7 +33,6 @@ COMMANDS = {
     "promote": "a label of a running server to another version, once that is available",
     "rollback": "undo the last promotion",
     "bench": "how fast a running server answers, and the highest rate that keeps a promise",
-    "diagnose": "why a converted model is not faster: what costs it its milliseconds, and what mends that",
     "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
     "history": "the comparisons that were kept, and the steps in them",
 }
