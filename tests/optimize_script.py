@@ -6,17 +6,19 @@ writes, as far as the order reads it."""
 import json
 import pathlib
 
-from tests import publish_facts
+from tests import diagnosed, publish_facts
 from tests.example_flags import parsed
 from tftrt_tools import errors
 from tftrt_tools.conversion.plan import Advice, Plan, Segment, SignaturePlan
 from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Trial
 from tftrt_tools.optimizing import run
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.preparation import Preparation
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.stack.diagnosis import Capability, Diagnosis
+from tftrt_tools.stack.diagnosis import Capability
+from tftrt_tools.stack.diagnosis import Diagnosis as Machine
 from tftrt_tools.stack.gpus import Gpu
 
 COMMAND = ("optimize", "model", "--data=rows.npz", "--goal=top1:max-degradation=0.01", "--output_saved_model_dir=best")
@@ -30,7 +32,7 @@ def machine(gpu=True):
     can = [Capability(name, True) if gpu or name == "convert" else Capability(name, False, "no NVIDIA driver here", "use another machine")
            for name in ("convert", "build", "run")]
     card = Gpu(index=0, name="NVIDIA H200", memory_mib=143771, compute_capability="9.0")
-    return Diagnosis(python="3.10", platform="Linux", tensorflow="2.14.1", distribution="tensorflow", folder=None, cuda="11.8", cudnn="8",
+    return Machine(python="3.10", platform="Linux", tensorflow="2.14.1", distribution="tensorflow", folder=None, cuda="11.8", cudnn="8",
                      tensorrt_linked="8.4.3", tensorrt_loaded="8.5.3", libraries=(), driver="580.0" if gpu else None, driver_cuda=None,
                      driver_error="", gpus=(card,) if gpu else (), capabilities=tuple(can), notes=())
 
@@ -43,6 +45,15 @@ def plan(*inputs, offered=(), size=3, name="serving_default", **changes):
 
 def trial(number, precision, ms, kept=True):
     return {"number": number, "settings": {"precision_mode": precision}, "kept": kept, "latencies": {"call": {"ms": ms}}}
+
+
+MEND = ("convert", "--input_saved_model_dir=model", "--output_saved_model_dir=mended", "--minimum_segment_size=9")
+
+
+def diagnosis(trial=None, command=MEND):
+    found = Finding(cause="many-engines", title="the call crosses many borders", call="serving_default(image 1x8x8x1)", worth=2e-4, basis="ceiling",
+                    command=command, trial=trial)
+    return Diagnosis(model="best", original="model", profiled="", gpu="NVIDIA H200", findings=(found,)).to_dict()
 
 
 class Script:
@@ -64,6 +75,8 @@ class Script:
             "verify": {"comparisons": [{"snr_db": 70.0}], "accuracy": None, "passed": True, "problems": [], "evidence": "engines watched on X"},
             "regress": {"headline": "pass: the candidate is 2.00 times as fast (1.90 to 2.10)"},
             "bench": {"trials": [{"number": 1, "rate": 250.0}], "winner": 1, "goal": "p99<20ms", "ended": "everything was tried"},
+            "profile": diagnosed.profile(diagnosed.call((1, 8, 8, 1)), original=(diagnosed.call((1, 8, 8, 1), parts={("op", "GPU"): 3.0}),)).to_dict(),
+            "diagnose": diagnosis(), "diagnose-try": diagnosis(Trial(command=MEND, before=1e-3, after=8e-4, low=1e-4, high=3e-4)),
             "publish": {"path": "models/best/1"}, **documents}
 
     def __call__(self, words):
@@ -82,7 +95,7 @@ class Script:
             self._make(f"{values.work_dir}/best.flags")
         if name == "verify":
             passport.write(rest[1], passport.VERIFY, {"passed": True})
-        pathlib.Path(values.json).write_text(json.dumps(self.documents[name]))
+        pathlib.Path(values.json).write_text(json.dumps(self.documents["diagnose-try" if "--try" in words else name]))
         return result
 
     def _make(self, path, folder=False):

@@ -85,7 +85,7 @@ def test_optimize_goes_the_whole_way(zoo_model, images, tmp_path):
            steps=[(one["name"], one["state"], one["exit_code"], one["seconds"], one["gave"] or one["cause"]) for one in story["steps"]])
     state = {one["name"]: one["state"] for one in story["steps"]}
     assert story["gpu"] and story["left"] == [] and state["tune"] == state["convert"] == state["verify"] == "done"
-    assert {"regress-1", "regress-8"} <= set(state) and "<svg" in (tmp_path / "story.html").read_text()
+    assert {"regress-batch-1", "regress-batch-8"} <= set(state) and "<svg" in (tmp_path / "story.html").read_text()
     assert (tmp_path / "models/digits/1").exists() == (story["outcome"] == "kept")
     commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ tftrt ")]
     again = run_tftrt(*words, timeout=580)

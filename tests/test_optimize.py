@@ -15,7 +15,7 @@ import pytest
 from tests.command_line import assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.example_flags import check_flags
-from tests.optimize_script import COMMAND, IMAGE, Script, machine, plan, trial
+from tests.optimize_script import COMMAND, IMAGE, Script, diagnosis, machine, plan, trial
 from tftrt_tools import errors
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.inputs.rows import row_hashes
@@ -23,7 +23,9 @@ from tftrt_tools.optimizing import known, mends, run, steps
 from tftrt_tools.report import optimize as report
 from tftrt_tools.savedmodel.shapes import InputSpec
 
-WHOLE = ["doctor", "inspect", "inspect", "data", "calibrate", "tune", "convert", "verify", "regress", "regress"]
+LOOKED = ["profile", "diagnose", "diagnose"]
+WHOLE = ["doctor", "inspect", "inspect", "data", "calibrate", "tune", "convert", "verify", "regress", "regress", *LOOKED]
+AFTER = WHOLE[7:]  # what looks at the model
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_without_a_gpu_what_needs_one_is_left(script):
     done = script.run(slo="p99<20ms")
     assert script.names == ["doctor", "inspect", "data", "calibrate", "convert", "verify"]
     assert (done.story.outcome, done.story.exit_code) == ("open", 0) and "no GPU here" in done.story.verdict
-    assert done.story.left == ("tune", "convert", "verify", "regress", "bench") and done.story.command == COMMAND
+    assert done.story.left == ("tune", "convert", "verify", "regress", "profile", "diagnose", "bench") and done.story.command == COMMAND
     assert "--precision_mode=FP16" in script.words("convert") and not any(word.startswith("--shapes") for word in script.words("convert"))
 
 
@@ -93,6 +95,28 @@ def test_an_input_is_frozen_only_where_its_name_says_what_it_is():
     assert mends.of_plan(both, ()).words == ("--freeze=serving_default/is_training:false",)
 
 
+def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
+    done = script.run()
+    known_ = done.known
+    assert known_.of("profile").gave == "serving_default(x 1x8x8x1) takes 1.070 ms, before 3.000 ms, 93% of it: engine GPU"
+    assert known_.of("diagnose").gave == "1 finding, the first: the call crosses many borders, worth at most 0.200 ms of serving_default(image 1x8x8x1)"
+    assert "saves 0.200 ms of a call (95 %: 0.100 to 0.300)" in known_.of("diagnose --try").gave
+    assert any("crosses many borders: tftrt convert" in one and "saves 0.200 ms" in one for one in done.story.remarks)
+    assert "--profile=work/profile.json" in script.calls[-2] and "--try" in script.calls[-1]
+    report.write_page(done, str(tmp_path / "story.html"))
+    page = (tmp_path / "story.html").read_text()
+    assert "Where the time goes: serving_default(x 1x8x8x1)" in page and page.count("<svg") == 4
+
+
+def test_without_a_mend_nothing_is_tried(script):
+    script.documents["diagnose"] = diagnosis(command=())
+    done = script.run()
+    assert script.names == WHOLE[:-1] and done.known.of("diagnose --try").cause == "diagnose proposes no flag"
+    script.failing["profile"] = errors.TftrtError("no profiler here", "")
+    done = script.run(goal="top1:max-degradation=0.02")
+    assert "diagnose" not in script.names and done.story.outcome == "kept", "what only looks does not decide"
+
+
 def test_of_several_builds_the_fastest_is_verified(script, tmp_path):
     done = script.run(repeat=2)
     assert script.names == [*WHOLE[:7], "build", *WHOLE[7:]]
@@ -120,7 +144,7 @@ def test_rows_for_calibration_of_the_users_own_are_taken(script):
 
 def test_without_int8_no_row_is_held_back(script):
     done = script.run(precisions=("FP16",))
-    assert script.names == ["doctor", "inspect", "inspect", "tune", "convert", "verify", "regress", "regress"]
+    assert script.names == ["doctor", "inspect", "inspect", "tune", "convert", *AFTER]
     assert "--precisions=FP16" in script.words("tune") and "no row is held back" in done.known.of("data").cause
 
 
@@ -141,7 +165,7 @@ def test_the_same_command_does_nothing_twice(script, tmp_path):
     (lambda folder: (folder / "work/tune.json").write_text("{"), ["tune"]),
     (lambda folder: (folder / "work/steps/tune.json").unlink(), ["tune"]),
     (lambda folder: (folder / "best/assets.extra/tftrt/verify.json").unlink(), ["verify"]),
-    (lambda folder: (folder / "best/saved_model.pb").write_text("touched"), ["convert", "verify", "regress", "regress"]),
+    (lambda folder: (folder / "best/saved_model.pb").write_text("touched"), ["convert", *AFTER]),
     (lambda folder: (folder / "model/saved_model.pb").write_text("trained again"), WHOLE[1:])])
 def test_a_step_is_done_again_where_something_it_depends_on_has_changed(script, tmp_path, change, redone):
     script.run()
@@ -161,10 +185,10 @@ def test_another_machine_does_what_its_gpu_decides(script):
     script.run()
     script.documents["doctor"] = machine().to_dict()
     script.run()
-    assert script.names == ["doctor", "inspect", "tune", "convert", "verify", "regress", "regress"]
+    assert script.names == ["doctor", "inspect", "tune", "convert", *AFTER]
     script.documents["doctor"] = {**machine().to_dict(), "driver": "999.9"}
     script.run()
-    assert script.names == ["doctor", "tune", "convert", "verify", "regress", "regress"]
+    assert script.names == ["doctor", "tune", "convert", *AFTER]
     script.documents["doctor"] = {**machine().to_dict(), "tensorrt_loaded": "9.9"}
     script.run()
     assert script.names == WHOLE
@@ -209,7 +233,7 @@ def test_a_wrong_model_is_not_timed(script):
     script.failing["verify"] = 3
     done = script.run(slo="p99<20ms")
     assert (done.story.exit_code, done.story.verdict.partition(":")[0]) == (3, "verify") and "p: 3 dB" in done.story.verdict
-    assert not {"regress", "bench"} & set(script.names)
+    assert not {"regress", "profile", "diagnose", "bench"} & set(script.names)
 
 
 def test_what_nobody_can_tell_is_asked_again(script):
@@ -308,6 +332,7 @@ def test_every_step_is_named_once_and_every_name_is_a_step():
     names = [one.name for one in steps.ORDER]
     assert len(set(names)) == len(names)
     assert set(names) == {getattr(known, one) for one in ("MACHINE", "INSPECT", "MENDED", "DATA", "CALIBRATE", "SENSITIVITY", "TUNE", "CONVERT", "BUILD",
+                                                          "PROFILE", "DIAGNOSE", "TRIED",
                                                           "VERIFY", "REGRESS", "BENCH", "PUBLISH")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,12 @@ from tftrt_tools.calibration.comparison import LIMIT_DB
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.conversion.signature_result import coverage as coverage_of
+from tftrt_tools.diagnosis.finding import Diagnosis, Trial
 from tftrt_tools.optimizing.known import Known
+from tftrt_tools.profiling import rows
+from tftrt_tools.profiling.profile import Profile
 from tftrt_tools.savedmodel import flops
-from tftrt_tools.stack.diagnosis import Diagnosis
+from tftrt_tools.stack.diagnosis import Diagnosis as Machine
 from tftrt_tools.tuning.repeats import Repeats
 
 Document = Mapping[str, Any]
@@ -24,7 +28,7 @@ def _counted(number: int, noun: str) -> str:
 
 def doctor(known: Known, document: Document) -> str:
     """The machine."""
-    found = Diagnosis.from_dict(document)
+    found = Machine.from_dict(document)
     build = found.can("build")
     stack = f"TensorFlow {found.tensorflow}, TensorRT {found.tensorrt_loaded or found.tensorrt_linked}"
     return f"{stack}, {found.gpus[0].name}" if build.can and found.gpus else f"{stack}; engines cannot be built here: {build.cause}"
@@ -41,7 +45,7 @@ def inspect_again(known: Known, document: Document) -> str:
     before, after = known.first_plan, Plan.from_dict(document)
     mode = "with profiles" if after.use_dynamic_shape and not before.use_dynamic_shape else ""
     flags = " ".join(filter(None, (*known.mends.words, mode)))
-    return f"{flags}: {_coverage(after)}; before: {_coverage(before)}"
+    return f"{flags or 'the same flags'}: {_coverage(after)}; before: {_coverage(before)}"
 
 
 def _coverage(plan: Plan) -> str:
@@ -130,6 +134,46 @@ def _accuracy(accuracy: Document) -> str:
 def regress(known: Known, document: Document) -> str:
     """The verdict with its certainty."""
     return str(document["headline"])
+
+
+def profile(known: Known, document: Document) -> str:
+    """What a call takes, and its largest part."""
+    found = Profile.from_dict(document)
+    said = []
+    for call in found.model.calls:
+        other = rows.matching(found.original, call)
+        beside = f", before {1e3 * other.latency.p50:.3f} ms" if other else ""
+        largest = max(call.parts, key=lambda part: part.seconds, default=None)
+        part = f", {largest.seconds / call.latency.p50:.0%} of it: {largest.name}" if largest else ""
+        said.append(f"{call.text()} takes {1e3 * call.latency.p50:.3f} ms{beside}{part}")
+    return "; ".join(said)
+
+
+def diagnose(known: Known, document: Document) -> str:
+    """The finding that is worth most."""
+    found = Diagnosis.from_dict(document)
+    if not found.findings:
+        return "nothing is wrong that the profile shows"
+    first = found.findings[0]
+    how = "at most" if first.basis == "ceiling" else "about"
+    worth = "" if first.worth is None else f", worth {how} {1e3 * first.worth:.3f} ms of {first.call}"
+    return f"{_counted(len(found.findings), 'finding')}, the first: {first.title}{worth}"
+
+
+def tried(known: Known, document: Document) -> str:
+    """What the mends gave."""
+    trials = [one.trial for one in Diagnosis.from_dict(document).findings if one.trial and one.trial.gained is not None]
+    best = max(trials, key=lambda one: one.gained or 0.0, default=None)
+    if best is None:
+        return "no mend could be tried"
+    return f"{_counted(len(trials), 'mend')} tried; the best: {gain(best)}"
+
+
+def gain(trial: Trial) -> str:
+    """What a mend gave: seconds of a call, with the interval."""
+    gained = trial.gained or 0.0
+    interval = "" if trial.low is None or trial.high is None else f" (95 %: {1e3 * trial.low:.3f} to {1e3 * trial.high:.3f})"
+    return f"tftrt {shlex.join(trial.command)} {'saves' if gained >= 0 else 'costs'} {1e3 * abs(gained):.3f} ms of a call{interval}"
 
 
 def bench(known: Known, document: Document) -> str:

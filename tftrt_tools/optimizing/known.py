@@ -12,17 +12,19 @@ from tftrt_tools.accuracy import thresholds
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.plan import Plan, SignaturePlan
+from tftrt_tools.diagnosis.finding import Diagnosis, Finding
 from tftrt_tools.inputs import drawing, find
 from tftrt_tools.optimizing import mends
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.optimizing.step import StepResult
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel import signatures
-from tftrt_tools.stack.diagnosis import Diagnosis
+from tftrt_tools.stack.diagnosis import Diagnosis as Machine
 
 # Names of steps whose results others ask for.
 MACHINE, INSPECT, MENDED, DATA, CALIBRATE, SENSITIVITY = "doctor", "inspect", "inspect again", "data", "calibrate", "sensitivity"
 TUNE, CONVERT, BUILD, VERIFY, REGRESS, BENCH, PUBLISH = "tune", "convert", "build", "verify", "regress", "bench", "publish"
+PROFILE, DIAGNOSE, TRIED = "profile", "diagnose", "diagnose --try"
 # Files of the work folder: rows to score, their right answers, and rows to calibrate on.
 SCORED, LABELS, HELD_BACK = "scored.npz", "labels.npy", "calibration.npz"
 
@@ -51,9 +53,9 @@ class Known:
 
     # ---- the machine
     @functools.cached_property
-    def machine(self) -> Diagnosis:
+    def machine(self) -> Machine:
         """What `doctor` found."""
-        return Diagnosis.from_dict(self.documents[MACHINE])
+        return Machine.from_dict(self.documents[MACHINE])
 
     @property
     def gpu(self) -> bool:
@@ -145,6 +147,19 @@ class Known:
     def pictures(self, source: str) -> list[str]:
         """The words that say how pictures are read, if `source` is pictures."""
         return self.asked.given(PICTURES) if find.find(source).kind == "images" else []
+
+    # ---- the model that was made
+    @property
+    def right(self) -> bool:
+        """Whether it was shown to be right."""
+        verified = self.of(VERIFY)
+        return verified is not None and verified.passed
+
+    @functools.cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What costs its calls their time, as `diagnose` found it; with what the mends gave, if they were tried."""
+        found = self.document(TRIED) or self.document(DIAGNOSE)
+        return Diagnosis.from_dict(found).findings if found else ()
 
     # ---- INT8, and the choice of settings
     @functools.cached_property

@@ -18,6 +18,7 @@ Commands = Sequence[Command] | LeftOut
 
 # Files of the work folder.
 TABLE, TUNING, FLAGS, CONVERTED = "int8.calibration.json", "tune", "best.flags", "converted"
+_NOT_RIGHT = "the model was not shown to be right"
 # No batch is compared after so many: each takes minutes.
 _MOST_BATCHES = 6
 # A probe of a promised time has to last ten times as long; this is the default of `tftrt bench`.
@@ -149,18 +150,19 @@ def _verify(known: Known) -> Commands:
 
 
 def _regress(known: Known) -> Commands:
-    asked, verified = known.asked, known.of(knowledge.VERIFY)
-    if verified is None or not verified.passed:
-        return LeftOut("the model was not shown to be right")
+    asked = known.asked
+    if not known.right:
+        return LeftOut(_NOT_RIGHT)
     signature = next(iter(known.calls))
     batches = list(dict.fromkeys(next(iter(call.values()))[0] for call in known.calls[signature] if next(iter(call.values()), ())))
     found = []
     for batch in batches[:_MOST_BATCHES] or [1]:
-        page = asked.path(f"regress-{batch}.html")
+        name = f"regress-batch-{batch}"
+        page = asked.path(f"{name}.html")
         words = ["regress", "--in_process", f"--native={asked.model}", f"--candidate={asked.output}", f"--signature_keys={signature}",
                  *known.data, *known.labels, f"--batch_size={batch}", f"--accuracy={asked.goal}", "--no_engine_fallback",
                  *asked.given((*SOURCE, "accuracy_output", *JUDGING)), f"--html={page}"]
-        found.append(Command(f"regress-{batch}", words, [page]))
+        found.append(Command(name, words, [page]))
     return found
 
 
@@ -168,13 +170,37 @@ def _regress_limits(known: Known, minutes: float) -> list[str]:
     return [f"--max_seconds={0.7 * 60 * minutes:.0f}"]
 
 
+def _profile(known: Known) -> Commands:
+    asked, page = known.asked, known.asked.path("profile.html")
+    if not known.right:
+        return LeftOut(_NOT_RIGHT)
+    words = ["profile", asked.output, f"--original={asked.model}", f"--shapes={known.shapes}", *asked.given(SOURCE), f"--html={page}"]
+    return [Command("profile", words, [page])]
+
+
+def _diagnose(known: Known) -> Commands:
+    asked = known.asked
+    if not known.right:
+        return LeftOut(_NOT_RIGHT)
+    if known.gpu and not known.done(knowledge.PROFILE):
+        return LeftOut("there is no profile")
+    return [Command("diagnose", ["diagnose", asked.model, asked.output, f"--profile={asked.path('profile.json')}", *asked.given(SOURCE)])]
+
+
+def _try(known: Known) -> Commands:
+    asked = known.asked
+    if not any(one.command for one in known.findings):
+        return LeftOut("diagnose proposes no flag" if known.done(knowledge.DIAGNOSE) else "nothing was diagnosed")
+    words = ["diagnose", asked.model, asked.output, f"--shapes={known.shapes}", "--try", *asked.given(SOURCE)]
+    return [Command("diagnose-try", words)]
+
+
 def _bench(known: Known) -> Commands:
     asked = known.asked
     if not asked.slo:
         return LeftOut("no promise was given by --slo")
-    verified = known.of(knowledge.VERIFY)
-    if verified is None or not verified.passed:
-        return LeftOut("the model was not shown to be right")
+    if not known.right:
+        return LeftOut(_NOT_RIGHT)
     rate = [f"--lowest_rate={asked.rate:g}"] if asked.rate else []
     words = ["bench", f"--tune_batching={asked.output}", f"--slo={asked.slo}", *rate, "--distribution=poisson",
              f"--duration_seconds={_PROBE_SECONDS:g}", *known.data, "--batch_size=1", *asked.given(SOURCE),
@@ -215,6 +241,12 @@ ORDER: tuple[Step, ...] = (
     Step(name=knowledge.VERIFY, question="Is it right?", commands=_verify, gave=gave.verify, of_gpu=True, needed=True),
     Step(name=knowledge.REGRESS, question="Is it faster, and how sure is that?", commands=_regress, gave=gave.regress, needs_gpu=True,
          of_gpu=True, strict=False, share=0.5, limits=_regress_limits),
+    Step(name=knowledge.PROFILE, question="Where does the time go now?", commands=_profile, gave=gave.profile, needs_gpu=True, of_gpu=True,
+         strict=False, share=0.4),
+    Step(name=knowledge.DIAGNOSE, question="Why is it not faster?", commands=_diagnose, gave=gave.diagnose, needs_gpu=True, of_gpu=True,
+         strict=False),
+    Step(name=knowledge.TRIED, question="What do its mends really give?", commands=_try, gave=gave.tried, needs_gpu=True, of_gpu=True,
+         strict=False, share=0.5),
     Step(name=knowledge.BENCH, question="Does it keep the promise of a service?", commands=_bench, gave=gave.bench, needs_gpu=True,
          of_gpu=True, strict=False, share=0.8, limits=_bench_limits),
     Step(name=knowledge.PUBLISH, question="A version for the server", commands=_publish, gave=gave.publish, needed=True, strict=False),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from tftrt_tools import errors, records
 from tftrt_tools.choices import GoalOutcome
+from tftrt_tools.optimizing import gave
 from tftrt_tools.optimizing import known as knowledge
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.optimizing.known import Known
@@ -16,6 +18,8 @@ from tftrt_tools.savedmodel import passport
 
 # The steps that say whether the goal is kept, in the order of their turn.
 _JUDGES = (knowledge.TUNE, knowledge.VERIFY, knowledge.REGRESS, knowledge.BENCH)
+# Findings of a diagnosis that are repeated, the most worth first.
+_FINDINGS = 5
 EXIT: Mapping[GoalOutcome, int] = {"kept": errors.EXIT_DONE, "open": errors.EXIT_DONE, "not kept": errors.EXIT_CHECK,
                                    "cannot tell": errors.EXIT_UNSURE}
 
@@ -86,6 +90,10 @@ def remarks(known: Known) -> Iterator[str]:
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
         yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where "
                "that helps")
+    for found in [one for one in known.findings if one.command][:_FINDINGS]:
+        trial = found.trial
+        what = gave.gain(trial) if trial and trial.gained is not None else f"tftrt {shlex.join(found.command)}"
+        yield f"{found.title}: {what}"
     for one in known.results:
         if one.state in ("failed", "out of time"):
             yield f"{one.name} {'failed' if one.state == 'failed' else 'was ended'}: {one.cause}" + (f"; {one.mend}" if one.mend else "")

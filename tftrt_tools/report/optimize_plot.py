@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.optimizing import known as knowledge
+from tftrt_tools.profiling import rows
+from tftrt_tools.profiling.profile import Profile
 from tftrt_tools.report import plots as drawing
+from tftrt_tools.report import profile_plots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +33,19 @@ def plots(known: Known) -> list[tuple[str, str]]:
         found.append(("What INT8 keeps, simulated", _levels(known.comparison, known.wanted_db)))
     if document := known.document(knowledge.TUNE):
         found.append(("The trials", _trials(document)))
+    if document := known.document(knowledge.PROFILE):
+        found += _calls(Profile.from_dict(document))
     return [(title, svg) for title, svg in found if svg]
+
+
+def _calls(found: Profile) -> list[tuple[str, str]]:
+    """Where the time of each call goes, beside the original's."""
+    made = []
+    for call in found.model.calls:
+        other = rows.matching(found.original, call)
+        bars = [("now", call), *([("before", other)] if other else [])]
+        made.append((f"Where the time goes: {call.text()}", profile_plots.parts(bars)))
+    return made
 
 
 def _shares(plans: Sequence[tuple[str, Plan]]) -> str:
