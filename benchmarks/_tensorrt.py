@@ -1,15 +1,14 @@
 """TensorRT alone: engines from ONNX or out of a TF-TRT SavedModel, and the ways of calling them that are timed."""
 
-import functools
 import pathlib
-import struct
 import time
 
 import numpy as np
 import tensorrt as trt
 
 from benchmarks import _loop, _stats
-from tftrt_tools.profiling.job import plan_cudart
+from tftrt_tools.profiling.job import plan_context, plan_cudart
+from tftrt_tools.savedmodel import engine_assets
 
 LOGGER = trt.Logger(trt.Logger.ERROR)
 _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32}
@@ -37,54 +36,10 @@ def build(onnx_file, batch, target, precision):
     return time.monotonic() - start
 
 
-def load(serialized):
-    """An engine from its bytes."""
-    engine = _runtime().deserialize_cuda_engine(serialized)
-    if engine is None:
-        raise RuntimeError("the engine cannot be deserialized here")
-    return engine
-
-
-@functools.cache
-def _runtime():
-    """Lives as long as the process: engines must not outlive it."""
-    trt.init_libnvinfer_plugins(LOGGER, "")
-    return trt.Runtime(LOGGER)
-
-
 def saved_engines(model):
     """The serialized engines inside a TF-TRT SavedModel, in file order."""
-    found = []
-    for path in sorted((pathlib.Path(model) / "assets").glob("trt-serialized-engine.*")):
-        data = path.read_bytes()
-        while data:
-            # TFRecord: u64 length, u32 checksum, payload, u32 checksum.
-            length = struct.unpack("<Q", data[:8])[0]
-            found.append(_field(data[12:12 + length], number=2))
-            data = data[16 + length:]
-    return found
-
-
-def _field(message, number):
-    """The bytes of a length-delimited field of a serialized protobuf message that has such fields only."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        size, position = _varint(message, position)
-        if tag == number << 3 | 2:
-            return message[position:position + size]
-        position += size
-    raise ValueError(f"no field {number}")
-
-
-def _varint(data, position):
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 128:
-            return value, position
+    files = sorted((pathlib.Path(model) / "assets").glob(engine_assets.PREFIX + "*"))
+    return [plan for path in files for _, plan in engine_assets.plans(path)]
 
 
 class Context:
@@ -213,8 +168,8 @@ class Context:
 
 
 def _names(engine):
-    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
-    inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
+    names = plan_context.names(engine)
+    inputs = [name for name in names if plan_context.is_input(engine, name)]
     outputs = [name for name in names if name not in inputs]
     if len(inputs) != 1 or len(outputs) != 1:
         raise RuntimeError(f"expected one input and one output, not {inputs} and {outputs}")

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from benchmarks import _loop, _report, _tensorrt
+from tftrt_tools.profiling.job import plan_context
 
 ALONE, TAKEN_OUT = "TensorRT alone", "engine of the TF-TRT model"
 _ONE_CALLER = {"on_gpu": "input and answer on GPU", "answer_to_host": "input on GPU, answer to host", "pageable": "NumPy to NumPy",
@@ -27,7 +28,7 @@ def main(request):
         saved = []  # then no single engine is the network
     for batch in request["batches"]:
         shape = (batch, request["size"], request["size"], 3)
-        _alone(results, cuda, _tensorrt.load(plans[batch].read_bytes()), shape, request)
+        _alone(results, cuda, plan_context.load(plans[batch].read_bytes()), shape, request)
         if saved:
             _taken_out(results, cuda, saved[0], shape, request)
 
@@ -69,7 +70,7 @@ def _graph_row(context, batch, seconds):
 def _taken_out(results, cuda, serialized, shape, request):
     """TF-TRT's own engine without TensorFlow; each caller has a copy, since a profile serves one context at a time."""
     batch = shape[0]
-    contexts = [_tensorrt.Context(cuda, _tensorrt.load(serialized), shape) for _ in range(max(request["workers"]))]
+    contexts = [_tensorrt.Context(cuda, plan_context.load(serialized), shape) for _ in range(max(request["workers"]))]
     _keep_answer(request, "raw", contexts[0], shape)
     rows = _tensorrt.timed(contexts[0], batch, 300)
     rows += _tensorrt.closed_loops(contexts[:1], batch, request["seconds"], _ONE_CALLER)
@@ -77,7 +78,7 @@ def _taken_out(results, cuda, serialized, shape, request):
         if workers > 1:
             rows += _tensorrt.closed_loops(contexts[:workers], batch, request["seconds"], {"on_gpu": _ONE_CALLER["on_gpu"]})
     _add(results, TAKEN_OUT, batch, rows)
-    again = _tensorrt.Context(cuda, _tensorrt.load(serialized), shape, like_tftrt=True)
+    again = _tensorrt.Context(cuda, plan_context.load(serialized), shape, like_tftrt=True)
     rows = _tensorrt.timed(again, batch, 300)
     rows += _tensorrt.closed_loops([again], batch, request["seconds"], {"on_gpu": _ONE_CALLER["on_gpu"]})
     _add(results, TAKEN_OUT + ", shape and scratch set in each call", batch, rows)

@@ -27,8 +27,8 @@ def main(argv=None):
     with gzip.open(options.output / f"{options.name or options.model.name}.json.gz", "wt") as file:
         json.dump(found.to_dict(), file, separators=(",", ":"))
     for profile in engines.profiles(found)[0]:
-        print(profile.engine, profile.shapes, f"{1e3 * profile.layer_seconds:.4f} ms in {len(profile.layers)} layers, IProfiler over kernels "
-              f"{profile.agreement}", *profile.notes, sep="\n    ")
+        print(profile.engine, profile.shapes, f"{1e3 * profile.layer_seconds:.4f} ms in {len(profile.layers)} layers",
+              f"IProfiler over kernels: {profile.agreement}", *profile.notes, sep="\n    ")
 
 
 def _options(argv):

@@ -215,7 +215,7 @@ def test_tensorrt_section_writes_every_row(tmp_path, monkeypatch, converted):
     from benchmarks import _trt_worker
 
     monkeypatch.setattr(side, "cuda", FakeCuda)
-    monkeypatch.setattr(side, "load", lambda data: FakeEngine(side.trt, data == b"saved"))
+    monkeypatch.setattr(_trt_worker.plan_context, "load", lambda data: FakeEngine(side.trt, data == b"saved"))
     monkeypatch.setattr(side, "saved_engines", lambda model: [b"saved"])
     (tmp_path / "alone-fp16-1.plan").write_bytes(b"alone")
     request = {"json": str(tmp_path / "r.json"), "benchmark": "engine_efficiency", "workdir": str(tmp_path), "precision": "FP16",

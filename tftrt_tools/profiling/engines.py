@@ -135,15 +135,12 @@ def _latency(timed: Mapping[str, Any]) -> Latency | None:
 
 
 def _peaks(told: Mapping[str, Any], timed: Mapping[str, Any]) -> Peaks | None:
-    limits = told.get("limits")
-    if not limits or not limits.get("compute_capability") or not told.get("multiprocessors"):
+    gpu, clocks = told.get("gpu") or {}, timed.get("clocks_mhz")
+    clock = statistics.median(clocks) if clocks else gpu.get("most_sm_mhz")
+    if not clock or not gpu.get("compute_capability") or not told.get("multiprocessors"):
         return None
-    clocks = [sample["sm_mhz"] for sample in timed.get("clocks", ()) if sample.get("sm_mhz")]
-    clock = statistics.median(clocks) if clocks else limits.get("max_sm_mhz")
-    if not clock:
-        return None
-    return peaks.of(limits["compute_capability"], limits.get("name") or "", told["multiprocessors"], clock, bool(clocks),
-                    limits.get("max_memory_mhz"), limits.get("memory_bus_bits"))
+    return peaks.of(gpu["compute_capability"], gpu.get("name", ""), told["multiprocessors"], clock, bool(clocks),
+                    gpu.get("most_memory_mhz"), gpu.get("memory_bus_bits"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,9 @@ from tftrt_tools.stack import gpus
 def query(_request: object = None) -> list[dict[str, Any]]:
     """A dict for each GPU; what NVML does not tell is left out. [] without NVML.
 
-    Keys: index, name, uuid, mig (whether it is divided), sm_mhz, most_sm_mhz, memory_mhz, most_memory_mhz, power_w, power_limit_w,
-    default_power_limit_w, temperature_c, utilization (percent), memory_mib, used_mib, slowed (reasons for a lowered clock, in words),
-    pcie ("gen 5 x16"), processes (how many compute on it).
+    Keys: index, name, uuid, compute_capability, mig (whether it is divided), sm_mhz, most_sm_mhz, memory_mhz, most_memory_mhz,
+    memory_bus_bits, power_w, power_limit_w, default_power_limit_w, temperature_c, utilization (percent), memory_mib, used_mib, slowed
+    (reasons for a lowered clock, in words), pcie ("gen 5 x16"), processes (how many compute on it).
     """
     try:
         import pynvml
@@ -33,11 +33,13 @@ def _state(nvml: Any, index: int) -> dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     asked: dict[str, Callable[[], Any]] = {
         "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)), "uuid": lambda: gpus.text(nvml.nvmlDeviceGetUUID(handle)),
+        "compute_capability": lambda: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         "sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
         "most_sm_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
         "memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
         "most_memory_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM),
+        "memory_bus_bits": lambda: nvml.nvmlDeviceGetMemoryBusWidth(handle),
         "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
         "default_power_limit_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,

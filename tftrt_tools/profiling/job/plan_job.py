@@ -31,7 +31,7 @@ _PATIENCE = 3.0
 # What is zeroed to keep the GPU busy, and for how many times as long as a call takes to launch; events make that longer.
 _BUSY_BYTES, _AHEAD = 64 << 20, 5
 # How many calls a stream has waiting before all streams are awaited, and how long one throughput is measured, in seconds.
-_BURST, _LOOP_SECONDS = 8, 0.5
+_BURST, _LOOP_SECONDS = 8, 0.25
 STREAMS = (1, 2, 4)
 # Calls of each stream that are kept of a trace of several.
 _KEPT = 4
@@ -154,8 +154,7 @@ def _told(one: _One, facts: _Facts) -> None:
     facts.ask("bindings", lambda: _bindings(one))
     facts.ask("profiles", lambda: _profiles(engine))
     facts["buffer_bytes"] = one.context.buffer_bytes
-    facts.ask("limits", lambda: plan_clocks.Nvml().limits())
-    facts.ask("idle", lambda: plan_clocks.Nvml().now())
+    facts.ask("gpu", plan_clocks.state)
 
 
 def _bindings(one: _One) -> list[dict[str, Any]]:
@@ -178,11 +177,6 @@ def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
 
 def _timed(one: _One, facts: _Facts) -> None:
     """Latency without a profiler, then each layer by IProfiler."""
-    nvml: plan_clocks.Nvml | None
-    try:
-        nvml = plan_clocks.Nvml()
-    except Exception:
-        nvml = None
     facts.ask("single_seconds", lambda: _within(_SINGLE, lambda: _between_events(one, 1)))
     facts.ask("host_seconds", lambda: _within(_SINGLE, lambda: _host_seconds(one)))
     facts.ask("wall_seconds", lambda: _within(_SINGLE, lambda: _wall_seconds(one)))
@@ -190,12 +184,9 @@ def _timed(one: _One, facts: _Facts) -> None:
     def in_a_row() -> list[float]:
         return _within(_ROWS, lambda: _between_events(one, _IN_A_ROW) / _IN_A_ROW)
 
-    if nvml:
-        with nvml.watching() as samples:
-            facts.ask("row_seconds", in_a_row)
-        facts["clocks"] = samples[:200]
-    else:
+    with plan_clocks.watching() as clocks:
         facts.ask("row_seconds", in_a_row)
+    facts["clocks_mhz"] = clocks
     facts.ask("layers", lambda: _by_profiler(one, one.context.call))
     facts.ask("layers_ahead", lambda: _by_profiler_ahead(one))
 
@@ -346,29 +337,35 @@ def _streamed(one: _One, facts: _Facts) -> None:
 
     Plain calls first. Then each call is one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
     """
-    contexts, copies = [one.context], []
-    facts["streams"] = found = []
-    for count in STREAMS:
-        while len(contexts) < count:
-            free = one.cuda.free_memory()
-            copies.append(plan_context.load(one.plan))
-            behind = one.cuda.free_memory()
-            contexts.append(one.another(copies[-1]))
-            facts.setdefault("copies_bytes", []).append([free - behind, contexts[-1].context_bytes])
-            for _ in range(_WARM):
-                contexts[-1].call()
-        row = _Facts(contexts=count)
-        plain = [context.enqueue for context in contexts[:count]]
-        row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, plain))
-        row.ask("thread_each_calls_s", functools.partial(_thread_each, contexts[:count]))
-        found.append(row)
-    launches = [one.cuda.captured(context.enqueue, context.stream).launch for context in contexts]
-    for row in found:
-        chosen = launches[:row["contexts"]]
-        row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, chosen))
-        row.ask("trace", functools.partial(_overlap, one.cuda, chosen))
-    for context in contexts[1:]:
-        context.close()
+    contexts, copies = [one.context], list[trt.ICudaEngine]()
+    try:
+        facts["streams"] = found = []
+        for count in STREAMS:
+            while len(contexts) < count:
+                contexts.append(_copied(one, copies, facts))
+            row = _Facts(contexts=count)
+            row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, [context.enqueue for context in contexts]))
+            row.ask("thread_each_calls_s", functools.partial(_thread_each, tuple(contexts)))
+            found.append(row)
+        launches = [one.cuda.captured(context.enqueue, context.stream).launch for context in contexts]
+        for row in found:
+            row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, launches[:row["contexts"]]))
+            row.ask("trace", functools.partial(_overlap, one.cuda, launches[:row["contexts"]]))
+    finally:
+        for context in contexts[1:]:
+            context.close()
+
+
+def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
+    """A context of a further copy of the engine, warm."""
+    free = one.cuda.free_memory()
+    copies.append(plan_context.load(one.plan))
+    taken = free - one.cuda.free_memory()
+    context = one.another(copies[-1])
+    facts.setdefault("copies_bytes", []).append([taken, context.context_bytes])
+    for _ in range(_WARM):
+        context.call()
+    return context
 
 
 def _one_thread(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> float:
