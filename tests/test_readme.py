@@ -33,7 +33,7 @@ from tftrt_tools.savedmodel import passport
 from tftrt_tools.serving import server_flags
 
 # Flags of other programs that the pages name.
-FOREIGN_FLAGS = {"gpus": "docker", "output": "python -m saved_models"}
+FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker: --cap-add", "output": "python -m saved_models"}
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
 NOT_RUN = ("cd", ".", "python3.10", "pip", "docker")
 
