@@ -121,6 +121,8 @@ def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scali
     share = fitted.parts[Key("rest", "")] / timed.p50
     if share > UNPLACED:
         yield f"{share:.0%} of the call cannot be placed"
+    if facts.get("plain"):
+        yield "the model refuses drawn values: it was called with zeros, or black pictures"
     yield from _engine_notes(apart)
 
 

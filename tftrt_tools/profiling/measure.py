@@ -20,6 +20,7 @@ from tftrt_tools.profiling.call_profile import CallProfile
 from tftrt_tools.profiling.profile import Machine, Profile, Side
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.sources.source import Source
+from tftrt_tools.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
 RECORD = "tftrt_tools.profiling.job.record:record"
@@ -125,6 +126,7 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     """The recorder's facts. Raises: UsageError, TftrtError where it did not get as far as a call of the model."""
     model = models[0]
     takes = inputs.Takes.of(model.inputs, model.contents.same, keys=options.signature_keys, manifest=manifest)
+    takes = takes.with_pictures(added.pictures(model.source.path))
     if options.asked.shapes:
         # Then the shapes that engines were built for do not apply to other signatures, which are not called.
         named = inputs.CallMaker(takes, options.asked).declared()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tftrt_tools import errors, native_log, progress
 from tftrt_tools.bench import gpu_watch
-from tftrt_tools.execution import run_job
+from tftrt_tools.execution import inputs, run_job
 from tftrt_tools.execution.job import gpu, profiling, timing
 from tftrt_tools.execution.runner import Wanted
 from tftrt_tools.models.savedmodel import runner_job
@@ -97,9 +97,9 @@ class _Recorder:
                 continue
             name = f"{model['name']} at shape {number + 1}"
             progress.say(f"calling the {name} for the first time")
-            one = self._try(f"the first call of the {name}", Whole, loaded[model["name"]], asked["signature"], run_job.read_inputs(asked))
-            first = one and self._try(f"the first call of the {name}", one.first)
-            if one and first:
+            answered = self._try(f"the first call of the {name}", _answered, loaded[model["name"]], asked)
+            if answered:
+                one, first = answered
                 facts = {"model": model["name"], "number": number, "signature": asked["signature"], "shapes": one.shapes,
                          "input_bytes": one.input_bytes, "dtypes": one.dtypes, "untraced": [], "callers": [], **first}
                 self._found["calls"].append(facts)
@@ -176,6 +176,18 @@ class _Recorder:
 
     def _write(self) -> None:
         (self._folder / FACTS).write_text(json.dumps(_rounded(self._found)))
+
+
+def _answered(runner: runner_job.Loaded, asked: dict[str, Any]) -> tuple[Whole, dict[str, Any]]:
+    """A call, and the facts of its first time. A model that refuses drawn values (a float that serves as an index, a string that is no
+    picture) gets plain ones."""
+    given = run_job.read_inputs(asked)
+    try:
+        one = Whole(runner, asked["signature"], given)
+        return one, one.first()
+    except errors.CallFailed:
+        one = Whole(runner, asked["signature"], inputs.plain(given))
+        return one, {**one.first(), "plain": True}
 
 
 def _file(facts: dict[str, Any]) -> str:

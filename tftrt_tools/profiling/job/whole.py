@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -17,6 +17,9 @@ from tftrt_tools.execution.runner import Arrays
 from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.profiling.traces import CALL, INPUT, OUTPUT, RUN
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 class Whole:
     """Whole calls of a signature: from arrays on the host to arrays on the host. Args: runner: of runner_job.load."""
@@ -25,8 +28,8 @@ class Whole:
         self._inputs = inputs
         self._make, self._run, self._read = runner.stages(signature, inputs)
         self.shapes = {name: list(array.shape) for name, array in inputs.items()}
-        self.dtypes = {name: array.dtype.name for name, array in inputs.items()}
-        self.input_bytes = {name: int(array.nbytes) for name, array in inputs.items()}
+        self.dtypes = {name: _type(array) for name, array in inputs.items()}
+        self.input_bytes = {name: _bytes(array) for name, array in inputs.items()}
 
     def call(self) -> Arrays:
         """One call."""
@@ -71,9 +74,9 @@ class Whole:
             _, again = profiling.profiled(self.call)
         return {"first_seconds": seconds, "first": trace.combine(counts, log[0]).to_dict(),
                 "second": trace.combine(again, later[0]).to_dict(), "output_bytes": {
-                    name: int(array.nbytes) for name, array in answers.items()},
+                    name: _bytes(array) for name, array in answers.items()},
                 "output_shapes": {name: list(array.shape) for name, array in answers.items()},
-                "output_dtypes": {name: array.dtype.name for name, array in answers.items()}}
+                "output_dtypes": {name: _type(array) for name, array in answers.items()}}
 
     def together(self, callers: int, seconds: float) -> tuple[list[float], float]:
         """Callers in threads, each calls again as soon as its answer is there. Returns: (seconds of each call, seconds of all)."""
@@ -95,6 +98,15 @@ class Whole:
         """Callers in threads, `count` calls each, marked for a trace, after one without marks. Returns: seconds of all."""
         self.call()
         return _threads(callers, lambda caller: [self.marked(number, caller) for number in range(count)])
+
+
+def _type(array: npt.NDArray[Any]) -> str:
+    return "string" if array.dtype.kind == "O" else array.dtype.name
+
+
+def _bytes(array: npt.NDArray[Any]) -> int:
+    """Its size; of strings, that of all together."""
+    return sum(map(len, array.ravel())) if array.dtype.kind == "O" else int(array.nbytes)
 
 
 def _threads(callers: int, work: Callable[[int], object], begin: Callable[[], None] = lambda: None) -> float:
