@@ -123,7 +123,16 @@ def test_what_could_not_be_measured_is_said():
         assert one.layer_seconds == sum(layer.profiler_seconds for layer in one.layers) > 0
         assert "timed, row_seconds: RuntimeError: TensorRT refused the call" in one.notes
         assert "the native segment was removed: no operations, no fusion map" in one.notes
-        assert "no log of the build: `tftrt build --layers` tells tactics, formats and types" in one.notes
+        assert any("the log of this engine's build was not kept" in note for note in one.notes)
+
+
+def test_a_profile_for_a_range_says_at_what_it_was_measured():
+    found = recording(DIGITS)
+    for answer in found.parts["told"]["answers"]:
+        answer["profiles"] = [{"TensorRTInputPH_0": [[1, 8, 8, 1], [32, 8, 8, 1], [32, 8, 8, 1]]}]
+    first, second, *_ = engines.profiles(found)[0]
+    assert first.notes[-1] == "this profile serves TensorRTInputPH_0 from 1x8x8x1 to 32x8x8x1; it was measured at what it was tuned for"
+    assert not any("serves" in note for note in second.notes)
 
 
 def test_a_profile_is_written_and_read():

@@ -4,7 +4,7 @@ import pytest
 
 from tests.test_layer_table import ENCODER_INT8, FOUND
 from tests.test_layers import SMALL
-from tftrt_tools.profiling import fusion, layers
+from tftrt_tools.profiling import engine_rows, fusion, layers
 from tftrt_tools.profiling.engine_graph import Graph, Node, Tensor
 
 CONV = "TRTEngineOp_x/conv-conv:CONVOLUTION"
@@ -112,3 +112,13 @@ def test_moves_are_counted_with_their_time():
     moved = fusion.of(fusion.Engine(graph=graph(), layers=found, seconds=seconds, precisions={}, rows={})).moved
     assert [(one.role, one.count, one.running, one.seconds) for one in moved] == [
         ("reformat", 1, 0, 0), ("transpose", 1, 1, 2e-6), ("shuffle", 2, 2, pytest.approx(4e-6))]
+
+
+def test_what_is_split_alike_is_one_line():
+    nodes = [node for name in "abc" for node in ((name, "Conv2D", "x", "w"), (f"{name}_relu", "Relu", name), (f"{name}_flat", "Reshape", name, "w"))]
+    nodes += [("d", "Conv2D", "x", "w"), ("d_relu", "Relu", "d"), *((f"out{name}", "_Retval", f"{name}_relu") for name in "abcd")]
+    made = fused(graph(*nodes), *(part(f"{name}-conv", "CONVOLUTION") for name in "abcd"), *(part(f"{name}_relu", "ACTIVATION") for name in "abcd"))
+    lines = engine_rows.splits(made)
+    assert lines == ["a + a_relu in 2 layers: a_flat reads a, too (up to 0.0010 ms)", "b + b_relu in 2 layers: b_flat reads b, too (up to 0.0010 ms)",
+                     "c + c_relu in 2 layers: c_flat reads c, too (up to 0.0010 ms)",
+                     "d + d_relu in 2 layers: neither the graph nor the engine shows why (up to 0.0010 ms)"]

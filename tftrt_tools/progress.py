@@ -15,11 +15,6 @@ def say(text: str, done: int | None = None, total: int | None = None) -> None:
         _listener(text, done, total)
 
 
-def shown() -> bool:
-    """Whether somebody sees the progress."""
-    return _listener is not None
-
-
 def note(text: str) -> None:
     """Print a line on stderr that stays there, unlike the progress line."""
     import sys

@@ -124,9 +124,8 @@ def build(model: str | os.PathLike[str], output: str | os.PathLike[str] | None, 
                      layers=layer_log.Found.of(outcome.log, signatures, tables) if layers else layer_log.Found())
         if calibration:
             dataclasses.replace(calibration, engines=tables).write(_made(passport.folder(stage) / passport.CALIBRATION))
-        if layers:
-            layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
         if options.shapes:
+            layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
             _write_passport(stage, model, manifest, settings, done)
             served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)
             done = dataclasses.replace(done, shapes_served=served)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from tftrt_tools import progress, records
+from tftrt_tools import records
 from tftrt_tools.choices import Precision
 from tftrt_tools.conversion import layer_table, pass_log
 
@@ -74,9 +74,9 @@ class Found(records.Record):
 
 
 def env(layers: bool, kept: bool) -> dict[str, str]:
-    """The environment of a child that builds engines. Its log is verbose if it is read here, or if somebody sees the progress, which comes
-    from it, and nobody keeps the log. Args: layers: read the layers. kept: the log is kept in a file."""
-    return _VERBOSE if layers or progress.shown() and not kept else pass_log.ENV
+    """The environment of a child that builds engines. Its log is verbose, because the progress and the layers that stay with the model come
+    from it, but not where it is kept in a file and nobody asked for the layers. Args: layers: print the layers. kept: in a file."""
+    return _VERBOSE if layers or not kept else pass_log.ENV
 
 
 def unused_text(engine: str, names: Sequence[str]) -> str:

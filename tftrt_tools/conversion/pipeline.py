@@ -183,8 +183,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
             passport.write(stage, passport.FLAGS, flag_file)
-            if layers:
-                layer_table.keep(stage, outcome.log, [engine.name for one in signatures for engine in one.built])
+            layer_table.keep(stage, outcome.log, [engine.name for one in signatures for engine in one.built])
             if done.calibration:
                 done.calibration.write(passport.folder(stage) / passport.CALIBRATION)
     return done

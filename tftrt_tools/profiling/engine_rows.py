@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tftrt_tools.profiling import rows
 from tftrt_tools.profiling.engine_profile import EngineProfile
+from tftrt_tools.profiling.fusion import Fusion, Group
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 COLUMNS = ("layer", "what", "computes in", ">ms", ">share", ">sum", ">TFLOP/s", ">GB/s", "bound by", ">of its roof", "formats")
 _LONGEST = 60
+_MOST_SPLITS = 6
 _MIB = 1 << 20
 
 
@@ -48,14 +50,30 @@ def node(name: str) -> str:
     return "/".join(name.split("/")[-2:])
 
 
+def splits(fusion: Fusion) -> list[str]:
+    """Lines on groups that are not one layer, those first that cost the most; groups that are split alike are one line."""
+    alike: dict[tuple[str, ...], list[Group]] = {}
+    for group in fusion.split:
+        alike.setdefault(tuple(split.cause if split.cause == "not told" else split.reason for split in group.splits), []).append(group)
+    lines = []
+    for groups in list(alike.values())[:_MOST_SPLITS]:
+        first = groups[0]
+        reasons = "; ".join(dict.fromkeys(split.reason for split in first.splits))
+        more = f", and {len(groups) - 1} more like it" if len(groups) > 1 else ""
+        lines.append(f"{' + '.join(map(node, first.nodes))} in {len(first.layers)} layers{more}: {reasons} "
+                     f"(up to {rows.ms(sum(group.split_seconds for group in groups))} ms)")
+    return lines
+
+
 def memory(engine: EngineProfile) -> list[tuple[str, int]]:
     """(what, bytes) of the GPU's memory and the plan, as far as it is known."""
     found = engine.memory
     listed = () if found is None else (
         ("plan on disk", found.plan), ("weights in the model", found.weights_in_model), ("engine on the GPU", found.engine),
         ("context on the GPU", found.context), ("activations and scratch of a context", found.activations_and_scratch),
-        ("activations if none shared memory", found.activations_without_reuse), ("scratch of its layers", found.workspace_taken),
-        ("inputs and outputs", found.inputs_and_outputs))
+        ("of this profile", found.activations_of_profile), ("if no activations shared memory", found.activations_without_reuse),
+        ("scratch of its layers", found.workspace_taken), ("inputs and outputs", found.inputs_and_outputs),
+        ("another copy with its context", sum(found.next_engine) if found.next_engine else None))
     return [(what, size) for what, size in listed if size is not None]
 
 
@@ -65,6 +83,7 @@ def remarks(engine: EngineProfile) -> list[str]:
     if engine.fusion:
         fused = sum(group.fused for group in engine.fusion.groups)
         lines.append(f"fused: {fused} of {len(engine.fusion.groups)} groups that usually become one layer")
+        lines += [f"not fused: {line}" for line in splits(engine.fusion)]
         moved = [f"{one.count} {one.role} ({rows.ms(one.seconds)} ms)" for one in engine.fusion.moved if one.count]
         if moved:
             lines.append(f"layers that only move values: {', '.join(moved)}")

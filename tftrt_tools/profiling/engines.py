@@ -112,7 +112,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
         streams=cuda_graph.streams(answers.get("streams", {})), peaks=limits,
         notes=tuple(dict.fromkeys(_errors(answers))))
-    return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known)))
+    return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *_range(told, first["profile"])))
 
 
 def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
@@ -213,12 +213,25 @@ def _errors(answers: Answers) -> list[str]:
     return [f"{part}, {what}: {why}" for part, answer in answers.items() for what, why in answer.get("errors", {}).items()]
 
 
+def _range(told: Mapping[str, Any], profile: int) -> list[str]:
+    """A remark where the profile serves more sizes than the measured one."""
+    sizes = told["profiles"][profile] if len(told.get("profiles", ())) > profile else {}
+    wide = [f"{name} from {_size(three[0])} to {_size(three[2])}" for name, three in sizes.items()
+            if len(three) == 3 and three[0] != three[2]]
+    return [f"this profile serves {', '.join(wide)}; it was measured at what it was tuned for"] if wide else []
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "()"
+
+
 def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     found = []
     if known.graph is None:
         found.append("the native segment was removed: no operations, no fusion map")
     if known.built is None:
-        found.append("no log of the build: `tftrt build --layers` tells tactics, formats and types")
+        found.append("the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
+                     "formats and types")
     if profile.kernels_by == "aligned":
         found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
     if profile.agreement is not None and abs(profile.agreement - 1) > _AGREE:
