@@ -187,8 +187,9 @@ def _timed(one: _One, facts: _Facts) -> None:
     with plan_clocks.watching() as clocks:
         facts.ask("row_seconds", in_a_row)
     facts["clocks_mhz"] = clocks
-    facts.ask("layers", lambda: _by_profiler(one, one.context.call))
     facts.ask("layers_ahead", lambda: _by_profiler_ahead(one))
+    if "layers_ahead" not in facts:
+        facts.ask("layers", lambda: _by_profiler(one, one.context.call))
 
 
 def _within(times: int, measure: Callable[[], float]) -> list[float]:
