@@ -129,7 +129,8 @@ def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scali
 
 def _engine_notes(apart: Apart) -> Iterable[str]:
     for one in apart.engines:
+        name = one.name if one.name != "?" else "an engine op"
         if one.fallbacks:
-            yield f"{one.name} has no engine for this shape: TensorFlow ran its native segment"
+            yield f"{name} has no engine for this shape: TensorFlow ran its native segment"
         if one.builds:
-            yield f"{one.name} was built inside the traced calls"
+            yield f"{name} was built inside the traced calls"
