@@ -271,7 +271,7 @@ def test_a_cpu_profile_adds_up_and_says_that_it_is_one(measured):
 def test_a_cpu_profile_is_not_kept_and_without_one_the_command_says_so(measured, tftrt):
     model, _, _ = measured
     assert_clear(tftrt("profile", model), 1, "carries no profile, and this machine has no GPU")
-    assert_clear(tftrt("profile", model, "--stored"), 1, "carries no profile")
+    assert_clear(tftrt("profile", model, model, "--stored"), 1, "carries no profile")
 
 
 def test_a_kept_profile_is_shown_and_goes_stale(measured, tftrt, tmp_path):

@@ -90,7 +90,7 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
         raise errors.UsageError("--trace needs a measurement, because a kept profile has no timeline", "leave it out, or measure on a GPU")
     found = stored.read(path)
     if found is None:
-        here = "" if values.stored else ", and this machine has no GPU to measure one"
+        here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
     return found
 
