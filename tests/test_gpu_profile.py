@@ -63,7 +63,4 @@ def test_the_engines_are_taken_apart_and_their_layers_stand_in_the_timeline(prof
 def test_a_machine_without_a_gpu_shows_the_kept_profile(profiled):
     model, _, found = profiled
     done = run_tftrt("profile", model, env=NO_GPU)
-    if "nothing was measured now" not in done.stdout:  # NVML still names the GPU that is hidden from TensorFlow
-        assert done.returncode == 1 and "TensorFlow sees no GPU" in done.stderr
-        done = run_tftrt("profile", model, "--stored", env=NO_GPU)
-    assert done.returncode == 0 and found.machine.gpu["name"] in done.stdout and "stale" not in done.stdout
+    assert done.returncode == 0 and "nothing was measured now" in done.stdout and found.machine.gpu["name"] in done.stdout and "stale" not in done.stdout

@@ -17,6 +17,7 @@ examples:
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 
 def gpu_here() -> bool:
-    """Whether this machine has a GPU that NVML names."""
+    """Whether this machine has a GPU that NVML names, and CUDA_VISIBLE_DEVICES does not hide all of them."""
     from tftrt_tools.stack import fingerprint
 
-    return bool(fingerprint.fingerprint().gpus)
+    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and bool(fingerprint.fingerprint().gpus)
 
 
 def _stored(values: flags.FlagValues, path: str) -> Stored:
