@@ -2,8 +2,8 @@
 
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.profiling.call_parts import EngineRun, OpTime
 from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
+from tftrt_tools.profiling.call_records import EngineRun, OpTime
 from tftrt_tools.profiling.profile import GpuState, Machine, Profile, Side
 from tftrt_tools.savedmodel.engine_op import EngineOp
 from tftrt_tools.savedmodel.shapes import InputSpec

@@ -5,12 +5,17 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
 from tests import timelines
 from tests.command_line import assert_clear
-from tftrt_tools import errors
+from tests.conftest import ROOT
+from tftrt_tools import child, errors
 from tftrt_tools.profiling import (
     calls,
     chrome,
@@ -266,7 +271,7 @@ def test_a_cpu_profile_adds_up_and_says_that_it_is_one(measured):
 def test_a_cpu_profile_is_not_kept_and_without_one_the_command_says_so(measured, tftrt):
     model, _, _ = measured
     assert_clear(tftrt("profile", model), 1, "carries no profile, and this machine has no GPU")
-    assert_clear(tftrt("profile", model, "--stored"), 1, "carries no profile")
+    assert_clear(tftrt("profile", model, model, "--stored"), 1, "carries no profile")
 
 
 def test_a_kept_profile_is_shown_and_goes_stale(measured, tftrt, tmp_path):
@@ -307,3 +312,42 @@ def test_a_model_without_engine_ops_says_what_makes_engines(zoo_model, tftrt, tm
     done = tftrt("profile", zoo_model("ranker"), "--signature_keys=item_embedding", "--without_gpu", "--callers=1", "--traced_calls=2")
     assert done.returncode == 0 and "has no engine op: TensorFlow runs all of it; `tftrt convert` makes engines" in done.stdout
     assert "LookupTableFindV2" in done.stdout
+
+
+def test_ctrl_c_in_the_middle_is_one_line_and_leaves_nothing(measured, tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "tftrt_tools", "profile", measured[0], "--without_gpu", f"--log_file={log}", f"--json={tmp_path}/p.json"]
+    with subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (log.exists() and log.stat().st_size) and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and said.startswith("tftrt: error: interrupted") and "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+# --- what can go wrong on the way
+
+
+def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
+    foreign = errors.TftrtError("the engines were built for TensorRT 8.4, and here it is 8.5", "build them here")
+    facts = {"calls": [], "failed": {"loading the original": errors.TftrtError("no such op", "").to_dict(), "loading the model": foreign.to_dict()}}
+    with pytest.raises(errors.TftrtError, match="built for TensorRT 8.4") as caught:
+        measure._check(facts, measure.Options(model="m"))
+    assert caught.value.mend == "build them here"
+    measure._check({**facts, "calls": [{"model": "model", "trace": "t"}]}, measure.Options(model="m"))
+
+
+def test_what_a_dead_process_had_written_still_counts(tmp_path):
+    died = child.ChildDied("the process was killed by SIGSEGV", "look at the log", "")
+    with pytest.raises(child.ChildDied):
+        measure._left(tmp_path, died)
+    (tmp_path / "facts.json").write_text(json.dumps({"calls": [{"model": "model", "trace": "t"}], "failed": {}, "models": {}}))
+    assert "SIGSEGV" in measure._left(tmp_path, died)["failed"]["the measuring process"]["cause"]
+
+
+def test_a_trace_larger_than_memory_is_taken_again_with_fewer_calls_and_then_refused(tmp_path):
+    done = child.run("tests.large_traces:calls", {"folder": str(tmp_path), "most": 3})
+    assert done.result == {"tried": [20, 5, 1], "failed": ""}
+    refused = child.run("tests.large_traces:calls", {"folder": str(tmp_path), "most": 0})
+    assert refused.result["tried"] == [20, 5, 1] and "more than this machine's memory allows" in refused.result["failed"]

@@ -17,6 +17,7 @@ examples:
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list("signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
-    flags.DEFINE_integer("traced_calls", 12, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
+    flags.DEFINE_integer("traced_calls", 20, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
     flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
     flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
     flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
@@ -76,10 +77,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 
 def gpu_here() -> bool:
-    """Whether this machine has a GPU that NVML names."""
+    """Whether this machine has a GPU that NVML names, and CUDA_VISIBLE_DEVICES does not hide all of them."""
     from tftrt_tools.stack import fingerprint
 
-    return bool(fingerprint.fingerprint().gpus)
+    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and bool(fingerprint.fingerprint().gpus)
 
 
 def _stored(values: flags.FlagValues, path: str) -> Stored:
@@ -90,7 +91,7 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
         raise errors.UsageError("--trace needs a measurement, because a kept profile has no timeline", "leave it out, or measure on a GPU")
     found = stored.read(path)
     if found is None:
-        here = "" if values.stored else ", and this machine has no GPU to measure one"
+        here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
     return found
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from tftrt_tools.conversion.signature_result import SignatureResult
 from tftrt_tools.diagnosis.finding import Finding, Remark
-from tftrt_tools.profiling.call_parts import Group
 from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.profiling.call_records import Group
 from tftrt_tools.profiling.engine_profile import EngineProfile
 from tftrt_tools.profiling.profile import Profile
 from tftrt_tools.savedmodel import passport

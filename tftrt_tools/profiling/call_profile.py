@@ -8,7 +8,7 @@ import typing
 from tftrt_tools import records
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
-from tftrt_tools.profiling.call_parts import Copy, Device, EngineRun, Group, OpTime, Stage, Stretch
+from tftrt_tools.profiling.call_records import Copy, Device, EngineRun, Group, OpTime, Stage, Stretch
 from tftrt_tools.profiling.overlap import Overlap
 from tftrt_tools.profiling.traces import Memory
 from tftrt_tools.savedmodel import shapes as shape_grammar

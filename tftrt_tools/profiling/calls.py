@@ -12,8 +12,9 @@ from tftrt_tools import errors
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
 from tftrt_tools.profiling import call_parts, cupti, overlap, scaling, traces
-from tftrt_tools.profiling.call_parts import Apart, Key
+from tftrt_tools.profiling.call_parts import Apart
 from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
+from tftrt_tools.profiling.call_records import GROUPS, Key
 from tftrt_tools.statistics import averages
 
 # A share that cannot be placed is told from here on.
@@ -70,7 +71,7 @@ def _latency(rounds: Sequence[Sequence[Sequence[float]]]) -> Latency:
 def _parts(traced: Mapping[Key, float], fitted: Mapping[Key, float]) -> tuple[Part, ...]:
     """In the order of a call's way; parts without time are left out, but for the rest."""
     def order(key: Key) -> tuple[int, bool]:
-        return call_parts.GROUPS.index(key.group), key.device == "GPU"
+        return GROUPS.index(key.group), key.device == "GPU"
 
     return tuple(Part(name=_name(key), group=key.group, device=key.device, engine=key.engine, seconds=fitted[key],
                       traced_seconds=traced.get(key, 0.0))
@@ -128,7 +129,8 @@ def _notes(facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scali
 
 def _engine_notes(apart: Apart) -> Iterable[str]:
     for one in apart.engines:
+        name = one.name if one.name != "?" else "an engine op"
         if one.fallbacks:
-            yield f"{one.name} has no engine for this shape: TensorFlow ran its native segment"
+            yield f"{name} has no engine for this shape: TensorFlow ran its native segment"
         if one.builds:
-            yield f"{one.name} was built inside the traced calls"
+            yield f"{name} was built inside the traced calls"

@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tftrt_tools.execution import spans
-from tftrt_tools.profiling import call_parts, engine_rows, traces
+from tftrt_tools.profiling import engine_rows, traces
 from tftrt_tools.profiling.engine_profile import EngineProfile
+from tftrt_tools.profiling.seen import Seen
 from tftrt_tools.profiling.traces import Event, Track
 
 
 def of(tracks: Sequence[Track], engines: Sequence[EngineProfile]) -> tuple[Track, ...]:
     """A track for each engine whose layers can be told. Args: tracks: of marked calls. engines: profiles of the model's engines."""
-    seen = call_parts.Seen(tracks)
+    seen = Seen(tracks)
     windows = spans.union(call.span for call in seen.calls)
     found: dict[str, list[Event]] = {}
     for name in dict.fromkeys(owner.name for _, owner in seen.on_gpu if owner and owner.engine):

@@ -39,7 +39,7 @@ class Options:
     signature_keys: tuple[str, ...] = ()
     asked: inputs.Asked = inputs.Asked()
     # How many calls are traced at each shape.
-    traced: int = 12
+    traced: int = 20
     # Numbers of callers at once.
     callers: tuple[int, ...] = (1, 2, 4)
     # How long each number of callers is timed.

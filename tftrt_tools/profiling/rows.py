@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from tftrt_tools.profiling import call_parts
-from tftrt_tools.profiling.call_parts import Copy, EngineRun
 from tftrt_tools.profiling.call_profile import CallProfile, Part
+from tftrt_tools.profiling.call_records import GROUPS, Copy, EngineRun
 from tftrt_tools.profiling.profile import Machine, Profile, Side
 
 # Above this share of its run without work, an engine waits for launches.
@@ -32,7 +31,7 @@ def parts(call: CallProfile, other: CallProfile | None = None) -> list[PartRow]:
         # A lone engine is the same part in both, whatever its name.
         theirs = {(group, device, _engines(call)[0] if engine else ""): part for (group, device, engine), part in theirs.items()}
     both = {**theirs, **mine}
-    order = sorted(both, key=lambda key: (call_parts.GROUPS.index(both[key].group), key[1] == "GPU"))
+    order = sorted(both, key=lambda key: (GROUPS.index(both[key].group), key[1] == "GPU"))
     return [PartRow(name=both[key].name, device=both[key].device, group=both[key].group,
                     seconds=mine[key].seconds if key in mine else None, other=theirs[key].seconds if key in theirs else None)
             for key in order]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tftrt_tools.profiling.call_parts import STAGES, Key, Stage
+from tftrt_tools.profiling.call_records import STAGES, Key, Stage
 
 _REST = Key("rest", "")
 

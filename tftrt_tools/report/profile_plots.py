@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from tftrt_tools.profiling.call_parts import Device, Group
     from tftrt_tools.profiling.call_profile import CallProfile
+    from tftrt_tools.profiling.call_records import Device, Group
 
 _COLORS: dict[str, str] = {
     "input": bench_plots.SKY, "call": "#8C8C8C", "graph": bench_plots.YELLOW, "engine": plots.GREEN, "op": plots.BLUE,
