@@ -1,0 +1,292 @@
+"""What TensorRT did in its builds: kernels that it timed and skipped, layer by layer, fusions, phases, memory.
+
+Forms of the verbose lines: TensorRT 7 ("Tactic: N time T"), 8.2 to 8.5 ("Tactic: 0x… Time: T"), 8.6 to 10 ("Tactic Name: … Tactic: 0x… Time: T",
+"profiling completed in S seconds").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+from tftrt_tools import records
+from tftrt_tools.logs import engine_layers, heads
+from tftrt_tools.logs.bounded import Counts, Table
+from tftrt_tools.logs.entries import Entry
+
+_MOST_LAYERS, _MOST_KINDS, _MOST_WRITERS, _MOST_ENGINES = 5000, 500, 200, 500
+_RUNNER = re.compile(r"-+ Timing Runner: (?P<layer>.*) \((?P<kind>[\w:]+)(?:\[[^\]]*\])?\)\s*$")
+_TACTIC = re.compile(r"Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+) [tT]ime: ?(?P<time>\S+)|Tactic: (?P<old>-?\d+) time (?P<old_time>\S+)")
+_FASTEST = re.compile(r"Fastest Tactic: (?P<tactic>\S+) Time: (?P<time>\S+)")
+_COMPLETED = re.compile(r"(?P<layer>.*) \((?P<kind>\w+)(?:\[[^\]]*\])?\) profiling completed in (?P<seconds>[\d.]+) seconds")
+_CHOSEN = re.compile(r">+ Chose Runner Type: (?P<kind>[\w:]+) Tactic: (?P<tactic>\S+)")
+_SKIPPED = re.compile(r"[Ss]kipping tactic \S+ due to insuff?icient memory on requested size of (?P<size>\d+) detected for tactic")
+_SKIPPED_7 = re.compile(r"Tactic:? -?\d+ scratch requested: (?P<size>\d+), available: \d+")
+_SKIPPED_OTHER = re.compile(r"[Ss]kipping tactic .*(?:due to|exception)")
+_FUSION = re.compile(r"(?P<kind>\w+): [Ff]using ")
+_LAYERS = re.compile(r"(?P<when>Original|After [\w -]+): (?P<count>\d+) layers")
+_PHASE = re.compile(r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|Calibration|"
+                    r"Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|Engine (?P<built>built) in (?P<whole>[\d.]+) sec")
+_MEMORY = re.compile(r"\[MemUsageChange\].*now: CPU (?P<cpu>\d+), GPU (?P<gpu>\d+) \(MiB\)")
+_SAID = re.compile(r"Total (?P<what>Host Persistent|Device Persistent|Scratch|Activation|Weights|Device) Memory: (?P<bytes>\d+)")
+# Reformats between layers are timed like layers, under names that hold both tensors.
+_REFORMATS = "reformats between layers"
+_MIB = 2**20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerTimes(records.Record):
+    """The kernels that TensorRT timed for a layer."""
+
+    layer: str
+    # How long timing them took, None where neither the times of the lines nor TensorRT itself tells.
+    seconds: float | None = records.field(digits=3)
+    timings: int
+    # Of the fastest one: milliseconds, kind of runner, tactic; None and "" where none was timed.
+    fastest_ms: float | None = records.field(digits=6)
+    runner: str
+    tactic: str
+    # Kernels not tried for want of memory, and the largest wish among them, in bytes.
+    skipped: int
+    wanted_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerTimes(records.Record):
+    """The kernels of a kind of runner."""
+
+    kind: str
+    seconds: float | None = records.field(digits=3)
+    timings: int
+    # How often it was the fastest.
+    chosen: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineLayers(records.Record):
+    """Layers of a built engine (logs.engine_layers): those that compute, of all its profiles."""
+
+    # "" for an engine that is not TF-TRT's.
+    engine: str
+    count: int
+    # {precision, "" for other types: layers}, of convolutions and products, and of the others; {TensorRT's kind: layers}.
+    products: dict[str, int]
+    others: dict[str, int]
+    kinds: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Builder(records.Record):
+    """All of it."""
+
+    # The slowest to time first.
+    layers: tuple[LayerTimes, ...]
+    runners: tuple[RunnerTimes, ...]
+    engine_layers: tuple[EngineLayers, ...]
+    # {pass: fusions}; {"Original" or "After …": layers}, of the last build.
+    fusions: dict[str, int]
+    layer_counts: dict[str, int]
+    # {phase: (times, seconds)}.
+    phases: dict[str, tuple[int, float]]
+    # Kernels not tried: for want of memory, and for other reasons.
+    skipped_memory: int
+    skipped_other: int
+    # The most that TensorRT saw used while it built, in MiB; {kind of an engine's memory: the most bytes}.
+    peak_cpu_mib: int
+    peak_gpu_mib: int
+    memory: dict[str, int]
+    # Lines about layers that there was no place for.
+    left_out: int
+
+
+@dataclasses.dataclass
+class _LayerRow:
+    seconds: float = 0.0
+    timed: bool = False
+    timings: int = 0
+    fastest: float = math.inf
+    runner: str = ""
+    tactic: str = ""
+    skipped: int = 0
+    wanted: int = 0
+
+
+@dataclasses.dataclass
+class _RunnerRow:
+    seconds: float = 0.0
+    timed: bool = False
+    timings: int = 0
+    chosen: int = 0
+
+
+@dataclasses.dataclass
+class _EngineRow:
+    count: int = 0
+    products: Counts = dataclasses.field(default_factory=lambda: Counts(8))
+    others: Counts = dataclasses.field(default_factory=lambda: Counts(8))
+    kinds: Counts = dataclasses.field(default_factory=lambda: Counts(_MOST_KINDS))
+
+
+@dataclasses.dataclass
+class _Writer:
+    """The runner that a source of lines times now."""
+
+    layer: str = ""
+    kind: str = ""
+    # Times of its first and its last line, None where unknown.
+    began: float | None = None
+    last: float | None = None
+
+
+class Builds:
+    """Collects it."""
+
+    def __init__(self) -> None:
+        self._layers: Table[str, _LayerRow] = Table(_LayerRow, _MOST_LAYERS)
+        self._runners: Table[str, _RunnerRow] = Table(_RunnerRow, _MOST_KINDS)
+        self._engines: Table[str, _EngineRow] = Table(_EngineRow, _MOST_ENGINES)
+        self._writers: Table[str, _Writer] = Table(_Writer, _MOST_WRITERS)
+        self._fusions, self._memory = Counts(_MOST_KINDS), Counts(_MOST_KINDS)
+        self._counts: dict[str, int] = {}
+        self._phases: dict[str, tuple[int, float]] = {}
+        self._skipped = self._other = self._cpu = self._gpu = 0
+        self._says_seconds = False
+
+    def take(self, entry: Entry) -> None:
+        """Take a message."""
+        text = entry.text
+        first = text[:1]
+        if first == "T" and text.startswith("Tactic"):
+            self._tactic(entry)
+        elif first == "-" and (found := _RUNNER.match(text)):
+            self._begin(entry, found["layer"], found["kind"])
+        elif first == ">" and (found := _CHOSEN.match(text)):
+            self._close(entry)
+            if row := self._runners.row(found["kind"]):
+                row.chosen += 1
+        elif first == "F" and (found := _FASTEST.match(text)):
+            self._stamp(entry)
+        elif first == "L" and text.startswith("Layer("):
+            self._engine_layer(text)
+        elif "kipping tactic" in text:
+            self._skip(entry)
+        else:
+            self._other_line(entry)
+
+    def _other_line(self, entry: Entry) -> None:
+        text = entry.text
+        if entry.tensorrt and " Set Tactic Name: " in text:
+            return
+        if " profiling completed in " in text and (found := _COMPLETED.match(text)):
+            self._says_seconds = True
+            self._time(found["layer"], found["kind"], float(found["seconds"]))
+            return
+        self._close(entry)
+        if found := _FUSION.match(text):
+            self._fusions.add(found["kind"])
+        elif " layers" in text and (found := _LAYERS.match(text)):
+            self._counts[found["when"]] = int(found["count"])
+        elif (" completed in " in text or text.startswith("Engine built")) and (found := _PHASE.search(text)):
+            phase = found["phase"] or "Engine built by trtexec"
+            times, seconds = self._phases.get(phase, (0, 0.0))
+            self._phases[phase] = times + 1, seconds + float(found["seconds"] or found["whole"])
+        elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
+            self._cpu, self._gpu = max(self._cpu, int(found["cpu"])), max(self._gpu, int(found["gpu"]))
+        elif text.startswith("Total ") and (found := _SAID.match(text)):
+            what = found["what"]
+            self._memory.add(what, max(0, int(found["bytes"]) - self._memory.of.get(what, 0)))
+
+    def _begin(self, entry: Entry, layer: str, kind: str) -> None:
+        self._close(entry)
+        if writer := self._writers.row(entry.source):
+            writer.layer, writer.kind = _REFORMATS if layer.startswith("Optimizer Reformat") else layer, kind
+            writer.began = writer.last = heads.seconds(entry.time)
+
+    def _stamp(self, entry: Entry) -> None:
+        writer = self._writers.rows.get(entry.source)
+        if writer and writer.layer:
+            writer.last = heads.seconds(entry.time)
+
+    def _close(self, entry: Entry) -> None:
+        """The runner that was timed is done."""
+        writer = self._writers.rows.get(entry.source)
+        if writer is None or not writer.layer:
+            return
+        if not self._says_seconds and writer.began is not None and writer.last is not None:
+            self._time(writer.layer, writer.kind, max(0.0, writer.last - writer.began))
+        writer.layer = ""
+
+    def _time(self, layer: str, kind: str, seconds: float) -> None:
+        row: _LayerRow | _RunnerRow | None
+        for row in (self._layers.row(_REFORMATS if layer.startswith("Optimizer Reformat") else layer), self._runners.row(kind)):
+            if row:
+                row.seconds, row.timed = row.seconds + seconds, True
+
+    def _tactic(self, entry: Entry) -> None:
+        writer = self._writers.rows.get(entry.source)
+        if found := _SKIPPED_7.match(entry.text):
+            self._count_skipped(writer, int(found["size"]))
+            return
+        found = _TACTIC.search(entry.text)
+        if not found:
+            return
+        self._stamp(entry)
+        layer, runner = (self._layers.row(writer.layer), self._runners.row(writer.kind)) if writer and writer.layer else (None, None)
+        if runner:
+            runner.timings += 1
+        if layer:
+            layer.timings += 1
+            time = _number(found["time"] or found["old_time"])
+            if time < layer.fastest and writer:
+                layer.fastest, layer.runner, layer.tactic = time, writer.kind, found["tactic"] or found["old"]
+
+    def _skip(self, entry: Entry) -> None:
+        if found := _SKIPPED.search(entry.text):
+            self._count_skipped(self._writers.rows.get(entry.source), int(found["size"]))
+        elif _SKIPPED_OTHER.search(entry.text):
+            self._other += 1
+
+    def _count_skipped(self, writer: _Writer | None, size: int) -> None:
+        self._skipped += 1
+        layer = self._layers.row(writer.layer) if writer and writer.layer else None
+        if layer:
+            layer.skipped, layer.wanted = layer.skipped + 1, max(layer.wanted, size)
+
+    def _engine_layer(self, text: str) -> None:
+        match = engine_layers.LINE.match(text)
+        engine = engine_layers.ENGINE.search(text)
+        name = engine[1] if engine else ""
+        read = engine_layers.read(match, f"{name}/") if match else None
+        row = self._engines.row(name) if read else None
+        if read and row:
+            layer = read[0]
+            row.count += 1
+            row.kinds.add(layer.kind)
+            (row.products if layer.multiplies else row.others).add(layer.precision)
+
+    def result(self) -> Builder:
+        """What was collected."""
+        layers = [LayerTimes(layer=name, seconds=row.seconds if row.timed else None, timings=row.timings, runner=row.runner, tactic=row.tactic,
+                             fastest_ms=row.fastest if math.isfinite(row.fastest) else None, skipped=row.skipped, wanted_bytes=row.wanted)
+                  for name, row in self._layers.rows.items()]
+        runners = [RunnerTimes(kind=kind, seconds=row.seconds if row.timed else None, timings=row.timings, chosen=row.chosen)
+                   for kind, row in self._runners.rows.items()]
+        engines = [EngineLayers(engine=name, count=row.count, products=row.products.sorted(), others=row.others.sorted(), kinds=row.kinds.sorted())
+                   for name, row in self._engines.rows.items()]
+        return Builder(layers=tuple(sorted(layers, key=_slowest)), runners=tuple(sorted(runners, key=_slowest)), engine_layers=tuple(engines),
+                       fusions=self._fusions.sorted(), layer_counts=self._counts, phases=self._phases, skipped_memory=self._skipped,
+                       skipped_other=self._other, peak_cpu_mib=self._cpu, peak_gpu_mib=self._gpu, memory=dict(self._memory.of),
+                       left_out=self._layers.left_out + self._writers.left_out + self._engines.left_out)
+
+
+def _slowest(row: LayerTimes | RunnerTimes) -> tuple[float, int]:
+    return -(row.seconds or 0.0), -row.timings
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return math.inf
+    return value if value >= 0 else math.inf

@@ -1,0 +1,68 @@
+"""Reads logs into a Summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tftrt_tools import errors, progress
+from tftrt_tools.logs import entries
+from tftrt_tools.logs.collect.builder import Builds
+from tftrt_tools.logs.collect.context import Contexts
+from tftrt_tools.logs.collect.engines import Engines
+from tftrt_tools.logs.collect.findings import Findings
+from tftrt_tools.logs.log_file import MEND, LogFile
+from tftrt_tools.logs.summary import LogRead, Summary
+
+_SAID_EVERY = 50_000
+
+
+class Reader:
+    """Takes logs one after the other."""
+
+    def __init__(self) -> None:
+        self._findings, self._engines, self._builds, self._contexts = Findings(), Engines(), Builds(), Contexts()
+        self._logs: list[LogRead] = []
+        self._recognised = 0
+
+    def read(self, path: str) -> bool:
+        """Read a log to its end, or until an interrupt. Returns: whether it was read to its end.
+
+        Raises: UsageError for what can be no log; TftrtError for a log that has nothing that is known.
+        """
+        before = self._recognised
+        whole = True
+        with LogFile(path) as log:
+            try:
+                self._take(log)
+            except (KeyboardInterrupt, errors.Interrupted):
+                whole = False
+        self._logs.append(LogRead(path=path, lines=log.lines, cut=log.cut, damage=log.damage))
+        if whole and not log.lines and not log.damage:
+            raise errors.TftrtError(f"{log.name} is empty", MEND)
+        if whole and self._recognised == before:
+            raise errors.TftrtError(f"no line of {log.name} ({log.lines} lines) is one of TF-TRT, TensorRT, TensorFlow Serving or trtexec", MEND)
+        return whole
+
+    def _take(self, log: LogFile) -> None:
+        takers = self._engines.take, self._builds.take, self._contexts.take
+        for count, entry in enumerate(entries.of(log)):
+            known = self._findings.take(entry)
+            for take in takers:
+                take(entry)
+            self._recognised += entry.headed or known
+            if count % _SAID_EVERY == 0:
+                progress.say(f"{log.name}: {log.lines} lines")
+
+    def summary(self, interrupted: bool = False) -> Summary:
+        """What was read so far."""
+        return Summary(logs=tuple(self._logs), interrupted=interrupted, findings=self._findings.known(), unknown=self._findings.unknown(),
+                       loud=self._findings.loud, unknown_count=self._findings.unknown_count,
+                       unknown_left_out=self._findings.unknown_kinds_left_out, engines=self._engines.result(), builder=self._builds.result(),
+                       context=self._contexts.result())
+
+
+def read(paths: Sequence[str]) -> Summary:
+    """Read logs. After an interrupt, the rest is left out. Raises: as Reader.read."""
+    reader = Reader()
+    whole = all(reader.read(path) for path in paths)
+    return reader.summary(interrupted=not whole)
