@@ -12,7 +12,8 @@ from typing import Literal
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
 
-LINE = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$", re.MULTILINE)
+LINE = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
+                  re.MULTILINE)
 # The name of a layer of TF-TRT's begins its nodes with the engine's.
 ENGINE = re.compile(r"(TRTEngineOp_\w+)/")
 # This suffix ends layer names of an engine's second and later profiles.
@@ -25,6 +26,7 @@ _PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gathe
 # A part of the network that TensorRT's compiler Myelin fused.
 FUSED = "Myelin"
 _PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
+_LONGEST_SHOWN = 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,13 +48,24 @@ class Layer(records.Record):
 
 
 def read(match: re.Match[str], prefix: str) -> tuple[Layer, str] | None:
-    """Args: match: of LINE. prefix: "ENGINE/". Returns: (Layer, TensorRT's name of it), or None for a layer that only moves or holds values."""
+    """Args: match: of LINE. prefix: "ENGINE/".
+
+    Returns: (Layer, TensorRT's name of it), or None for a layer that only moves or holds values.
+    """
     kind, name, profile = match["kind"], _PROFILE.sub("", match["name"]), _PROFILE.search(match["name"])
     if kind in _PASSIVE:
         return None
     kinds = _TYPE.findall(match["inputs"]) or _TYPE.findall(match["outputs"])
-    return Layer(node=_node(name, prefix), kind=kind, precision=_PRECISION[kinds[0]] if kinds else "", multiplies=bool(_MULTIPLIES.search(name)),
-                 profile=int(profile[1]) if profile else 0), name
+    layer = Layer(node=_node(name, prefix), kind=kind, precision=_PRECISION[kinds[0]] if kinds else "",
+                  multiplies=bool(_MULTIPLIES.search(name)), profile=int(profile[1]) if profile else 0)
+    return layer, name
+
+
+def shown(name: str) -> str:
+    """For people: the node that says most of a layer's name as TensorRT writes it."""
+    engine = ENGINE.search(name)
+    node = _node(name, f"{engine[1]}/" if engine else "")
+    return node if len(node) <= _LONGEST_SHOWN else f"{node[:_LONGEST_SHOWN]}…"
 
 
 def _node(name: str, prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""Lines of TF-TRT's engine op that come at each run, without an end (kernels/trt_engine_op.cc, TF_CPP_VMODULE=trt_engine_op=1; TF 2.14.1)."""
+"""Lines of TF-TRT's engine op that come at each run, however many (kernels/trt_engine_op.cc, TF_CPP_VMODULE=trt_engine_op=1; TF 2.14.1)."""
 
 from tftrt_tools.logs.message import Form
 

@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tftrt_tools import errors
 from tftrt_tools.choices import LogLevel
 from tftrt_tools.logs import heads
 
@@ -13,6 +14,7 @@ from tftrt_tools.logs import heads
 _MOST_LINES, _MOST_CHARACTERS = 200, 32 * 1024
 # So many writers may have an unfinished message at a time.
 _MOST_OPEN = 64
+_LONGEST_SOURCE = 200
 # Messages of these levels are awaited to their end. Others have lines of their own behind them, each a message.
 _AWAITED = ("F", "E", "W")
 
@@ -55,9 +57,22 @@ class _Open:
 
 
 def of(lines: Iterable[str]) -> Iterator[Entry]:
-    """The messages of a log's lines. Lines of several writers may be mixed: a line without a head belongs to the last message of its writer,
-    as far as what encloses the lines tells writers apart."""
+    """The messages of a log's lines. Lines of several writers may be mixed: a line without a head belongs to the last message of its
+    writer, as far as what encloses the lines tells writers apart. After an interrupt, the messages so far come, and then it."""
     unfinished: collections.OrderedDict[str, _Open] = collections.OrderedDict()
+    stopped: BaseException | None = None
+    try:
+        yield from _finished(lines, unfinished)
+    except (KeyboardInterrupt, errors.Interrupted) as stop:
+        stopped = stop
+    for one in unfinished.values():
+        yield one.done()
+    if stopped is not None:
+        raise stopped
+
+
+def _finished(lines: Iterable[str], unfinished: collections.OrderedDict[str, _Open]) -> Iterator[Entry]:
+    """The messages whose end has come; the others are in `unfinished`, by writer."""
     for number, line in enumerate(lines, 1):
         around, rest = heads.split(line)
         for part in heads.parts(rest):
@@ -71,7 +86,7 @@ def of(lines: Iterable[str]) -> Iterator[Entry]:
                 continue
             if before is not None:
                 yield unfinished.pop(around).done()
-            source = f"{around} thread {head.thread}".strip() if head.thread else around
+            source = f"{around[:_LONGEST_SOURCE]} thread {head.thread}".strip() if head.thread else around[:_LONGEST_SOURCE]
             entry = Entry(source, head.time, head.level, head.place, head.tensorrt, head.text, number, True)
             if head.level not in _AWAITED:
                 yield entry
@@ -79,5 +94,3 @@ def of(lines: Iterable[str]) -> Iterator[Entry]:
             unfinished[around] = _Open(entry)
             if len(unfinished) > _MOST_OPEN:
                 yield unfinished.popitem(last=False)[1].done()
-    for one in unfinished.values():
-        yield one.done()

@@ -58,5 +58,5 @@ def label(said: str) -> tuple[str, str] | None:
     found = loading.LABEL.find(said)
     if not found:
         return None
-    return (f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads anything",
-            LABELS_MEND)
+    return (f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads "
+            "anything", LABELS_MEND)

@@ -10,7 +10,7 @@ from tftrt_tools.choices import LogCategory, LogSeverity
 
 _PLACE = re.compile(r"\{(\w+)\}")
 # What some places hold; others hold any text of one line.
-_KINDS = {"engine": r"[^\s,;]+", "number": r"\d[\d.]*", "op": r"\w+", "shapes": r"\[.*?\](?=[\s;.]|$)", "hex": r"(?:0x)?-?[0-9a-f]+",
+_KINDS = {"engine": r"[\w./-]+", "number": r"\d[\d.]*", "op": r"\w+", "shapes": r"\[.*?\](?=[\s;.]|$)", "hex": r"(?:0x)?-?[0-9a-f]+",
           "path": r"\S+?(?=[.:,;]?(?:\s|$))"}
 _TEXT = r"[^\n]+"
 # The longest text of a place that is kept, in characters.
@@ -89,5 +89,6 @@ class Message:
 
 def known(name: str, category: LogCategory, severity: LogSeverity, *forms: str, meaning: str, mend: str = "", subject: str = "") -> Message:
     """A Message of the texts `forms`."""
-    return Message(name=name, category=category, severity=severity, forms=tuple(map(Form, forms)), meaning=meaning, mend=mend, subject=subject)
+    return Message(name=name, category=category, severity=severity, forms=tuple(map(Form, forms)), meaning=meaning, mend=mend,
+                   subject=subject)
 

@@ -24,10 +24,10 @@ class Reader:
         self._logs: list[LogRead] = []
         self._recognised = 0
 
-    def read(self, path: str) -> bool:
+    def read(self, path: str, allow_empty: bool) -> bool:
         """Read a log to its end, or until an interrupt. Returns: whether it was read to its end.
 
-        Raises: UsageError for what can be no log; TftrtError for a log that has nothing that is known.
+        Raises: UsageError for what can be no log; TftrtError, but for allow_empty, for a log that has nothing that is known.
         """
         before = self._recognised
         whole = True
@@ -37,10 +37,12 @@ class Reader:
             except (KeyboardInterrupt, errors.Interrupted):
                 whole = False
         self._logs.append(LogRead(path=path, lines=log.lines, cut=log.cut, damage=log.damage))
-        if whole and not log.lines and not log.damage:
+        if allow_empty or log.damage or not whole:
+            return whole
+        if not log.lines:
             raise errors.TftrtError(f"{log.name} is empty", MEND)
-        if whole and self._recognised == before:
-            raise errors.TftrtError(f"no line of {log.name} ({log.lines} lines) is one of TF-TRT, TensorRT, TensorFlow Serving or trtexec", MEND)
+        if self._recognised == before:
+            raise errors.TftrtError(f"no line of {log.name} (of {log.lines}) is of TF-TRT, TensorRT, TensorFlow Serving or trtexec", MEND)
         return whole
 
     def _take(self, log: LogFile) -> None:
@@ -57,12 +59,12 @@ class Reader:
         """What was read so far."""
         return Summary(logs=tuple(self._logs), interrupted=interrupted, findings=self._findings.known(), unknown=self._findings.unknown(),
                        loud=self._findings.loud, unknown_count=self._findings.unknown_count,
-                       unknown_left_out=self._findings.unknown_kinds_left_out, engines=self._engines.result(), builder=self._builds.result(),
-                       context=self._contexts.result())
+                       unknown_left_out=self._findings.unknown_kinds_left_out, engines=self._engines.result(),
+                       builder=self._builds.result(), context=self._contexts.result())
 
 
-def read(paths: Sequence[str]) -> Summary:
-    """Read logs. After an interrupt, the rest is left out. Raises: as Reader.read."""
+def read(paths: Sequence[str], allow_empty: bool = False) -> Summary:
+    """Read logs. After an interrupt, the rest is left out. Args and raises: as Reader.read."""
     reader = Reader()
-    whole = all(reader.read(path) for path in paths)
+    whole = all(reader.read(path, allow_empty) for path in paths)
     return reader.summary(interrupted=not whole)

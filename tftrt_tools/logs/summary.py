@@ -1,13 +1,12 @@
 """What logs say, as one record; and the checks of `tftrt log --fail_on`."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Iterator
 
 from tftrt_tools import records
 from tftrt_tools.choices import LOG_CATEGORIES
+from tftrt_tools.logs import log_file
 from tftrt_tools.logs.collect.builder import Builder
 from tftrt_tools.logs.collect.context import Context
 from tftrt_tools.logs.collect.engines import EngineRuns
@@ -29,6 +28,11 @@ class LogRead(records.Record):
     cut: int
     # Why its end is missing, "" where it is not.
     damage: str
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return log_file.name(self.path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,10 +62,11 @@ class Summary(records.Record):
     def failed(self, checks: typing.Collection[str]) -> Iterator[str]:
         """What breaks the checks, in words. Args: checks: of CHECKS."""
         for category in (one for one in LOG_CATEGORIES if one in checks):
-            if found := [one for one in self.findings if one.category == category and one.severity != "note"]:
-                yield f"{category}: {', '.join(f'{one.name} ({one.count}×)' for one in found)}"
-            elif category == "fallback" and (natively := [one for one in self.engines.engines if one.native_runs]):
-                yield f"fallback: {', '.join(f'{one.name} ran natively {one.native_runs}×' for one in natively)}"
+            found = [f"{one.name} ({one.count}×)" for one in self.findings if one.category == category and one.severity != "note"]
+            if category == "fallback":
+                found += [f"{one.name} ran natively {one.native_runs}×" for one in self.engines.engines if one.native_runs]
+            if found:
+                yield f"{category}: {', '.join(found)}"
         if ANY_ERROR in checks and (wrong := [one for one in self.findings if one.severity == "error"]):
             yield f"error: {', '.join(f'{one.name} ({one.count}×)' for one in wrong)}"
         if UNKNOWN in checks and (loud := sum(one.count for one in self.unknown if one.level != "W")):

@@ -1,7 +1,7 @@
 """What TensorRT did in its builds: kernels that it timed and skipped, layer by layer, fusions, phases, memory.
 
-Forms of the verbose lines: TensorRT 7 ("Tactic: N time T"), 8.2 to 8.5 ("Tactic: 0x… Time: T"), 8.6 to 10 ("Tactic Name: … Tactic: 0x… Time: T",
-"profiling completed in S seconds").
+Forms of the verbose lines: TensorRT 7 ("Tactic: N time T"), 8.2 to 8.5 ("Tactic: 0x… Time: T"), 8.6 to 10 ("Tactic Name: … Tactic: 0x…
+Time: T", "profiling completed in S seconds").
 """
 
 from __future__ import annotations
@@ -17,22 +17,27 @@ from tftrt_tools.logs.entries import Entry
 
 _MOST_LAYERS, _MOST_KINDS, _MOST_WRITERS, _MOST_ENGINES = 5000, 500, 200, 500
 _RUNNER = re.compile(r"-+ Timing Runner: (?P<layer>.*) \((?P<kind>[\w:]+)(?:\[[^\]]*\])?\)\s*$")
-_TACTIC = re.compile(r"Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+) [tT]ime: ?(?P<time>\S+)|Tactic: (?P<old>-?\d+) time (?P<old_time>\S+)")
-_FASTEST = re.compile(r"Fastest Tactic: (?P<tactic>\S+) Time: (?P<time>\S+)")
+_TACTIC = re.compile(r"Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+) [tT]ime:? (?P<time>\S+)")
 _COMPLETED = re.compile(r"(?P<layer>.*) \((?P<kind>\w+)(?:\[[^\]]*\])?\) profiling completed in (?P<seconds>[\d.]+) seconds")
 _CHOSEN = re.compile(r">+ Chose Runner Type: (?P<kind>[\w:]+) Tactic: (?P<tactic>\S+)")
 _SKIPPED = re.compile(r"[Ss]kipping tactic \S+ due to insuff?icient memory on requested size of (?P<size>\d+) detected for tactic")
 _SKIPPED_7 = re.compile(r"Tactic:? -?\d+ scratch requested: (?P<size>\d+), available: \d+")
 _SKIPPED_OTHER = re.compile(r"[Ss]kipping tactic .*(?:due to|exception)")
-_FUSION = re.compile(r"(?P<kind>\w+): [Ff]using ")
+_FUSION = re.compile(r"(?P<kind>\w{1,80}): [Ff]using ")
 _LAYERS = re.compile(r"(?P<when>Original|After [\w -]+): (?P<count>\d+) layers")
-_PHASE = re.compile(r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|Calibration|"
-                    r"Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|Engine (?P<built>built) in (?P<whole>[\d.]+) sec")
+_PHASE = re.compile(r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|"
+                    r"Calibration|Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|"
+                    r"Engine built in (?P<whole>[\d.]+) sec")
 _MEMORY = re.compile(r"\[MemUsageChange\].*now: CPU (?P<cpu>\d+), GPU (?P<gpu>\d+) \(MiB\)")
 _SAID = re.compile(r"Total (?P<what>Host Persistent|Device Persistent|Scratch|Activation|Weights|Device) Memory: (?P<bytes>\d+)")
 # Reformats between layers are timed like layers, under names that hold both tensors.
 _REFORMATS = "reformats between layers"
-_MIB = 2**20
+# Characters of a layer's name that are kept: the names of a whole fused graph are in it.
+_LONGEST = 2000
+# The names of an engine's second and later profiles end with it.
+_PROFILE = re.compile(r" \[profile \d+\]")
+# TensorRT writes sums that have not been computed yet as more than this.
+_NO_BYTES = 2**60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class LayerTimes(records.Record):
     """The kernels that TensorRT timed for a layer."""
 
     layer: str
-    # How long timing them took, None where neither the times of the lines nor TensorRT itself tells.
+    # How long finding and timing them took, None where neither the times of the lines nor TensorRT itself tells.
     seconds: float | None = records.field(digits=3)
     timings: int
     # Of the fastest one: milliseconds, kind of runner, tactic; None and "" where none was timed.
@@ -130,13 +135,15 @@ class _EngineRow:
 
 @dataclasses.dataclass
 class _Writer:
-    """The runner that a source of lines times now."""
+    """What a source of lines times now."""
 
     layer: str = ""
     kind: str = ""
-    # Times of its first and its last line, None where unknown.
+    # When the line before it came, and its last one, None where unknown. TensorRT names a runner when it has found its kernels.
     began: float | None = None
     last: float | None = None
+    # The time of TensorRT's last line, as the log has it.
+    before: str = ""
 
 
 class Builds:
@@ -155,6 +162,11 @@ class Builds:
 
     def take(self, entry: Entry) -> None:
         """Take a message."""
+        self._take(entry)
+        if entry.tensorrt and (writer := self._writers.row(entry.source)):
+            writer.before = entry.time
+
+    def _take(self, entry: Entry) -> None:
         text = entry.text
         first = text[:1]
         if first == "T" and text.startswith("Tactic"):
@@ -165,8 +177,6 @@ class Builds:
             self._close(entry)
             if row := self._runners.row(found["kind"]):
                 row.chosen += 1
-        elif first == "F" and (found := _FASTEST.match(text)):
-            self._stamp(entry)
         elif first == "L" and text.startswith("Layer("):
             self._engine_layer(text)
         elif "kipping tactic" in text:
@@ -176,32 +186,33 @@ class Builds:
 
     def _other_line(self, entry: Entry) -> None:
         text = entry.text
-        if entry.tensorrt and " Set Tactic Name: " in text:
-            return
         if " profiling completed in " in text and (found := _COMPLETED.match(text)):
             self._says_seconds = True
-            self._time(found["layer"], found["kind"], float(found["seconds"]))
+            self._time(_name(found["layer"]), found["kind"], float(found["seconds"]))
             return
-        self._close(entry)
-        if found := _FUSION.match(text):
+        if text.startswith(("***", "===")):
+            self._close(entry)
+        elif found := _FUSION.match(text):
             self._fusions.add(found["kind"])
         elif " layers" in text and (found := _LAYERS.match(text)):
             self._counts[found["when"]] = int(found["count"])
         elif (" completed in " in text or text.startswith("Engine built")) and (found := _PHASE.search(text)):
+            self._close(entry)
             phase = found["phase"] or "Engine built by trtexec"
             times, seconds = self._phases.get(phase, (0, 0.0))
             self._phases[phase] = times + 1, seconds + float(found["seconds"] or found["whole"])
         elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
             self._cpu, self._gpu = max(self._cpu, int(found["cpu"])), max(self._gpu, int(found["gpu"]))
         elif text.startswith("Total ") and (found := _SAID.match(text)):
-            what = found["what"]
-            self._memory.add(what, max(0, int(found["bytes"]) - self._memory.of.get(what, 0)))
+            what, size = found["what"], int(found["bytes"])
+            if size < _NO_BYTES:
+                self._memory.add(what, max(0, size - self._memory.of.get(what, 0)))
 
     def _begin(self, entry: Entry, layer: str, kind: str) -> None:
         self._close(entry)
         if writer := self._writers.row(entry.source):
-            writer.layer, writer.kind = _REFORMATS if layer.startswith("Optimizer Reformat") else layer, kind
-            writer.began = writer.last = heads.seconds(entry.time)
+            writer.layer, writer.kind = _name(layer), kind
+            writer.began = writer.last = heads.seconds(writer.before or entry.time)
 
     def _stamp(self, entry: Entry) -> None:
         writer = self._writers.rows.get(entry.source)
@@ -219,7 +230,7 @@ class Builds:
 
     def _time(self, layer: str, kind: str, seconds: float) -> None:
         row: _LayerRow | _RunnerRow | None
-        for row in (self._layers.row(_REFORMATS if layer.startswith("Optimizer Reformat") else layer), self._runners.row(kind)):
+        for row in (self._layers.row(layer), self._runners.row(kind)):
             if row:
                 row.seconds, row.timed = row.seconds + seconds, True
 
@@ -237,9 +248,9 @@ class Builds:
             runner.timings += 1
         if layer:
             layer.timings += 1
-            time = _number(found["time"] or found["old_time"])
+            time = _number(found["time"])
             if time < layer.fastest and writer:
-                layer.fastest, layer.runner, layer.tactic = time, writer.kind, found["tactic"] or found["old"]
+                layer.fastest, layer.runner, layer.tactic = time, writer.kind, found["tactic"]
 
     def _skip(self, entry: Entry) -> None:
         if found := _SKIPPED.search(entry.text):
@@ -267,17 +278,24 @@ class Builds:
 
     def result(self) -> Builder:
         """What was collected."""
-        layers = [LayerTimes(layer=name, seconds=row.seconds if row.timed else None, timings=row.timings, runner=row.runner, tactic=row.tactic,
-                             fastest_ms=row.fastest if math.isfinite(row.fastest) else None, skipped=row.skipped, wanted_bytes=row.wanted)
-                  for name, row in self._layers.rows.items()]
+        tried = {name: row for name, row in self._layers.rows.items() if row.timings or row.timed and row.seconds or row.skipped}
+        used = {kind: row for kind, row in self._runners.rows.items() if row.timings or row.timed and row.seconds or row.chosen}
+        layers = [LayerTimes(layer=name, seconds=row.seconds if row.timed else None, timings=row.timings, runner=row.runner,
+                             tactic=row.tactic, fastest_ms=row.fastest if math.isfinite(row.fastest) else None, skipped=row.skipped,
+                             wanted_bytes=row.wanted) for name, row in tried.items()]
         runners = [RunnerTimes(kind=kind, seconds=row.seconds if row.timed else None, timings=row.timings, chosen=row.chosen)
-                   for kind, row in self._runners.rows.items()]
-        engines = [EngineLayers(engine=name, count=row.count, products=row.products.sorted(), others=row.others.sorted(), kinds=row.kinds.sorted())
-                   for name, row in self._engines.rows.items()]
-        return Builder(layers=tuple(sorted(layers, key=_slowest)), runners=tuple(sorted(runners, key=_slowest)), engine_layers=tuple(engines),
-                       fusions=self._fusions.sorted(), layer_counts=self._counts, phases=self._phases, skipped_memory=self._skipped,
+                   for kind, row in used.items()]
+        engines = [EngineLayers(engine=name, count=row.count, products=row.products.sorted(), others=row.others.sorted(),
+                                kinds=row.kinds.sorted()) for name, row in self._engines.rows.items()]
+        return Builder(layers=tuple(sorted(layers, key=_slowest)), runners=tuple(sorted(runners, key=_slowest)),
+                       engine_layers=tuple(engines), fusions=self._fusions.sorted(), layer_counts=self._counts, phases=self._phases,
+                       skipped_memory=self._skipped,
                        skipped_other=self._other, peak_cpu_mib=self._cpu, peak_gpu_mib=self._gpu, memory=dict(self._memory.of),
                        left_out=self._layers.left_out + self._writers.left_out + self._engines.left_out)
+
+
+def _name(layer: str) -> str:
+    return _REFORMATS if layer.startswith("Optimizer Reformat") else _PROFILE.sub("", layer)[:_LONGEST]
 
 
 def _slowest(row: LayerTimes | RunnerTimes) -> tuple[float, int]:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from tftrt_tools import records
-from tftrt_tools.choices import LogLevel
+from tftrt_tools.choices import LOG_LEVELS, LogLevel
 from tftrt_tools.logs import segment_lines
 from tftrt_tools.logs.bounded import Counts
 from tftrt_tools.logs.entries import Entry
@@ -16,8 +16,9 @@ _TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"Tens
              re.compile(r"libnvinfer_builder_resource\.so\.([\d.]+)"))
 _GPU = (re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"), re.compile(r"Selected Device: (.+)()"))
 # Each process writes one of them, once, at its start.
-_STARTS = re.compile(r"&&&& RUNNING |This TensorFlow binary is optimized|Building single TensorFlow model file config|Adding/updating models\.")
-_PERFORMANCE = re.compile(r"(Throughput|Latency|GPU Compute Time|Enqueue Time|H2D Latency|D2H Latency): (.+)")
+_STARTS = ("&&&& RUNNING ", "This TensorFlow binary is optimized", "Building single TensorFlow model file config",
+           "Adding/updating models.")
+_PERFORMANCE = ("Throughput: ", "Latency: ", "GPU Compute Time: ", "Enqueue Time: ", "H2D Latency: ", "D2H Latency: ")
 _LONGEST = 200
 
 
@@ -78,7 +79,7 @@ class Contexts:
             if found := segment_lines.LEFT.match(text):
                 self._because.add(f"{found[2]}: {' '.join((found[4] or 'kept native').split())[:_LONGEST]}")
             return
-        if _STARTS.search(text):
+        if text.startswith(_STARTS):
             self._starts += 1
         if "TensorRT" in text or "libnvinfer_b" in text:
             for form in _TENSORRT:
@@ -88,12 +89,14 @@ class Contexts:
             for form in _GPU:
                 if found := form.search(text):
                     self._gpus.add(", ".join(filter(None, found.groups())))
-        elif found := _PERFORMANCE.match(text):
-            self._performance[found[1]] = found[2][:_LONGEST]
+        elif text.startswith(_PERFORMANCE):
+            name, _, said = text.partition(": ")
+            self._performance[name] = said[:_LONGEST]
 
     def result(self) -> Context:
         """What was collected."""
-        return Context(levels={level: self._levels[level] for level in ("F", "E", "W", "I", "V", "") if level in self._levels}, first=self._first,
-                       last=self._last, sources=self._sources.sorted(), sources_left_out=self._sources.left_out, starts=self._starts,
+        levels: dict[str, int] = {level: self._levels[level] for level in LOG_LEVELS if level in self._levels}
+        return Context(levels=levels, first=self._first, last=self._last, sources=self._sources.sorted(),
+                       sources_left_out=self._sources.left_out, starts=self._starts,
                        tensorrt=self._tensorrt.sorted(), gpus=self._gpus.sorted(), left=self._left, left_because=self._because.sorted(),
                        performance=self._performance)

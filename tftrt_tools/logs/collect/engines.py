@@ -203,10 +203,12 @@ class Engines:
 
 
 def _engine(name: str, row: _Row) -> Engine:
-    split = [(*key.split("\t"), count) for key, count in row.fallbacks.sorted().items()]
+    fallbacks = []
+    for key, count in row.fallbacks.sorted().items():
+        reason, _, shapes = key.partition("\t")
+        fallbacks.append(Fallback(reason=reason, shapes=shapes, warnings=count))
     return Engine(name=name, runs=row.runs, native_runs=row.native, calibration_runs=row.calibrating, collecting_runs=row.collecting,
-                  fallbacks=tuple(Fallback(reason=reason, shapes=shapes, warnings=count) for reason, shapes, count in split),
-                  fallbacks_left_out=row.fallbacks.left_out)
+                  fallbacks=tuple(fallbacks), fallbacks_left_out=row.fallbacks.left_out)
 
 
 def _shapes(why: str) -> str:

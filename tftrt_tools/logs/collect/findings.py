@@ -7,7 +7,7 @@ import re
 
 from tftrt_tools import records
 from tftrt_tools.choices import LOG_CATEGORIES, LOG_SEVERITIES, LogCategory, LogLevel, LogSeverity
-from tftrt_tools.logs import engine_lines, index, load_failure
+from tftrt_tools.logs import engine_layers, engine_lines, index, load_failure
 from tftrt_tools.logs.bounded import Counts, Table
 from tftrt_tools.logs.entries import Entry
 from tftrt_tools.logs.known import loading
@@ -17,6 +17,9 @@ _MOST_SUBJECTS, _MOST_UNKNOWN = 1000, 1000
 _LONGEST = 400
 # Levels whose messages should be known.
 _LOUD = ("F", "E", "W")
+# TensorRT 8.5 writes such a line, and behind it, on a level that is mostly off, the names.
+_AFFECTED, _LIST = "weights are affected by this issue", "List of affected weights:"
+_PROFILE = re.compile(r" \[profile \d+\]")
 # What differs between two messages of one kind.
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,:x]*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|/\S+")
 
@@ -80,6 +83,8 @@ class Findings:
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Message, _Row]] = {}
+        # {source: the finding whose weights TensorRT lists in its next line}.
+        self._awaiting: dict[str, _Row] = {}
         self._unknown: Table[tuple[str, str, str], _UnknownRow] = Table(_UnknownRow, _MOST_UNKNOWN)
         # Messages of levels F, E and W, and how many of them are unknown.
         self.loud = self.unknown_count = 0
@@ -87,6 +92,9 @@ class Findings:
     def take(self, entry: Entry) -> bool:
         """Returns: whether the message is known."""
         found = index.find(entry.text, entry.level)
+        if _LIST in entry.text and (row := self._awaiting.pop(entry.source, None)):
+            for weights in _PROFILE.sub("", entry.text.partition(_LIST)[2]).split(", "):
+                row.subjects.add(engine_layers.shown(weights.strip().removesuffix(".weight")))
         for message, values in found:
             self._note(entry, message, values)
         if entry.level in _LOUD:
@@ -106,24 +114,27 @@ class Findings:
             cause, mend = load_failure.explain(entry.text[entry.text.index("failed: ") + len("failed: "):])
             row.mend = mend or row.mend
             row.subjects.add(f"{values['model']} version {values['version']}: {cause}")
+        elif message.category == "precision" and _AFFECTED in entry.text and len(self._awaiting) < _MOST_SUBJECTS:
+            self._awaiting[entry.source] = row
         elif subject := values.get(message.subject):
             row.subjects.add(engine_lines.name(subject) if message.subject == "engine" else subject)
 
     def _note_unknown(self, entry: Entry) -> None:
         self.unknown_count += 1
         first, _, _ = entry.text.partition("\n")
-        row = self._unknown.row((entry.level, entry.place, _VARIES.sub("#", first)[:_LONGEST]))
+        row = self._unknown.row((entry.level, entry.place[:_LONGEST], _VARIES.sub("#", first)[:_LONGEST]))
         if row is None:
             return
         if not row.count:
-            row.level, row.place, row.line, row.example = entry.level, entry.place, entry.number, _short(entry.text)
+            row.level, row.place, row.line, row.example = entry.level, entry.place[:_LONGEST], entry.number, _short(entry.text)
         row.count += 1
 
     def known(self) -> tuple[Finding, ...]:
         """What matters first: errors before warnings, in the order of LOG_CATEGORIES, the most frequent first."""
-        found = [Finding(name=message.name, category=message.category, severity=message.severity, count=row.count, first=row.first, last=row.last,
-                         line=row.line, example=row.example, subjects=row.subjects.sorted(), subjects_left_out=row.subjects.left_out,
-                         meaning=message.meaning, mend=row.mend) for message, row in self._rows.values()]
+        found = [Finding(name=message.name, category=message.category, severity=message.severity, count=row.count, first=row.first,
+                         last=row.last, line=row.line, example=row.example, subjects=row.subjects.sorted(),
+                         subjects_left_out=row.subjects.left_out, meaning=message.meaning, mend=row.mend)
+                 for message, row in self._rows.values()]
         return tuple(sorted(found, key=lambda one: (LOG_SEVERITIES.index(one.severity), LOG_CATEGORIES.index(one.category), -one.count)))
 
     def unknown(self) -> tuple[Unknown, ...]:
@@ -139,5 +150,5 @@ class Findings:
 
 
 def _short(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip("# \t-")]
-    return " ".join(lines)[:_LONGEST]
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip("# \t-")), "")[:_LONGEST]

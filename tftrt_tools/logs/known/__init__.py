@@ -18,7 +18,7 @@ from tftrt_tools.logs.known import (
 )
 
 # In this order; of those that say the same words, the one with more of them counts.
-MESSAGES = (*fallback.ALL, *builds.ALL, *memory.ALL, *versions.ALL, *loading.ALL, *requests.ALL, *devices.ALL, *calibration.ALL, *precision.ALL,
-            *conversion.ALL, *models.ALL, *speed.ALL, *expected.ALL)
+MESSAGES = (*fallback.ALL, *builds.ALL, *memory.ALL, *versions.ALL, *loading.ALL, *requests.ALL, *devices.ALL, *calibration.ALL,
+            *precision.ALL, *conversion.ALL, *models.ALL, *speed.ALL, *expected.ALL)
 # Only where none of them is found.
 GENERAL = general.ALL

@@ -58,6 +58,7 @@ NO_CUDA = known(
     mend=_DOCTOR)
 NO_GPU = known(
     "no_gpu", "device", "warning",
+    "failed call to cuInit: CUDA_ERROR_NO_DEVICE",
     "Could not find cuda drivers on your machine, GPU will not be used",
     "Cannot dlopen some GPU libraries",
     "Cannot dlopen all CUDA libraries",

@@ -32,6 +32,18 @@ UNUSED_INPUT = known(
     "[RemoveDeadLayers] Input Tensor {input} is unused or used only at compile-time",
     "Input Tensor {input} is unused or used only at compile-time",
     meaning="An input of a segment is not needed by its engine.")
+BINDING = known(
+    "binding_of_other_profile", "machine", "note",
+    "ICudaEngine::getProfileDimensions: bindingIndex {number} is not in profile {profile}. Using bindingIndex",
+    meaning="TF-TRT reads the profiles of a saved engine that has several; TensorRT answers all the same.")
+GROWTH = known(
+    "memory_growth", "machine", "note",
+    "Overriding {setting} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
+    meaning="TensorFlow takes the GPU's memory bit by bit, as that variable says.")
+CONSTANT = known(
+    "constant_on_cpu", "machine", "note",
+    "No registered 'ImmutableConst' OpKernel for GPU devices compatible with node",
+    meaning="A constant stands in for an input while a graph is prepared; it is on the CPU.")
 DESTROYED = known(
     "order_of_destruction", "machine", "note",
     "before destroying objects it created leads to undefined behavior",
@@ -42,11 +54,11 @@ GETADDRINFO = known(
     meaning="The server's HTTP part finds no IPv6.")
 XLA = known(
     "xla_compiler", "machine", "note",
-    "ptxas warning",
-    "Couldn't get ptxas version string",
+    "Couldn't get ptxas/nvlink version string",
+    "Couldn't get ptxas version",
     "Can't find libdevice directory",
-    "Not found: ./bin/ptxas not found",
+    "Can't find ptxas binary in ${CUDA_DIR}/bin.",
     "Using CUDA malloc Async allocator",
     meaning="XLA's compiler for the GPU is not complete. TF-TRT does not need it.")
 
-ALL = (FACTORIES, NUMA, ONE_DNN, CPU, PLUGIN_TWICE, UNUSED_INPUT, DESTROYED, GETADDRINFO, XLA)
+ALL = (FACTORIES, NUMA, ONE_DNN, CPU, PLUGIN_TWICE, UNUSED_INPUT, BINDING, GROWTH, CONSTANT, DESTROYED, GETADDRINFO, XLA)

@@ -14,6 +14,7 @@ GIVEN_UP = known(
     "version_given_up", "load", "error",
     "Retrying of Loading servable: {name: {model} version: {version}} exhausted max_num_retries",
     "Encountered an error for servable version {name: {model} version: {version}}: {said}",
+    "ervable {name: {model} version: {version}} cannot be loaded: {said}",
     meaning="The server has given a version up. Others of the model go on serving, if there are any.",
     mend="publish it again under a new number, mended", subject="model")
 NOT_STARTED = known(
@@ -124,5 +125,5 @@ LOADED = known(
     "Successfully loaded servable version {name: {model} version: {version}}",
     meaning="A version is served.", subject="model")
 
-ALL = (FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT, NO_ROOM, LABEL, CONFIGURATION, BATCHING, PORT,
-       SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)
+ALL = (FAILED, GIVEN_UP, NOT_STARTED, FILE_SYSTEM, NO_VERSION, NO_SUCH_VERSION, DUPLICATE, KEPT, NO_ROOM, LABEL, CONFIGURATION, BATCHING,
+       PORT, SAVED_MODEL, DAMAGED, NO_WARMUP, WARMUP, PLATFORM, EARLY, LOADED)

@@ -27,7 +27,6 @@ FILE = known(
     "Error opening engine file: {path}",
     "Error loading engine file: {path}",
     "Cannot open engine file: {path}",
-    "Engine file is empty",
     meaning="A file is not there, or is empty.",
     mend="check the path")
 NAMES = known(
@@ -43,11 +42,10 @@ SHAPED = known(
     meaning="Unknown sizes were set to 1: the times are those of a batch of one.",
     mend="--shapes, or --minShapes, --optShapes and --maxShapes", subject="input")
 VERSION = known(
-    "opset_too_new", "input", "warning",
-    "TensorRT supports opset version {number} or lower",
-    "is a newer version than this parser supports",
-    meaning="The model's opset is newer than this parser: some ops may be read wrongly.",
-    mend="export with the opset that the message names")
+    "opset_too_old", "input", "warning",
+    "TensorRT supports ONNX graphs generated with at least opset 7",
+    meaning="The model's opset is older than this parser knows: some ops may be read wrongly.",
+    mend="export with opset 13 or later")
 WRONG_FLAGS = known(
     "flags_refused", "input", "error",
     "Unknown option: {option}",

@@ -52,7 +52,6 @@ NO_FP16 = known(
     "FP16 support requested on hardware without native FP16 support",
     "Half2 support requested on hardware without native FP16 support",
     "Int8 support requested on hardware without native Int8 support",
-    "Hardware does not support {precision}",
     meaning="This GPU has no units for that precision: it will not be faster.",
     mend="FP32 on this GPU")
 MISSING_QDQ = known(
@@ -85,6 +84,11 @@ NO_INT8_ALTERNATIVE = known(
     "points to the node being incorrectly marked as an int8 node",
     meaning="A layer exists in INT8 alone, or must not be in it.",
     mend=_FP32)
+NOT_TAKEN = known(
+    "precision_not_taken", "precision", "note",
+    "For layer {layer} a non-conforming implementation was chosen than was requested",
+    meaning="TensorRT computes a layer in another precision than it was asked for, because that was faster.",
+    subject="layer")
 TF32 = known(
     "tf32_off", "precision", "note",
     "Environment variable NVIDIA_TF32_OVERRIDE=0 but ",
@@ -95,4 +99,4 @@ TYPE = known(
     meaning="TF-TRT sets a type that TensorRT chooses itself.")
 
 ALL = (OVERFLOW, INFINITE, SUBNORMAL, CONVERTED, ADVICE, CLIPPED, LAYERNORM, NO_FP16, MISSING_QDQ, SET_TO_INT8, INT64, CLAMPED, NARROW,
-       NO_INT8_ALTERNATIVE, TF32, TYPE)
+       NO_INT8_ALTERNATIVE, NOT_TAKEN, TF32, TYPE)

@@ -40,9 +40,12 @@ STREAMS = known(
     meaning="A remark of trtexec on its own measurement.")
 SLOW = known(
     "slow_allocation", "speed", "note",
-    "took {seconds} to compile",
     "Allocation of {number} exceeds {percent}% of free system memory",
-    "exceeds 10% of free system memory",
     meaning="TensorFlow took much memory or time for one step.")
 
-ALL = (DYNAMIC, LAZY, FUSION, UNSTABLE, ENQUEUE, STREAMS, SLOW)
+PREVIEW = known(
+    "preview_feature_off", "speed", "note",
+    "Using PreviewFeature::kFASTER_DYNAMIC_SHAPES_0805 can help improve performance",
+    meaning="TensorRT 8.5 could build dynamic shapes in a newer way, which TF-TRT does not ask for.")
+
+ALL = (PREVIEW, DYNAMIC, LAZY, FUSION, UNSTABLE, ENQUEUE, STREAMS, SLOW)

@@ -77,7 +77,6 @@ LINKED_OTHER = known(
 CUDNN = known(
     "cudnn_too_old", "version", "error",
     "Loaded runtime CuDNN library: {loaded} but source was compiled with: {compiled}.",
-    "Loaded cuDNN version {loaded}",
     meaning="The cuDNN that was found is older than the one that TensorFlow was built with: convolutions fail.",
     mend=_DOCTOR)
 CAPABILITY = known(

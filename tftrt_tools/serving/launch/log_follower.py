@@ -73,8 +73,7 @@ class Follower:
         if found := loading.FILE_SYSTEM.find(line):
             self._add(News(f"the server finds no versions, of no model: {found['said']}", "it looks again by itself once that is mended"))
         elif found := loading.NO_VERSION.find(line):
-            self._add(News(f"{found['model']} has no version under {found['path']}", "publish one: a directory with a number for a name; the server "
-                           "looks again by itself"))
+            self._add(News(f"{found['model']} has no version under {found['path']}", loading.NO_VERSION.mend))
 
     def _add(self, news: News) -> None:
         if news not in self._told:
