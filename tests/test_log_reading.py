@@ -206,6 +206,29 @@ def test_threads_are_told_apart_where_the_log_says_them(tmp_path):
     assert set(summary.context.sources) == {"thread 77", "thread 78"}
 
 
+def test_logs_of_several_files_are_told_apart(tmp_path):
+    """In each, an engine of one name is under way when the log ends; times are each log's own."""
+    started = "2026-11-24 07:44:0{}.000000: I tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized to use"
+    for name, time in (("b.log", 1), ("a.log", 2)):
+        lines = [started.format(time), *(TRT.format(when) + text for when, text in VERBOSE_8_5[:4]), OP.format(time, "I") + BUILD.partition("] ")[2]]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    paths = [str(tmp_path / name) for name in ("b.log", "a.log")]
+    summary = reading.read(paths)
+    assert summary.context.sources == dict.fromkeys(paths, 6)
+    assert [one.first.partition(" ")[2] for one in summary.logs] == ["07:44:01.000000", "07:44:02.000000"]
+    assert [one.starts for one in summary.logs] == [1, 1]
+    assert [one.outcome for one in summary.engines.builds] == ["not finished"] * 2
+    one_log = reading.read([str(tmp_path / "a.log")])
+    assert one_log.context.sources == {"": 6}
+
+
+def test_starts_are_counted_where_nothing_tells_processes_apart(tmp_path):
+    started = "2026-11-24 07:44:01.000000: I {}tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized to use"
+    assert read(tmp_path, started.format(""), started.format("")).logs[0].starts == 2
+    assert read(tmp_path, *(f"{name}  | {started.format('')}" for name in ("a-1", "b-1"))).logs[0].starts == 0
+    assert read(tmp_path, *(started.format(thread) for thread in ("   77 ", "   78 "))).logs[0].starts == 0
+
+
 def test_weights_are_named_where_the_verbose_log_lists_them(tmp_path):
     overflow = "2026-11-24 07:38:26.5: W tensorflow/trt_logger.cc:83] TF-TRT Warning: DefaultLogger - 2 weights are affected by this issue: Detected finite FP32 values which would overflow in FP16 and converted them to the closest finite FP16 value."
     listed = TRT.format("27.0") + "  List of affected weights: TRTEngineOp_1_0_0/a/Conv2D-conv:CONVOLUTION [profile 1].weight, TRTEngineOp_1_0_0/b/MatMul:FULLY_CONNECTED.weight"

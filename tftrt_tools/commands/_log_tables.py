@@ -46,15 +46,16 @@ def _heading(summary: Summary) -> Iterator[str]:
     context = summary.context
     for log in summary.logs:
         remarks = [f"{_output.counted(log.cut, 'line')} of them cut" if log.cut else "", "its end is missing" if log.damage else ""]
-        yield "; ".join(filter(None, [f"{log.name}: {_output.counted(log.lines, 'line')}", *remarks]))
-    about = [f"{context.first} to {context.last}" if context.first else "",
-             f"TensorRT {', '.join(context.tensorrt)}" if context.tensorrt else "", ", ".join(context.gpus)]
+        when = f", {log.first} to {log.last}" if log.first else ""
+        yield "; ".join(filter(None, [f"{log.name}: {_output.counted(log.lines, 'line')}{when}", *remarks]))
+    about = [f"TensorRT {', '.join(context.tensorrt)}" if context.tensorrt else "", ", ".join(context.gpus)]
     if any(about):
         yield "; ".join(filter(None, about))
-    if writers := [name for name in context.sources if name]:
-        yield f"from {_output.counted(len(writers), 'writer')}: {_some(context.sources)}"
-    elif context.starts > 1:
-        yield (f"{context.starts} processes started here, and no line says whose it is: engines of one name count together, and times of "
+    writers = {name: count for name, count in context.sources.items() if name and name not in {log.path for log in summary.logs}}
+    if writers:
+        yield f"from {_output.counted(len(writers), 'writer')}: {_some(writers)}"
+    if (mixed := max(log.starts for log in summary.logs)) > 1:
+        yield (f"{mixed} processes started in one log, and no line says whose it is: engines of one name count together, and times of "
                "layers may be of several builds. TF_CPP_LOG_THREAD_ID=1, or the prefixes of Docker and kubectl, tell them apart")
 
 

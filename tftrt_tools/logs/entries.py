@@ -22,7 +22,7 @@ _AWAITED = ("F", "E", "W")
 class Entry(NamedTuple):
     """A message."""
 
-    # Who wrote it: a container, a pod, a process, with its thread where the log says it; "" for unknown.
+    # Who wrote it: its log, where there are several, a container, a pod, a process, with its thread where the log says it; "" for unknown.
     source: str
     # As the log has it, "" for none.
     time: str
@@ -56,13 +56,16 @@ class _Open:
         return self.entry._replace(text="\n".join(self.lines)) if len(self.lines) > 1 else self.entry
 
 
-def of(lines: Iterable[str]) -> Iterator[Entry]:
+def of(lines: Iterable[str], origin: str = "") -> Iterator[Entry]:
     """The messages of a log's lines. Lines of several writers may be mixed: a line without a head belongs to the last message of its
-    writer, as far as what encloses the lines tells writers apart. After an interrupt, the messages so far come, and then it."""
+    writer, as far as what encloses the lines tells writers apart. After an interrupt, the messages so far come, and then it.
+
+    Args: origin: what sources of this log begin with.
+    """
     unfinished: collections.OrderedDict[str, _Open] = collections.OrderedDict()
     stopped: BaseException | None = None
     try:
-        yield from _finished(lines, unfinished)
+        yield from _finished(lines, origin, unfinished)
     except (KeyboardInterrupt, errors.Interrupted) as stop:
         stopped = stop
     for one in unfinished.values():
@@ -71,10 +74,12 @@ def of(lines: Iterable[str]) -> Iterator[Entry]:
         raise stopped
 
 
-def _finished(lines: Iterable[str], unfinished: collections.OrderedDict[str, _Open]) -> Iterator[Entry]:
+def _finished(lines: Iterable[str], origin: str, unfinished: collections.OrderedDict[str, _Open]) -> Iterator[Entry]:
     """The messages whose end has come; the others are in `unfinished`, by writer."""
     for number, line in enumerate(lines, 1):
         around, rest = heads.split(line)
+        if origin:
+            around = f"{origin} {around}".rstrip()
         for part in heads.parts(rest):
             head = heads.read(part)
             before = unfinished.get(around)

@@ -28,6 +28,11 @@ class LogRead(records.Record):
     cut: int
     # Why its end is missing, "" where it is not.
     damage: str
+    # Times of its first and last message, as the log has them, "" for none.
+    first: str
+    last: str
+    # Starts of processes whose lines nothing tells apart.
+    starts: int
 
     @property
     def name(self) -> str:

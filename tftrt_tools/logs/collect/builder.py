@@ -11,12 +11,11 @@ import math
 import re
 
 from tftrt_tools import records
-from tftrt_tools.logs import engine_layers, heads
+from tftrt_tools.logs import builder_lines, engine_layers, heads
 from tftrt_tools.logs.bounded import Counts, Table
 from tftrt_tools.logs.entries import Entry
 
 _MOST_LAYERS, _MOST_KINDS, _MOST_WRITERS, _MOST_ENGINES = 5000, 500, 200, 500
-_RUNNER = re.compile(r"-+ Timing Runner: (?P<layer>.*) \((?P<kind>[\w:]+)(?:\[[^\]]*\])?\)\s*$")
 _TACTIC = re.compile(r"Tactic: (?P<tactic>(?:0x)?-?[0-9a-f]+) [tT]ime:? (?P<time>\S+)")
 _COMPLETED = re.compile(r"(?P<layer>.*) \((?P<kind>\w+)(?:\[[^\]]*\])?\) profiling completed in (?P<seconds>[\d.]+) seconds")
 _CHOSEN = re.compile(r">+ Chose Runner Type: (?P<kind>[\w:]+) Tactic: (?P<tactic>\S+)")
@@ -24,20 +23,14 @@ _SKIPPED = re.compile(r"[Ss]kipping tactic \S+ due to insuff?icient memory on re
 _SKIPPED_7 = re.compile(r"Tactic:? -?\d+ scratch requested: (?P<size>\d+), available: \d+")
 _SKIPPED_OTHER = re.compile(r"[Ss]kipping tactic .*(?:due to|exception)")
 _FUSION = re.compile(r"(?P<kind>\w{1,80}): [Ff]using ")
-_LAYERS = re.compile(r"(?P<when>Original|After [\w -]+): (?P<count>\d+) layers")
 _PHASE = re.compile(r"(?P<phase>Engine generation|Formats and tactics selection|Graph construction and optimization|Graph construction|"
                     r"Calibration|Configuring builder for Int8 Mode) completed in (?P<seconds>[\d.]+) seconds|"
                     r"Engine built in (?P<whole>[\d.]+) sec")
 _MEMORY = re.compile(r"\[MemUsageChange\].*now: CPU (?P<cpu>\d+), GPU (?P<gpu>\d+) \(MiB\)")
-_SAID = re.compile(r"Total (?P<what>Host Persistent|Device Persistent|Scratch|Activation|Weights|Device) Memory: (?P<bytes>\d+)")
 # Reformats between layers are timed like layers, under names that hold both tensors.
 _REFORMATS = "reformats between layers"
 # Characters of a layer's name that are kept: the names of a whole fused graph are in it.
 _LONGEST = 2000
-# The names of an engine's second and later profiles end with it.
-_PROFILE = re.compile(r" \[profile \d+\]")
-# TensorRT writes sums that have not been computed yet as more than this.
-_NO_BYTES = 2**60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +98,7 @@ class Builder(records.Record):
     left_out: int
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _LayerRow:
     seconds: float = 0.0
     timed: bool = False
@@ -117,7 +110,7 @@ class _LayerRow:
     wanted: int = 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _RunnerRow:
     seconds: float = 0.0
     timed: bool = False
@@ -125,7 +118,7 @@ class _RunnerRow:
     chosen: int = 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _EngineRow:
     count: int = 0
     products: Counts = dataclasses.field(default_factory=lambda: Counts(8))
@@ -133,7 +126,7 @@ class _EngineRow:
     kinds: Counts = dataclasses.field(default_factory=lambda: Counts(_MOST_KINDS))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _Writer:
     """What a source of lines times now."""
 
@@ -171,7 +164,7 @@ class Builds:
         first = text[:1]
         if first == "T" and text.startswith("Tactic"):
             self._tactic(entry)
-        elif first == "-" and (found := _RUNNER.match(text)):
+        elif first == "-" and (found := builder_lines.RUNNER.search(text)):
             self._begin(entry, found["layer"], found["kind"])
         elif first == ">" and (found := _CHOSEN.match(text)):
             self._close(entry)
@@ -190,11 +183,11 @@ class Builds:
             self._says_seconds = True
             self._time(_name(found["layer"]), found["kind"], float(found["seconds"]))
             return
-        if text.startswith(("***", "===")):
+        if text.startswith((builder_lines.COMBINATION, builder_lines.REFORMATS, builder_lines.COSTS)):
             self._close(entry)
         elif found := _FUSION.match(text):
             self._fusions.add(found["kind"])
-        elif " layers" in text and (found := _LAYERS.match(text)):
+        elif " layers" in text and (found := builder_lines.LAYERS.match(text)):
             self._counts[found["when"]] = int(found["count"])
         elif (" completed in " in text or text.startswith("Engine built")) and (found := _PHASE.search(text)):
             self._close(entry)
@@ -203,9 +196,9 @@ class Builds:
             self._phases[phase] = times + 1, seconds + float(found["seconds"] or found["whole"])
         elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
             self._cpu, self._gpu = max(self._cpu, int(found["cpu"])), max(self._gpu, int(found["gpu"]))
-        elif text.startswith("Total ") and (found := _SAID.match(text)):
+        elif text.startswith("Total ") and (found := builder_lines.MEMORY.match(text)):
             what, size = found["what"], int(found["bytes"])
-            if size < _NO_BYTES:
+            if size < builder_lines.NO_BYTES:
                 self._memory.add(what, max(0, size - self._memory.of.get(what, 0)))
 
     def _begin(self, entry: Entry, layer: str, kind: str) -> None:
@@ -265,13 +258,11 @@ class Builds:
             layer.skipped, layer.wanted = layer.skipped + 1, max(layer.wanted, size)
 
     def _engine_layer(self, text: str) -> None:
-        match = engine_layers.LINE.match(text)
         engine = engine_layers.ENGINE.search(text)
         name = engine[1] if engine else ""
-        read = engine_layers.read(match, f"{name}/") if match else None
-        row = self._engines.row(name) if read else None
-        if read and row:
-            layer = read[0]
+        layer = next((engine_layers.computes(one, f"{name}/") for one in engine_layers.rows(text)), None)
+        row = self._engines.row(name) if layer else None
+        if layer and row:
             row.count += 1
             row.kinds.add(layer.kind)
             (row.products if layer.multiplies else row.others).add(layer.precision)
@@ -295,7 +286,7 @@ class Builds:
 
 
 def _name(layer: str) -> str:
-    return _REFORMATS if layer.startswith("Optimizer Reformat") else _PROFILE.sub("", layer)[:_LONGEST]
+    return _REFORMATS if layer.startswith("Optimizer Reformat") else engine_layers.without_profile(layer)[0][:_LONGEST]
 
 
 def _slowest(row: LayerTimes | RunnerTimes) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""Of what a log is: who wrote it, when, with which TensorRT on which GPU; and what a conversion left in TensorFlow."""
+"""Of what a log is: who wrote it, with which TensorRT on which GPU; and what a conversion left in TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ _MOST = 200
 _TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"TensorRT version: (\(\d+, \d+, \d+\)|[\d.]+)"),
              re.compile(r"libnvinfer_builder_resource\.so\.([\d.]+)"))
 _GPU = (re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"), re.compile(r"Selected Device: (.+)()"))
-# Each process writes one of them, once, at its start.
-_STARTS = ("&&&& RUNNING ", "This TensorFlow binary is optimized", "Building single TensorFlow model file config",
-           "Adding/updating models.")
 _PERFORMANCE = ("Throughput: ", "Latency: ", "GPU Compute Time: ", "Enqueue Time: ", "H2D Latency: ", "D2H Latency: ")
 _LONGEST = 200
 
@@ -28,14 +25,9 @@ class Context(records.Record):
 
     # {"F", "E", "W", "I", "V", "" for lines without a head: lines}.
     levels: dict[str, int]
-    # As the log has them, "" for none.
-    first: str
-    last: str
     # {container, pod, process or thread: its messages}, "" where the log does not say.
     sources: dict[str, int]
     sources_left_out: int
-    # Starts of processes that the log shows.
-    starts: int
     # As the log has them, and {name, compute capability: how often}.
     tensorrt: dict[str, int]
     gpus: dict[str, int]
@@ -51,24 +43,16 @@ class Contexts:
 
     def __init__(self) -> None:
         self._levels: dict[LogLevel, int] = {}
-        self._first = self._last = ""
         self._sources, self._tensorrt, self._gpus, self._because = Counts(_MOST), Counts(_MOST), Counts(_MOST), Counts(_MOST)
         self._left: dict[str, int] = {}
         self._performance: dict[str, str] = {}
-        self._starts = 0
-        # Lines with a head.
-        self.headed = 0
 
     def take(self, entry: Entry) -> None:
         """Take a message."""
         level, text = entry.level, entry.text
         self._levels[level] = self._levels.get(level, 0) + 1
         if entry.headed:
-            self.headed += 1
             self._sources.add(entry.source)
-            if entry.time:
-                self._first = self._first or entry.time
-                self._last = entry.time
         if level in ("I", ""):
             self._quiet(text)
         elif level == "W" and "non-converted OP Report" in text:
@@ -79,8 +63,6 @@ class Contexts:
             if found := segment_lines.LEFT.match(text):
                 self._because.add(f"{found[2]}: {' '.join((found[4] or 'kept native').split())[:_LONGEST]}")
             return
-        if text.startswith(_STARTS):
-            self._starts += 1
         if "TensorRT" in text or "libnvinfer_b" in text:
             for form in _TENSORRT:
                 if found := form.search(text):
@@ -96,7 +78,7 @@ class Contexts:
     def result(self) -> Context:
         """What was collected."""
         levels: dict[str, int] = {level: self._levels[level] for level in LOG_LEVELS if level in self._levels}
-        return Context(levels=levels, first=self._first, last=self._last, sources=self._sources.sorted(),
-                       sources_left_out=self._sources.left_out, starts=self._starts,
+        return Context(levels=levels, sources=self._sources.sorted(),
+                       sources_left_out=self._sources.left_out,
                        tensorrt=self._tensorrt.sorted(), gpus=self._gpus.sorted(), left=self._left, left_because=self._because.sorted(),
                        performance=self._performance)

@@ -85,7 +85,7 @@ class EngineRuns(records.Record):
     left_out: int
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _Row:
     runs: int = 0
     native: int = 0
@@ -95,7 +95,7 @@ class _Row:
     fallbacks: Counts = dataclasses.field(default_factory=lambda: Counts(_MOST_SHAPES))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _Writer:
     """What is under way in one source of lines."""
 

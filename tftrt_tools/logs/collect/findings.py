@@ -19,7 +19,6 @@ _LONGEST = 400
 _LOUD = ("F", "E", "W")
 # TensorRT 8.5 writes such a line, and behind it, on a level that is mostly off, the names.
 _AFFECTED, _LIST = "weights are affected by this issue", "List of affected weights:"
-_PROFILE = re.compile(r" \[profile \d+\]")
 # What differs between two messages of one kind.
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,:x]*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|/\S+")
 
@@ -58,7 +57,7 @@ class Unknown(records.Record):
     example: str
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _Row:
     count: int = 0
     first: str = ""
@@ -69,7 +68,7 @@ class _Row:
     subjects: Counts = dataclasses.field(default_factory=lambda: Counts(_MOST_SUBJECTS))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _UnknownRow:
     count: int = 0
     level: LogLevel = ""
@@ -93,8 +92,8 @@ class Findings:
         """Returns: whether the message is known."""
         found = index.find(entry.text, entry.level)
         if _LIST in entry.text and (row := self._awaiting.pop(entry.source, None)):
-            for weights in _PROFILE.sub("", entry.text.partition(_LIST)[2]).split(", "):
-                row.subjects.add(engine_layers.shown(weights.strip().removesuffix(".weight")))
+            for weights in entry.text.partition(_LIST)[2].split(", "):
+                row.subjects.add(engine_layers.shown(engine_layers.without_profile(weights.strip().removesuffix(".weight"))[0]))
         for message, values in found:
             self._note(entry, message, values)
         if entry.level in _LOUD:
