@@ -350,7 +350,7 @@ def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_i
 
     from tests import server_log
     from tftrt_tools.execution.job import native_copy
-    from tftrt_tools.serving.launch import load_failure
+    from tftrt_tools.logs import load_failure
     from tftrt_tools.serving.local.failure import Failure
     from tftrt_tools.serving.local.session import Session
 

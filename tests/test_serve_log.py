@@ -3,8 +3,9 @@
 import pytest
 
 from tests import server_log
+from tftrt_tools.logs import load_failure
 from tftrt_tools.serving import server_flags
-from tftrt_tools.serving.launch import ending, load_failure, log_follower
+from tftrt_tools.serving.launch import ending, log_follower
 
 
 def follower(**values):

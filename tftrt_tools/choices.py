@@ -49,3 +49,14 @@ Direction = Literal["faster", "slower", "higher", "lower", ""]
 StepState = Literal["done", "failed", "out of time", "left out", "for a GPU"]
 # Whether the result of `tftrt optimize` keeps the goal; open where nothing that was looked at misses it, and no engine has run.
 GoalOutcome = Literal["kept", "open", "not kept", "cannot tell"]
+
+# What a known message of a log is about (`tftrt log`), in the order in which it matters.
+LogCategory = Literal["build", "fallback", "memory", "version", "load", "request", "device", "calibration", "precision", "conversion",
+                      "input", "speed", "machine"]
+LOG_CATEGORIES: tuple[LogCategory, ...] = typing.get_args(LogCategory)
+# "error": something was not done; "warning": it was done otherwise than asked for; "note": nothing is wrong.
+LogSeverity = Literal["error", "warning", "note"]
+LOG_SEVERITIES: tuple[LogSeverity, ...] = typing.get_args(LogSeverity)
+# The level of a line: fatal, error, warning, information, verbose; "" where the line does not say.
+LogLevel = Literal["F", "E", "W", "I", "V", ""]
+LOG_LEVELS: tuple[LogLevel, ...] = typing.get_args(LogLevel)

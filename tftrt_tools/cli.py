@@ -33,6 +33,7 @@ COMMANDS = {
     "promote": "a label of a running server to another version, once that is available",
     "rollback": "undo the last promotion",
     "bench": "how fast a running server answers, and the highest rate that keeps a promise",
+    "log": "what a log of TF-TRT, TensorRT, TensorFlow Serving or trtexec says: fallbacks, failed builds, and what to do",
     "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
     "history": "the comparisons that were kept, and the steps in them",
 }

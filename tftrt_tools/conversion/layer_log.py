@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
 from tftrt_tools.conversion import layer_table, pass_log
+from tftrt_tools.logs import engine_layers
+from tftrt_tools.logs.engine_layers import Layer, Row
+from tftrt_tools.logs.known import calibration
 
 if TYPE_CHECKING:
     from tftrt_tools.calibration.file import EngineTable
@@ -23,33 +25,8 @@ if TYPE_CHECKING:
 
 # The environment of a child whose log is verbose, which makes it about ten times as long.
 _VERBOSE = {**pass_log.ENV, "TF_CPP_VMODULE": pass_log.VMODULE + ",trt_logger=4"}
-_REFUSED = re.compile(r"Rejecting some int8 implementation of layer (.+) due to missing int8 scales for tensor (.+?) at (?:in|out)put")
-_RANGE = re.compile(r"INT8 Inference Tensor scales and zero-points: (.+?) scale and zero-point")
-_PRECISION: dict[str, Precision] = {"Int8": "INT8", "Half": "FP16", "Float": "FP32"}
-_MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_MULTIPLY|EINSUM)\b")
-# They move or hold values.
-_PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gather", "ShapeHostToDevice", "ShapeDeviceToHost")
-_FUSED = "Myelin"
-_PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
+(_REFUSED,), (_RANGE,) = calibration.REJECTED.forms, calibration.RANGE.forms
 _SHOWN = 5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layer(records.Record):
-    """A layer that computes."""
-
-    # The TensorFlow node of its product, else TensorRT's own name, without the engine's.
-    node: str
-    # TensorRT's.
-    kind: str
-    # The type of its first input (TF32 counts as FP32), "" for other types.
-    precision: Precision | Literal[""]
-    # Whether it is a convolution or matrix product.
-    multiplies: bool
-    # Tensors without a range, for which it could not be INT8.
-    without_range: tuple[str, ...] = ()
-    # The number of its optimization profile, from 0: each profile has its own layers.
-    profile: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +69,7 @@ def parse(text: str, engines: Sequence[str]) -> dict[str, tuple[Layer, ...]]:
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: (Layer, …)}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    return {engine: _layers(layer_table.rows(block), _without_range(before), f"{engine}/")
+    return {engine: _layers(engine_layers.rows(block), _without_range(before), f"{engine}/")
             for engine, before, block in layer_table.builds(text, engines)}
 
 
@@ -103,7 +80,7 @@ def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[s
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
     """
     known = {one.engine: one.table.scales for one in tables}
-    used = {engine: set(_RANGE.findall(before)) for engine, before, _ in layer_table.builds(text, list(known))}
+    used = {engine: set(_RANGE.all(before, "tensor")) for engine, before, _ in layer_table.builds(text, list(known))}
     unused = {engine: tuple(name for name in known[engine] if name not in names) for engine, names in used.items()}
     return {engine: names for engine, names in unused.items() if names}
 
@@ -111,33 +88,18 @@ def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[s
 def _without_range(text: str) -> dict[str, set[str]]:
     """{TensorRT's layer: {tensor}} of the layers that could not be INT8."""
     refused: dict[str, set[str]] = collections.defaultdict(set)
-    for layer, tensor in _REFUSED.findall(text):
+    for layer, tensor in _REFUSED.pattern.findall(text):
         refused[layer].add(tensor)
     return refused
 
 
-def _layers(rows: Sequence[layer_table.Row], refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
+def _layers(rows: Sequence[Row], refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
     found = []
     for row in rows:
-        if row.kind in _PASSIVE:
-            continue
-        kinds = _precisions(row.inputs) or _precisions(row.outputs)
-        missing = {tensor for layer, tensors in refused.items() if layer in row.name for tensor in tensors}
-        found.append(Layer(node=_node(row.name, prefix), kind=row.kind, precision=kinds[0] if kinds else "",
-                           multiplies=bool(_MULTIPLIES.search(row.name)), without_range=tuple(sorted(missing)), profile=row.profile))
+        if layer := engine_layers.computes(row, prefix):
+            missing = {tensor for refusal, tensors in refused.items() if refusal in row.name for tensor in tensors}
+            found.append(dataclasses.replace(layer, without_range=tuple(sorted(missing))))
     return tuple(found)
-
-
-def _precisions(tensors: Sequence[layer_table.Tensor]) -> list[Precision]:
-    return [_PRECISION[tensor.type] for tensor in tensors if tensor.type in _PRECISION]
-
-
-def _node(name: str, prefix: str) -> str:
-    """The node of the layer's multiplying part, else of its first part."""
-    parts = name.split(" + ")
-    chosen = next((part for part in parts if _MULTIPLIES.search(part)), parts[0])
-    plain = chosen.replace(prefix, "")
-    return plain if plain.startswith(("{", "PWN(")) else _PART_OF_A_NODE.sub("", plain.rsplit(":", 1)[0])
 
 
 def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
@@ -149,7 +111,7 @@ def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[st
 
 
 def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
-    fused = [layer for layer in layers if layer.kind == _FUSED]
+    fused = [layer for layer in layers if layer.kind == engine_layers.FUSED]
     products = [layer for layer in layers if layer.multiplies]
     parts = [_counted(products, "convolution or matrix product", "convolutions and matrix products"),
              _counted([layer for layer in layers if not layer.multiplies and layer not in fused], "other layer", "other layers"),

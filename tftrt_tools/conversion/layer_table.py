@@ -11,48 +11,14 @@ import typing
 from collections.abc import Iterator, Sequence
 
 from tftrt_tools import records
+from tftrt_tools.logs import builder_lines
+from tftrt_tools.logs.engine_layers import Row as Row
+from tftrt_tools.logs.engine_layers import Tensor as Tensor
+from tftrt_tools.logs.engine_layers import rows as rows
+from tftrt_tools.logs.engine_layers import without_profile as without_profile
 from tftrt_tools.savedmodel import passport
 
 _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
-_LAYER = re.compile(r"^Layer\((?P<kind>\w+)\): (?P<name>.*?), Tactic: (?P<tactic>0x[0-9a-f]+), (?P<inputs>.*) -> (?P<outputs>.*)$",
-                    re.MULTILINE)
-# This suffix ends layer names of an engine's second and later profiles.
-_PROFILE = re.compile(r" \[profile (\d+)\]")
-# "NAME (Half[32,256:8,14,14])": after the channels, by how many a format packs them.
-_TENSOR = re.compile(r"(.+?) \((\w+)[\[(]([^\])]*)[\])]\)(?:, |$)")
-
-_SCRATCH, _ACTIVATIONS = re.compile(r"Total Scratch Memory: (\d+)"), re.compile(r"Total Activation Memory: (\d+)")
-_NO_SIZE = 1 << 60
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tensor(records.Record):
-    """What a layer reads or writes."""
-
-    # TensorRT's; often that of the TensorFlow tensor.
-    name: str
-    # TensorRT's: "Float", "Half", "Int8", "Int32", "Bool".
-    type: str
-    # As the log writes them; a size that is open in the profile may be negative.
-    sizes: tuple[int, ...]
-    # How many channels lie side by side: 1 for a plain layout, 8 for channels packed by eight.
-    packed: int = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(records.Record):
-    """A layer."""
-
-    # TensorRT's, without the mark of a profile.
-    name: str
-    # TensorRT's, such as "CaskConvolution", "Reformat", "NoOp", "Myelin".
-    kind: str
-    # The number of the chosen implementation, in hexadecimal; "0x0000000000000000" where there is no choice.
-    tactic: str
-    inputs: tuple[Tensor, ...] = ()
-    outputs: tuple[Tensor, ...] = ()
-    # The number of its optimization profile, from 0: each profile has its own layers.
-    profile: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +51,7 @@ def of_log(text: str, engines: Sequence[str]) -> dict[str, Built]:
     Args: text: the log. engines: names of engine ops.
     Returns: {engine: Built}, of each engine's last build; an engine of which the log lists nothing is missing.
     """
-    # TensorRT says a number for activations twice for each profile; the first is no size, but more than any memory.
-    return {engine: Built(rows=rows(block), scratch_bytes=tuple(map(int, _SCRATCH.findall(before))),
-                          activation_bytes=tuple(size for size in map(int, _ACTIVATIONS.findall(before)) if size < _NO_SIZE))
+    return {engine: Built(rows=rows(block), scratch_bytes=_bytes(before, "Scratch"), activation_bytes=_bytes(before, "Activation"))
             for engine, before, block in builds(text, engines)}
 
 
@@ -108,28 +72,7 @@ def builds(text: str, engines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         start = block.end()
 
 
-def rows(block: str) -> tuple[Row, ...]:
-    """The layers of a list, in the order in which they run."""
-    return tuple(_row(match) for match in _LAYER.finditer(block))
-
-
-def _row(match: re.Match[str]) -> Row:
-    profile = _PROFILE.search(match["name"])
-    return Row(name=_PROFILE.sub("", match["name"]), kind=match["kind"], tactic=match["tactic"], inputs=_tensors(match["inputs"]),
-               outputs=_tensors(match["outputs"]), profile=int(profile[1]) if profile else 0)
-
-
-def _tensors(text: str) -> tuple[Tensor, ...]:
-    return tuple(_tensor(*found) for found in _TENSOR.findall(text))
-
-
-def _tensor(name: str, kind: str, sizes: str) -> Tensor:
-    numbers = [one.partition(":") for one in sizes.split(",") if one]
-    return Tensor(name=name, type=kind, sizes=tuple(int(size) for size, _, _ in numbers),
-                  packed=next((int(packed) for _, _, packed in numbers if packed), 1))
-
-
-def without_profile(name: str) -> tuple[str, int]:
-    """(A layer's name without the mark of its profile, the profile)."""
-    found = _PROFILE.search(name)
-    return _PROFILE.sub("", name), int(found[1]) if found else 0
+def _bytes(log: str, what: str) -> tuple[int, ...]:
+    """The sums of a kind of memory, one for each profile. TensorRT writes that of activations twice; the first one is no size."""
+    sums = [(found["what"], int(found["bytes"])) for found in builder_lines.MEMORY.finditer(log)]
+    return tuple(size for kind, size in sums if kind == what and size < builder_lines.NO_BYTES)

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterator
 
 from tftrt_tools import records
+from tftrt_tools.logs import heads, segment_lines
 
 VMODULE = "segment=2,trt_engine_op=1"
 # The environment of a child whose log is read here.
 ENV = {"TF_CPP_VMODULE": VMODULE, "TF_CPP_MIN_LOG_LEVEL": "0"}
-_HEAD = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] (\S+?)\] (.*)", re.DOTALL)
-_LEFT = re.compile(r"(Not a|Denylisted as) TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)(?:, \(Reason: (.*)\))?\s*$", re.DOTALL)
 _TAKEN = re.compile(r"Accepted as a TF-TRT candidate, \(Op type: (.*?)\), \(Op name: (.*?)\)?\s*$", re.DOTALL)
 _SEGMENT = re.compile(r"Nodes in segment (\d+) with parent=.*?:\n(.*)", re.DOTALL)
 _NODE = re.compile(r"^\[Op type: (.*?)\] (.*)$", re.MULTILINE)
@@ -52,7 +51,7 @@ def parse(text: str) -> PassLog:
     taken: dict[str, str] = {}
     clusters: list[Cluster] = []
     for entry in _entries(text):
-        if match := _LEFT.match(entry):
+        if match := segment_lines.LEFT.match(entry):
             verb, op, node, reason = match.groups()
             denied = verb == "Denylisted as" or "TF_TRT_OP_DENYLIST" in (reason or "")
             left_out[node] = LeftOut(node, op, "kept native by --keep_native_ops" if denied else " ".join(reason.split()))
@@ -73,12 +72,12 @@ def _entries(text: str) -> Iterator[str]:
     entry: list[str] = []
     ours = False
     for line in text.splitlines():
-        head = _HEAD.match(line)
+        head = heads.read(line)
         if head:
             if ours:
                 yield "\n".join(entry)
-            ours = "/segment.cc:" in head.group(1)
-            entry = [head.group(2)]
+            ours = "/segment.cc:" in head.place
+            entry = [head.text]
         else:
             entry.append(line)
     if ours:

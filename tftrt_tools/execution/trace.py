@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Mapping
 
 from tftrt_tools import records
+from tftrt_tools.logs import engine_lines
+from tftrt_tools.logs.known import fallback
 
 # {plane, as "/device:GPU:0" or "/host:CPU": [(event, start, end in seconds)]}.
 Events = dict[str, list[tuple[str, float, float]]]
 
 EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNativeSegment": "fallback", "TRTEngineOp::BuildEngine": "build",
           "TRTEngineOp::ExecuteCalibration": "calibration"}
-_LINES = (("engine", re.compile(r"Executing TRT engine: (\S+)")), ("fallback", re.compile(r"Executing native segment: (\S+)")),
-          ("build", re.compile(r"Building a new TensorRT engine for (\S+)")),
-          ("calibration", re.compile(r"Executing TRT calibration: (\S+)")))
-_REASON = re.compile(r"(failure in verifying input shapes|Found no engine in cache matching input shapes|Engine creation for \S+ failed|"
-                     r"Failed to execute engine|Engine retrieval for input shapes: .* failed)")
+_LINES = (("engine", engine_lines.EXECUTED), ("fallback", engine_lines.NATIVE), ("build", engine_lines.BUILDING),
+          ("calibration", engine_lines.CALIBRATED))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,17 +40,13 @@ class CallTrace(records.Record):
     reasons: tuple[str, ...] = ()
 
 
-def _engine(logged: str) -> str:
-    """The engine's own name: the log adds the scopes of the calling functions."""
-    return logged.rstrip(",:;.").rsplit("/", 1)[-1]
-
-
 def combine(counts: Mapping[str, int], log: str) -> CallTrace:
     """A CallTrace from the profiler's counts and the log's names; where they differ, the larger count is kept."""
-    named = {kind: collections.Counter(_engine(name) for name in pattern.findall(log)) for kind, pattern in _LINES}
+    named = {kind: collections.Counter(map(engine_lines.name, form.all(log, "engine"))) for kind, form in _LINES}
     for kind, total in counts.items():
         missing = total - sum(named[kind].values())
         if missing > 0:
             named[kind]["?"] += missing
-    reasons = tuple(dict.fromkeys(line.split("] ", 1)[-1].strip()[:300] for line in log.splitlines() if _REASON.search(line)))
+    reasons = tuple(dict.fromkeys(line.split("] ", 1)[-1].strip()[:300] for line in log.splitlines()
+                                  if any(message.find(line) is not None for message in fallback.REASONS)))
     return CallTrace(reasons=reasons, **{kind: dict(found) for kind, found in named.items()})

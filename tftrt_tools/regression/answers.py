@@ -14,8 +14,8 @@ from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.judgement import Rules
 from tftrt_tools.accuracy.metrics import Comparison
 from tftrt_tools.execution.run import Call
+from tftrt_tools.logs import load_failure
 from tftrt_tools.regression import rounds
-from tftrt_tools.serving.launch import load_failure
 from tftrt_tools.serving.smoke import answer_check as comparing
 from tftrt_tools.serving.smoke import gate
 

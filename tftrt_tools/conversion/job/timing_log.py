@@ -18,11 +18,8 @@ from __future__ import annotations
 import datetime
 import re
 
-_LAYERS = re.compile(r"After (?!reformat layers)[\w -]+: (\d+) layers")
-_PROFILE = re.compile(r"Constructing optimization profile number (\d+) \[\d+/(\d+)\]")
-_REFORMATS, _COSTS = "== Computing reformatting costs", "== Computing costs for"
-_RUNNER = re.compile(r"-- Timing Runner: (.+?) \((\w+)")
-_SELECTED = "Formats and tactics selection completed in"
+from tftrt_tools.logs import builder_lines
+
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
 # Fewer layers, or less time, say nothing of the others.
 _LEAST_LAYERS, _LEAST_SECONDS = 5, 10.0
@@ -55,20 +52,20 @@ class TimingLog:
             self._line(line)
 
     def _line(self, line: str) -> None:
-        if match := _RUNNER.search(line):
-            self._runner = f"{match[1][-_LONGEST:]}, {match[2]}"
-        elif _COSTS in line:
+        if match := builder_lines.RUNNER.search(line):
+            self._runner = f"{match['layer'][-_LONGEST:]}, {match['kind']}"
+        elif builder_lines.COSTS in line:
             self._phase, self._at = "layers", self._at + 1
             self._last = _seconds(line) or self._last
             self._first = self._first or self._last
-        elif _REFORMATS in line:
+        elif builder_lines.REFORMATS in line:
             self._phase = "formats"
-        elif match := _PROFILE.search(line):
-            self._begin(int(match[1]), int(match[2]))
-        elif _SELECTED in line:
+        elif match := builder_lines.PROFILE.search(line):
+            self._begin(int(match["number"]), int(match["of"]))
+        elif builder_lines.SELECTED in line:
             self._phase, self._runner = "chosen", ""
-        elif match := _LAYERS.search(line):
-            self._layers = int(match[1])
+        elif (match := builder_lines.LAYERS.search(line)) and match["when"] != builder_lines.REFORMATTED:
+            self._layers = int(match["count"])
 
     def text(self) -> str:
         """Where the build is, for people; "" if the log does not tell."""

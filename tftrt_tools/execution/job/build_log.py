@@ -6,22 +6,25 @@ import itertools
 import re
 from collections.abc import Iterable
 
-_REASONS = (re.compile(r"Engine creation for \S+ failed\..* Reason: (.+)"), re.compile(r"\bCalibration failed: (.+)"))
+from tftrt_tools.logs import heads
+from tftrt_tools.logs.known import builds, calibration
+
+_REASONS = (builds.CREATION_FAILED, calibration.FAILED)
 # The second line of a reason: the place in TensorFlow's source, and the node that TensorRT refuses.
 _NODE = re.compile(r"\S+:\d+ (failed to add TRT layer, at: .+)")
-_TENSORRT = re.compile(r": E \S*trt_logger\.cc:\d+\] DefaultLogger (.+)")
 
 
 def reason(text: str) -> str:
     """Args: text: of a log. Returns: the first reason in it, with TensorRT's last error before it, or ""."""
     errors = ""
     for line, following in itertools.pairwise([*text.splitlines(), ""]):
-        if match := _TENSORRT.search(line):
-            errors = f" (TensorRT: {match[1].strip()})"
-        for pattern in _REASONS:
-            if match := pattern.search(line):
+        head = heads.read(line)
+        if head and head.tensorrt and head.level == "E":
+            errors = f" (TensorRT: {head.text.strip()})"
+        for message in _REASONS:
+            if said := (message.find(line) or {}).get("reason"):
                 node = _NODE.match(following.strip())
-                return match[1].strip() + (f" {node[1]}" if node else "") + errors
+                return said + (f" {node[1]}" if node else "") + errors
     return ""
 
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 
 from tftrt_tools import errors
-from tftrt_tools.serving.launch import load_failure
+from tftrt_tools.logs import load_failure
 
 _SHOWN_LINES = 15
 _DOCKER_REFUSED = 125

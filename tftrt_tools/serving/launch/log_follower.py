@@ -5,12 +5,9 @@ import re
 import threading
 from collections.abc import Mapping
 
-from tftrt_tools.serving.launch import load_failure
+from tftrt_tools.logs import load_failure
+from tftrt_tools.logs.known import loading
 
-# The lines of TensorFlow Serving 2.14.1 and of the development server.
-_FAILED = re.compile(r"[Ll]oading (?:servable: )?\{name: (\S+) version: (\d+)\} failed: (.*)")
-_ACCESS = re.compile(r"file ?system access error: (.*)")
-_NO_VERSION = re.compile(r"[Nn]o versions of (?:servable )?(\S+)(?: found)? under base path (\S+?)[.:]? ")
 # A line without a date belongs to the message before it.
 _DATED = re.compile(r"\d{4}-\d\d-\d\d ")
 _LONGEST_LINES = 20
@@ -46,11 +43,11 @@ class Follower:
     def note(self, line: str) -> None:
         """Take a line of the log."""
         with self._lock:
-            failed = _FAILED.search(line)
+            failed = loading.FAILED.find(line)
             if self._open and (failed or _DATED.match(line) or len(self._open) >= _LONGEST_LINES):
                 self._close()
             if failed:
-                self._which, self._open, self._grown = (failed[1], failed[2]), [failed[3]], True
+                self._which, self._open, self._grown = (failed["model"], failed["version"]), [failed["said"]], True
             elif self._open:
                 self._open.append(line)
                 self._grown = True
@@ -73,11 +70,10 @@ class Follower:
         self._add(News(f"{name} version {version} did not load: {cause}", "; ".join(filter(None, [mend, self._again]))))
 
     def _note_base_path(self, line: str) -> None:
-        if found := _ACCESS.search(line):
-            self._add(News(f"the server finds no versions, of no model: {found[1]}", "it looks again by itself once that is mended"))
-        elif found := _NO_VERSION.search(line):
-            self._add(News(f"{found[1]} has no version under {found[2]}", "publish one: a directory with a number for a name; the server "
-                           "looks again by itself"))
+        if found := loading.FILE_SYSTEM.find(line):
+            self._add(News(f"the server finds no versions, of no model: {found['said']}", "it looks again by itself once that is mended"))
+        elif found := loading.NO_VERSION.find(line):
+            self._add(News(f"{found['model']} has no version under {found['path']}", loading.NO_VERSION.mend))
 
     def _add(self, news: News) -> None:
         if news not in self._told:

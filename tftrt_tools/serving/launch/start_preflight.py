@@ -4,9 +4,10 @@ import pathlib
 from collections.abc import Iterable
 
 from tftrt_tools import errors
+from tftrt_tools.logs import load_failure
 from tftrt_tools.savedmodel import engine_assets
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.launch import config_files, load_failure, serve_plan
+from tftrt_tools.serving.launch import config_files, serve_plan
 from tftrt_tools.serving.launch.serve_plan import Model, Plan
 
 _MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "model.tflite")

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterable
 
 from tftrt_tools import errors
 from tftrt_tools.execution import trace
+from tftrt_tools.logs import engine_lines, index
+from tftrt_tools.logs.known import fallback
 from tftrt_tools.serving.smoke.engine_evidence import CERTAIN, LIKELY, NO, NOTHING, YES, Evidence
 
 # A log that a parent process passes on arrives a little late.
 _QUIET_SECONDS, _LONGEST_SECONDS = 0.25, 3
 _ENGINE = re.compile(r"TRTEngineOp_\w+")
-_NATIVE = re.compile(r"[Nn]ative segment for\s*(\S+)")
 
 
 class LogWatch:
@@ -63,7 +64,7 @@ def read(text: str, call: str, engines: Collection[str] | None, sent: int, left:
     """
     text = "\n".join(line for line in text.splitlines() if _concerns(line, engines))
     seen = trace.combine({}, text)
-    warned = [name for name in _NATIVE.findall(text) for name in _ENGINE.findall(name)]
+    warned = [engine_lines.name(engine) for engine in index.all_of(fallback.REASONS, text, "engine")]
     native = dict.fromkeys([*seen.fallback, *warned])
     found = []
     if native or seen.reasons and not left:

@@ -3,13 +3,12 @@
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.logs.known import loading, versions
 
 LABELS_FLAG = "allow_version_labels_for_unavailable_models"
 LABELS_MEND = f"add --{LABELS_FLAG}"
 _ENGINE_OPS = ("TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "GetCalibrationDataOp")
 _ELSEWHERE = "serve the original model here, or use --backend=local, which runs engine ops as TensorFlow ops"
-_UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
-_NO_KERNEL = re.compile(r"No OpKernel was registered to support Op '(\w+)'")
 # What else a message may say, each with its mend.
 _MENDS = (
     (re.compile(r"[Cc]ould not find meta ?graph"),
@@ -22,17 +21,22 @@ _MENDS = (
     (re.compile(r"(?i)warm-?up"),
      "publish the model again, which writes its warm-up requests anew; --noenable_model_warmup goes without them"),
 )
-_LABEL = re.compile(r"Request to assign label to version (\d+) of model ([^,]+), which is not currently available")
 
 
 def no_engine_ops(said: str) -> str:
     """Why a server cannot run TF-TRT's ops, "" where its message `said` is about something else."""
-    kernel, unknown = _NO_KERNEL.search(said), _UNKNOWN_OP.search(said)
-    if kernel and kernel[1] in _ENGINE_OPS:
-        return f"it has TF-TRT's engine ops, and {kernel[1]} has no kernel in this server, because it sees no GPU"
-    if unknown and unknown[1] in _ENGINE_OPS:
-        return f"it has TF-TRT's engine ops, and this server is built without TF-TRT ({unknown[1]} is not registered)"
+    kernel, unknown = _ops(said)
+    if kernel in _ENGINE_OPS:
+        return f"it has TF-TRT's engine ops, and {kernel} has no kernel in this server, because it sees no GPU"
+    if unknown in _ENGINE_OPS:
+        return f"it has TF-TRT's engine ops, and this server is built without TF-TRT ({unknown} is not registered)"
     return ""
+
+
+def _ops(said: str) -> tuple[str, str]:
+    """(the op without a kernel, the op that is not registered), "" where the message names none."""
+    kernel, unknown = (message.find(said) or {} for message in (versions.NO_OP_KERNEL, versions.UNKNOWN_OP))
+    return kernel.get("op", ""), unknown.get("op", "")
 
 
 def explain(said: str) -> tuple[str, str]:
@@ -42,17 +46,17 @@ def explain(said: str) -> tuple[str, str]:
     """
     if engines := no_engine_ops(said):
         return engines, _ELSEWHERE
-    kernel, unknown = _NO_KERNEL.search(said), _UNKNOWN_OP.search(said)
-    if found := kernel or unknown:
-        return f"this server has no {'kernel for the ' if kernel else ''}op {found[1]}", "use a server that is built with it"
+    kernel, unknown = _ops(said)
+    if op := kernel or unknown:
+        return f"this server has no {'kernel for the ' if kernel else ''}op {op}", "use a server that is built with it"
     cause = errors.first_line(said)
     return cause, next((mend for pattern, mend in _MENDS if pattern.search(said)), "")
 
 
 def label(said: str) -> tuple[str, str] | None:
     """(cause, mend) where the server refuses a label because its version is not loaded, else None."""
-    found = _LABEL.search(said)
+    found = loading.LABEL.find(said)
     if not found:
         return None
-    return (f"a label names version {found[1]} of {found[2]}, which is not loaded yet: a server reads labels before it loads anything",
-            LABELS_MEND)
+    return (f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads "
+            "anything", LABELS_MEND)

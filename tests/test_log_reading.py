@@ -1,0 +1,280 @@
+"""Logs as lines, heads and messages, and what they add up to: on recorded logs, and where lines of several processes are mixed."""
+
+import gzip
+import itertools
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
+from tftrt_tools.logs import entries, heads, reading
+from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
+
+RECORDED = ROOT / "tests/data/logs"
+OP = "2026-11-24 07:44:43.{:06d}: {} tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:959] "
+TRT = "2026-11-24 07:44:{}: I tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:79] DefaultLogger "
+VERBOSE_8_5 = [
+    ("10.000000", "*************** Autotuning format combination: Float(64,8,8,1) -> Float(4096,64,8,1) ***************"),
+    ("10.100000", "--------------- Timing Runner: conv1 + relu1 (CaskConvolution)"),
+    ("10.300000", "conv1 + relu1 Set Tactic Name: sm80_xmma_fprop_implicit_gemm Tactic: 0x01"),
+    ("10.600000", "Tactic: 0x0000000000000001 Time: 0.02"),
+    ("11.000000", "Tactic: 0x0000000000000002 Time: 0.01"),
+    ("11.000000", "Skipping tactic 3 due to insufficient memory on requested size of 3000000 detected for tactic 0x0000000000000003."),
+    ("11.000000", "Fastest Tactic: 0x0000000000000002 Time: 0.01"),
+    ("11.500000", "--------------- Timing Runner: conv1 + relu1 [profile 1] (CudnnConvolution)"),
+    ("11.500000", "CudnnConvolution has no valid tactics for this config, skipping"),
+    ("11.500000", ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x0000000000000002"),
+]
+
+
+def read(tmp_path, *lines, name="a.log"):
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return reading.read([str(tmp_path / name)], allow_empty=True)
+
+
+def findings(summary):
+    return {one.name: one for one in summary.findings}
+
+
+@pytest.mark.parametrize(("line", "source", "level", "thread", "place", "text"), [
+    ("2026-11-22 11:22:13.391623: I tensorflow/trt_engine_op.cc:1115] text", "", "I", "", "tensorflow/trt_engine_op.cc:1115", "text"),
+    ("2026-11-24 07:20:22.167657: E   20888 tensorflow/port.cc:111] text", "", "E", "20888", "tensorflow/port.cc:111", "text"),
+    ("2026-11-24 07:17:07.435534: W tensorflow/segment.cc:970] ", "", "W", "", "tensorflow/segment.cc:970", ""),
+    ("2026-11-24 10:00:00.000: E loading {name: m version: 1} failed: x", "", "E", "", "", "loading {name: m version: 1} failed: x"),
+    ("[11/24/2026-07:20:27] [TRT] [W] text", "", "W", "", "", "text"), ("[01/10/2024-21:52:52] [V] [TRT] text", "", "V", "", "", "text"),
+    ("[01/10/2024-21:52:52] [I] === Model Options ===", "", "I", "", "", "=== Model Options ==="), ("[E] 3: text", "", "E", "", "", "3: text"),
+    ("[TensorRT] VERBOSE: text", "", "V", "", "", "text"), ("[TensorRT] INTERNAL_ERROR: text", "", "F", "", "", "text"),
+    ("[TRT]    text", "", "", "", "", "text"), ("ERROR: [TRT]: text", "", "E", "", "", "text"), ("WARNING:tensorflow:text", "", "W", "", "", "text"),
+    ("I0127 01:35:26.525834 17 manager.cc:767] text", "", "I", "17", "manager.cc:767", "text"),
+    ("W0000 00:00:1712345678.123456   4711 file.cc:12] text", "", "W", "4711", "file.cc:12", "text"),
+    ("2023-08-21 17:24:59.358624197 [W:onnxruntime:Default, ep.h:75 log] [2023-08-21 15:24:59 WARNING] text", "", "W", "", "ep.h:75", "text"),
+    ("serving-1  | 2026-11-24 07:17:07.435534: W a.cc:1] text", "serving-1", "W", "", "a.cc:1", "text"),
+    ("[pod/x-1/tfs] 2024-01-01T00:00:00.1Z 2026-11-24 07:17:07.435534: W a.cc:1] text", "pod/x-1/tfs", "W", "", "a.cc:1", "text"),
+    ("2024-01-01T00:00:00.1Z stderr F 2026-11-24 07:17:07.435534: W a.cc:1] text", "", "W", "", "a.cc:1", "text"),
+    ("Nov 24 07:17:07 host tensorflow_model_server[77]: 2026-11-24 07:17:07.4: W a.cc:1] text", "host tensorflow_model_server[77]", "W", "", "a.cc:1", "text"),
+    ('{"log":"2026-11-24 07:17:07.435534: W a.cc:1] text\\n","stream":"stderr","time":"2024"}', "", "W", "", "a.cc:1", "text"),
+    ("\x1b[33m[01/10/2024-21:52:52] [W] [TRT] text\x1b[0m", "", "W", "", "", "text")])
+def test_heads_of_all_programs_are_read(line, source, level, thread, place, text):
+    around, rest = heads.split(line)
+    head = heads.read(rest)
+    assert (around, head.level, head.thread, head.place, head.text) == (source, level, thread, place, text)
+
+
+@pytest.mark.parametrize("line", ["", "Layer(NoOp): x", "To enable the following instructions: AVX2", "12 of 13", '{"log": 3', "Traceback (most recent call last):"])
+def test_other_lines_have_no_head(line):
+    assert heads.read(heads.split(line)[1]) is None
+
+
+def test_two_messages_in_one_line_are_told_apart():
+    first, second = OP.format(1, "W") + "TF-TRT Warning: first", OP.format(2, "I") + "second"
+    assert [one.text for one in entries.of([first + second])] == ["first", "second"]
+
+
+def test_times_are_differences_in_seconds():
+    assert heads.seconds("2026-11-23 23:59:59.5") == heads.seconds("2026-11-24 00:00:00.5") - 1
+    assert heads.seconds("01/10/2024-21:52:52") == heads.seconds("2024-01-10 21:52:52") and heads.seconds("") is None
+
+
+def test_lines_without_a_head_belong_to_the_error_before_them():
+    found = list(entries.of([OP.format(1, "E") + "said", "  more", OP.format(2, "I") + "other", "alone"]))
+    assert [(one.level, one.text, one.number) for one in found] == [("E", "said\n  more", 1), ("I", "other", 3), ("", "alone", 4)]
+
+
+def test_a_message_without_an_end_is_cut():
+    found = list(entries.of(itertools.chain([OP.format(1, "E") + "said"], ("x" * 100 for _ in range(10_000)))))
+    assert len(found) == 1 and len(found[0].text) < 50_000
+
+
+def test_a_recorded_build_adds_up():
+    """The digits CNN in FP16 with three profiles, on an H100; most of the lines about kernels were taken out."""
+    summary = reading.read([str(RECORDED / "build_fp16.log.gz")])
+    engine, = summary.engines.engines
+    assert (engine.runs, engine.native_runs, engine.collecting_runs, engine.fallbacks) == (1, 0, 3, ())
+    build, = summary.engines.builds
+    assert build.outcome == "built" and build.seconds == pytest.approx(60.4, abs=0.1) and build.shapes == "[[?,8,8,1]]"
+    assert summary.context.tensorrt == {"8.5.3": 3, "8.4.3": 1} and list(summary.context.gpus) == ["NVIDIA H100 80GB HBM3, 9.0"]
+    assert summary.builder.phases["Formats and tactics selection"] == (3, pytest.approx(48.82, abs=0.01))
+    assert summary.builder.fusions["ConvScaleFusion"] == 4 and summary.builder.layer_counts["Original"] == 23
+    layers, = summary.builder.engine_layers
+    assert (layers.engine, layers.count, layers.products) == (engine.name, 18, {"FP32": 12})
+    subnormal = findings(summary)["weights_subnormal_fp16"]
+    assert len(subnormal.subjects) == 2 and all(name.endswith("Conv2D") or name.endswith("MatMul") for name in subnormal.subjects), subnormal.subjects
+    assert summary.unknown_count == 0
+
+
+def test_a_recorded_build_that_was_ended_is_not_finished():
+    summary = reading.read([str(RECORDED / "build_int8_unfinished.log.gz")])
+    build, = summary.engines.builds
+    assert build.outcome == "not finished" and findings(summary)["range_taken"].count == 15 and summary.unknown_count == 0
+    assert [one.name for one in summary.findings if one.severity != "note"] == ["kernels_compiled_at_first_use"]
+
+
+def test_a_recorded_fallback_is_told_by_engine_shape_and_count():
+    """The digits CNN with engines for batches of 1, 8 and 32 was asked for 4, on an H100."""
+    summary = reading.read([str(RECORDED / "fallback.log.gz")])
+    engine, = summary.engines.engines
+    fallback, = engine.fallbacks
+    assert (engine.name, fallback.reason, fallback.shapes, fallback.warnings) == ("TRTEngineOp_65d45f244b_0_0", "no_engine_fits", "[[4,8,8,1]]", 5)
+    assert not summary.engines.counted and list(summary.failed(["fallback"])) == ["fallback: no_engine_fits (5×)"]
+    assert summary.unknown_count == 0
+
+
+def test_a_recorded_server_says_what_it_could_not_load():
+    summary = reading.read([str(RECORDED / "development_server.log.gz")])
+    failed = findings(summary)["version_not_loaded"]
+    assert failed.subjects == {"broken version 1: OUT_OF_RANGE: Read less bytes than requested": 2} and failed.mend.startswith("publish the model again")
+    assert findings(summary)["no_version"].subjects == {"none": 3} and findings(summary)["version_given_up"].subjects == {"broken": 1}
+    assert list(summary.failed(["load"])) and not list(summary.failed(["fallback", "build", "memory"]))
+
+
+def test_a_recorded_conversion_says_what_stays_in_tensorflow():
+    summary = reading.read([str(RECORDED / "conversion.log.gz")])
+    assert summary.context.left["Placeholder"] == 3 and summary.unknown_count == 0
+    assert any(reason.startswith("LookupTable") or ":" in reason for reason in summary.context.left_because)
+    assert not list(summary.failed(["error", "unknown"]))
+
+
+def test_runs_are_counted_beyond_the_five_warnings(tmp_path):
+    lines = [WHY.strip(), NATIVE.strip()] * 5 + [NATIVE.strip()] * 7 + [ENGINE.strip()] * 2
+    summary = read(tmp_path, *lines)
+    engine, = summary.engines.engines
+    assert (engine.name, engine.runs, engine.native_runs, engine.warnings, engine.fell_back) == (NAME, 2, 12, 5, 12) and summary.engines.counted
+
+
+def test_a_fallback_that_is_counted_alone_fails_the_check(tmp_path):
+    assert list(read(tmp_path, NATIVE.strip(), NATIVE.strip()).failed(["fallback"])) == [f"fallback: {NAME} ran natively 2×"]
+
+
+def test_runs_that_are_meant_natively_are_no_fallback(tmp_path):
+    collecting = OP.format(1, "I") + "Native segment is used during collecting shapes for profiles."
+    calibrating = OP.format(2, "I") + f"Executing TRT calibration: {NAME}"
+    summary = read(tmp_path, collecting, NATIVE.strip(), calibrating, NATIVE.strip(), calibrating, NATIVE.strip())
+    engine, = summary.engines.engines
+    assert (engine.native_runs, engine.collecting_runs, engine.calibration_runs) == (0, 1, 2) and not list(summary.failed(["fallback"]))
+
+
+def test_builds_end_well_badly_or_not_at_all(tmp_path):
+    began = OP.format(0, "I") + "Building a new TensorRT engine for {} with input shapes: [[{},8]]"
+    summary = read(tmp_path, began.format("a/TRTEngineOp_1", 1), began.format("TRTEngineOp_2", 2), began.format("TRTEngineOp_3", 3),
+                   OP.format(500_000, "I") + "Added new engine to cache of a/TRTEngineOp_1. Cache size: 1",
+                   OP.format(600_000, "W") + "TF-TRT Warning: Engine creation for TRTEngineOp_2 failed. The native segment will be used instead. Reason: INTERNAL: why")
+    builds = {one.engine: (one.outcome, one.shapes, one.seconds, one.reason) for one in summary.engines.builds}
+    assert builds == {"TRTEngineOp_1": ("built", "[[1,8]]", pytest.approx(0.5, abs=1e-4), ""), "TRTEngineOp_2": ("failed", "[[2,8]]", pytest.approx(0.6, abs=1e-4), "INTERNAL: why"),
+                      "TRTEngineOp_3": ("not finished", "[[3,8]]", None, "")}
+
+
+def test_kernels_are_counted_by_layer_and_runner(tmp_path):
+    builder = read(tmp_path, *(TRT.format(time) + text for time, text in VERBOSE_8_5)).builder
+    layer, = builder.layers
+    assert (layer.layer, layer.timings, layer.fastest_ms, layer.runner, layer.tactic) == ("conv1 + relu1", 2, 0.01, "CaskConvolution", "0x0000000000000002")
+    assert layer.seconds == pytest.approx(1.0) and (layer.skipped, layer.wanted_bytes, builder.skipped_memory) == (1, 3_000_000, 1)
+    assert [(one.kind, one.timings, one.chosen) for one in builder.runners] == [("CaskConvolution", 2, 1)]
+
+
+@pytest.mark.parametrize("lines", [
+    ["[TensorRT] VERBOSE: --------------- Timing Runner: conv1 (CaskConvolution)", "[TensorRT] VERBOSE: conv1 (scudnn) Set Tactic Name: volta_scudnn_128",
+     "[TensorRT] VERBOSE: Tactic: -4787320710726427159 time 0.173056", "[TensorRT] VERBOSE: Tactic: -37215280111360163 time 0.134144",
+     "[TensorRT] VERBOSE: Fastest Tactic: -37215280111360163 Time: 0.134144"],
+    ["[11/01/2024-10:32:48] [V] [TRT] --------------- Timing Runner: conv1 (CaskConvolution[0x80000009])",
+     "[11/01/2024-10:32:48] [V] [TRT] Tactic Name: ampere_scudnn_128x64 Tactic: 0x5deb29b7a8e275f7 Time: 0.173056",
+     "[11/01/2024-10:32:48] [V] [TRT] Tactic Name: sm80_xmma_fprop Tactic: 0xd828f024626fa982 Time: 0.134144",
+     "[11/01/2024-10:32:48] [V] [TRT] conv1 (CaskConvolution[0x80000009]) profiling completed in 0.0813502 seconds. Fastest Tactic: 0xd828f024626fa982 Time: 0.134144"]])
+def test_other_versions_of_tensorrt_are_understood(tmp_path, lines):
+    layer, = read(tmp_path, *lines).builder.layers
+    assert (layer.layer, layer.timings, layer.fastest_ms, layer.runner) == ("conv1", 2, 0.134144, "CaskConvolution")
+    assert layer.seconds == (pytest.approx(0.0813502) if "2024" in lines[0] else None)
+
+
+def test_lines_of_several_containers_are_told_apart(tmp_path):
+    """Both build a layer of one name at the same time, and one says an error of two lines."""
+    lines = []
+    for time, text in VERBOSE_8_5:
+        lines += [f"a-1  | {TRT.format(time)}{text}", f"b-1  | {TRT.format(time)}{text.replace('conv1', 'conv2')}"]
+    error = OP.format(1, "W") + "TF-TRT Warning: Engine creation for TRTEngineOp_1 failed. The native segment will be used instead. Reason: INTERNAL: x"
+    summary = read(tmp_path, *lines, f"a-1  | {error}", f"b-1  | {ENGINE.strip()}", "a-1  | \t failed to add TRT layer, at: node7")
+    assert {one.layer: one.timings for one in summary.builder.layers} == {"conv1 + relu1": 2, "conv2 + relu1": 2}
+    assert summary.context.sources == {"a-1": 11, "b-1": 11} and findings(summary)["node_refused"].subjects == {"node7": 1}
+
+
+def test_threads_are_told_apart_where_the_log_says_them(tmp_path):
+    lines = []
+    for time, text in VERBOSE_8_5:
+        for thread, name in (("   77", "conv1"), ("   78", "conv2")):
+            lines.append((TRT.format(time) + text).replace(": I ", f": I {thread} ").replace("conv1", name))
+    summary = read(tmp_path, *lines)
+    assert {one.layer: one.timings for one in summary.builder.layers} == {"conv1 + relu1": 2, "conv2 + relu1": 2}
+    assert set(summary.context.sources) == {"thread 77", "thread 78"}
+
+
+def test_logs_of_several_files_are_told_apart(tmp_path):
+    """In each, an engine of one name is under way when the log ends; times are each log's own."""
+    started = "2026-11-24 07:44:0{}.000000: I tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized to use"
+    for name, time in (("b.log", 1), ("a.log", 2)):
+        lines = [started.format(time), *(TRT.format(when) + text for when, text in VERBOSE_8_5[:4]), OP.format(time, "I") + BUILD.partition("] ")[2]]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    paths = [str(tmp_path / name) for name in ("b.log", "a.log")]
+    summary = reading.read(paths)
+    assert summary.context.sources == dict.fromkeys(paths, 6)
+    assert [one.first.partition(" ")[2] for one in summary.logs] == ["07:44:01.000000", "07:44:02.000000"]
+    assert [one.starts for one in summary.logs] == [1, 1]
+    assert [one.outcome for one in summary.engines.builds] == ["not finished"] * 2
+    one_log = reading.read([str(tmp_path / "a.log")])
+    assert one_log.context.sources == {"": 6}
+
+
+def test_starts_are_counted_where_nothing_tells_processes_apart(tmp_path):
+    started = "2026-11-24 07:44:01.000000: I {}tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is optimized to use"
+    assert read(tmp_path, started.format(""), started.format("")).logs[0].starts == 2
+    assert read(tmp_path, *(f"{name}  | {started.format('')}" for name in ("a-1", "b-1"))).logs[0].starts == 0
+    assert read(tmp_path, *(started.format(thread) for thread in ("   77 ", "   78 "))).logs[0].starts == 0
+
+
+def test_weights_are_named_where_the_verbose_log_lists_them(tmp_path):
+    overflow = "2026-11-24 07:38:26.5: W tensorflow/trt_logger.cc:83] TF-TRT Warning: DefaultLogger - 2 weights are affected by this issue: Detected finite FP32 values which would overflow in FP16 and converted them to the closest finite FP16 value."
+    listed = TRT.format("27.0") + "  List of affected weights: TRTEngineOp_1_0_0/a/Conv2D-conv:CONVOLUTION [profile 1].weight, TRTEngineOp_1_0_0/b/MatMul:FULLY_CONNECTED.weight"
+    found = findings(read(tmp_path, overflow, listed))["weights_overflow_fp16"]
+    assert found.subjects == {"a/Conv2D": 1, "b/MatMul": 1} and found.severity == "error"
+
+
+def test_unknown_errors_count_by_kind(tmp_path):
+    lines = [f"2026-11-24 07:38:26.5: E tensorflow/new.cc:{place}] something new about 'x{number}' in {number} ms" for place in (1, 2) for number in range(5)]
+    summary = read(tmp_path, *lines, "2026-11-24 07:38:26.5: I tensorflow/new.cc:3] nobody minds")
+    assert [(one.level, one.count, one.place) for one in summary.unknown] == [("E", 5, "tensorflow/new.cc:1"), ("E", 5, "tensorflow/new.cc:2")]
+    assert (summary.loud, summary.unknown_count) == (10, 10) and list(summary.failed(["unknown"])) == ["unknown: 10 errors that are not known here"]
+
+
+def test_a_summary_is_read_back(tmp_path):
+    summary = read(tmp_path, BUILD.strip(), WHY.strip(), NATIVE.strip(), *(TRT.format(time) + text for time, text in VERBOSE_8_5))
+    assert summary.to_dict()["kind"] == "log"
+    assert type(summary).from_dict(summary.to_dict()) == summary
+
+
+def lines_of(path):
+    with LogFile(str(path)) as log:
+        return list(log), log
+
+
+def test_bytes_that_are_no_text_do_not_stop_the_reading(tmp_path):
+    (tmp_path / "a").write_bytes(b"\0" * 100_000 + WHY.encode() + b"\xff\xfe broken \xc3\n" + ENGINE.encode().replace(b"\n", b"\r\n"))
+    lines, log = lines_of(tmp_path / "a")
+    assert [lines[0].strip(), lines[-1], log.cut] == [WHY.strip(), ENGINE.strip(), 0] and len(lines) == 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_logs_of_other_encodings_are_read(tmp_path, encoding):
+    """PowerShell's `>` writes UTF-16."""
+    (tmp_path / "a").write_bytes((WHY + ENGINE).encode(encoding))
+    assert lines_of(tmp_path / "a")[0] == [WHY.strip(), ENGINE.strip()]
+
+
+def test_a_line_without_an_end_is_cut(tmp_path):
+    (tmp_path / "a").write_text("x" * (3 * LONGEST_LINE + 5) + "\n" + ENGINE)
+    lines, log = lines_of(tmp_path / "a")
+    assert [len(lines[0]), lines[1], log.cut, log.lines] == [LONGEST_LINE, ENGINE.strip(), 1, 2]
+
+
+def test_a_gzip_file_that_ends_in_the_middle_is_read_to_there(tmp_path):
+    packed = gzip.compress("".join(f"{ENGINE.strip()} {number:x}{hash(str(number))}\n" for number in range(20_000)).encode())
+    (tmp_path / "a.gz").write_bytes(packed[:len(packed) // 2])
+    lines, log = lines_of(tmp_path / "a.gz")
+    assert 5_000 < len(lines) < 15_000 and "end-of-stream" in log.damage

@@ -1,0 +1,52 @@
+"""Tables that stay small however long a log is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Table(Generic[Key, Value]):
+    """Rows by key, so many at most. What comes after is counted, not kept."""
+
+    def __init__(self, make: Callable[[], Value], most: int) -> None:
+        """Args: make: a new row."""
+        self._make, self._most = make, most
+        self.rows: dict[Key, Value] = {}
+        # How often a row was asked for that there is no place for.
+        self.left_out = 0
+
+    def row(self, key: Key) -> Value | None:
+        """The row of a key, new or old, or None where there is no place for it."""
+        found = self.rows.get(key)
+        if found is not None:
+            return found
+        if len(self.rows) >= self._most:
+            self.left_out += 1
+            return None
+        made = self.rows[key] = self._make()
+        return made
+
+
+class Counts:
+    """How often each of some words came, of so many words at most."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.of: dict[str, int] = {}
+        # Of words that there was no place for.
+        self.left_out = 0
+
+    def add(self, word: str, count: int = 1) -> None:
+        """Count a word."""
+        if word in self.of or len(self.of) < self._most:
+            self.of[word] = self.of.get(word, 0) + count
+        else:
+            self.left_out += count
+
+    def sorted(self) -> dict[str, int]:
+        """{word: how often}, the most frequent first."""
+        return dict(sorted(self.of.items(), key=lambda one: -one[1]))
