@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tftrt_tools.execution import kernels, spans
 from tftrt_tools.execution.spans import Span
 from tftrt_tools.profiling import traces
-from tftrt_tools.profiling.call_records import STAGES, Copy, EngineRun, Key, OpTime, Stage, Stretch
+from tftrt_tools.profiling.call_records import STAGES, Copy, EngineRun, Group, Key, OpTime, Stage, Stretch
 from tftrt_tools.profiling.seen import Owner, Seen, meets
 from tftrt_tools.profiling.traces import Event, Track
 from tftrt_tools.savedmodel.engine_op import PASSIVE_OPS
