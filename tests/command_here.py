@@ -1,4 +1,4 @@
-"""Commands in the process of their tests, and children shared: TensorFlow is imported once for all tests that ask the same of a child.
+"""Commands in the process of their tests, and children shared or forked: TensorFlow is imported once for all of them.
 
 The command is read, run and reported by the same code as in a process of its own, and each child is a process. Whether a command starts,
 and what one command leaves to the next, is the business of the tests that start it anew: those of the pages' examples first.
@@ -13,15 +13,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import warnings
 
 import pytest
 
-from tests import conftest
+from tests import conftest, forks
 from tftrt_tools import child, cli
+from tftrt_tools.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
-_ALONE = "tftrt_tools.stack."  # the first import and its log are what they look at
+_ALONE = ("tftrt_tools.stack.", "tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
 _start = child.worker
 
 
@@ -57,6 +59,11 @@ class Children:
             self._idle.popitem()[1][0].close()
 
 
+def _started(argv, env, **more):
+    """As subprocess.Popen starts a child."""
+    return (subprocess.Popen if argv[-1].startswith(_ALONE) else forks.popen)(argv, env=env, **more)
+
+
 @contextlib.contextmanager
 def _as_a_process(arguments, env, cwd, out, err):
     """What a process has of its own, for a while: folder, environment, stdin, stdout, stderr, handlers of signals, warnings and logs."""
@@ -88,9 +95,12 @@ def _as_a_process(arguments, env, cwd, out, err):
 
 @contextlib.contextmanager
 def shared():
-    """Until the end of this, children are shared, and `run_tftrt` runs commands here."""
-    with contextlib.closing(Children()) as children, pytest.MonkeyPatch.context() as patch:
+    """Until the end of this, children are shared or forked, `run_tftrt` runs commands here, and `tftrt regress` here warms its models up for
+    a fifth of a second and not for two: what is measured is little where it is tests that measure."""
+    with forks.used(), contextlib.closing(Children()) as children, pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "worker", children.worker)
+        patch.setattr(child, "subprocess", types.SimpleNamespace(**vars(subprocess) | {"Popen": _started}))
+        patch.setattr(rounds, "_WARM_UP_SECONDS", 0.1)
         yield
 
 

@@ -72,6 +72,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Commands of one test run share an engine cache of their own: engines take long to build, and the user's cache is not ours. A worker
     of `pytest -n` imports TensorFlow, before it collects the tests."""
+    # Else each of hundreds of processes compiles the package anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             # A shell lets what it starts in the background ignore Ctrl-C, and so would the commands that the tests interrupt.

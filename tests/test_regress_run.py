@@ -102,7 +102,7 @@ def server(native, slower, strict, tmp_path_factory):
         shutil.copytree(model, base / name / "1")
         text += f'config {{ name: "{name}" base_path: "{base / name}" model_platform: "tensorflow" }}\n'
     (base / "models.config").write_text(f"model_config_list {{ {text} }}")
-    with LocalServer([f"--model_config_file={base / 'models.config'}"], base / "log") as one:
+    with LocalServer([f"--model_config_file={base / 'models.config'}"], base / "log", looked_at=True) as one:
         yield one.grpc_address
 
 

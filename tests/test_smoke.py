@@ -55,7 +55,7 @@ def house(zoo_model, converted, tmp_path_factory):
     reciprocal(folder / "models" / "reciprocal" / "1")
     listed = "\n".join(f'config {{ name: "{name}" base_path: "{folder / "models" / name}" model_platform: "tensorflow" }}' for name in (*names, "reciprocal"))
     (folder / "models.config").write_text(f"model_config_list {{ {listed} }}")
-    with LocalServer([f"--model_config_file={folder / 'models.config'}"], folder / "log", env={gate.VARIABLE: "False", **NO_GPU}) as server:
+    with LocalServer([f"--model_config_file={folder / 'models.config'}"], folder / "log", env={gate.VARIABLE: "False", **NO_GPU}, looked_at=True) as server:
         server.models, server.original = folder / "models", zoo_model("digits_cnn")
         yield server
         server.stop()
@@ -274,7 +274,7 @@ def test_tensorflow_stays_out_of_this_process(house):
 
 @pytest.mark.slow
 def test_a_server_that_ends_is_said_with_the_end_of_its_log(house, tmp_path):
-    with LocalServer(["--model_name=slow", f"--model_base_path={house.models / 'slow'}"], tmp_path / "log", env=NO_GPU) as server:
+    with LocalServer(["--model_name=slow", f"--model_base_path={house.models / 'slow'}"], tmp_path / "log", env=NO_GPU, looked_at=True) as server:
 
         def meanwhile(text, done=None, total=None):
             if text.startswith("asking serving_default"):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from tests import forks
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -24,15 +26,17 @@ def free_ports(count):
 
 
 class LocalServer:
-    """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to. root: a checkout of the project."""
+    """Args: flags: those of tensorflow_model_server, less the ports. log: path its output goes to. root: a checkout of the project.
+    looked_at: its command line or environment is read from /proc, which shows those of a fork's parent."""
 
-    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.serving.local"), env=None, root=ROOT):
+    def __init__(self, flags, log, ports=None, command=(sys.executable, "-m", "tftrt_tools.serving.local"), env=None, root=ROOT,
+                 looked_at=False):
         self.flags, self.log, self._root = list(flags), pathlib.Path(log), root
         self.port, self.rest_port = ports or free_ports(2)
         self.command = [*command, f"--port={self.port}", f"--rest_api_port={self.rest_port}", *self.flags]
         path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
         self._env = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1", **(env or {})}
-        self.process = None
+        self.process, self._start = None, subprocess.Popen if looked_at else forks.popen
 
     @property
     def grpc_address(self):
@@ -45,8 +49,8 @@ class LocalServer:
     def start(self, timeout=120):
         """Both ports are open when it returns: the models configured at start are AVAILABLE then."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self._root,
-                                            env=self._env)
+            self.process = self._start(self.command, env=self._env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       cwd=self._root)
         deadline = time.monotonic() + timeout
         while not (_open(self.port) and _open(self.rest_port)):
             if self.process.poll() is not None or time.monotonic() > deadline:
