@@ -72,10 +72,15 @@ def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, leve
 def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
     script.documents["inspect"] = plan(IMAGE, InputSpec("training", "bool", ()), offered=("training",), size=5).to_dict()
     done = script.run(words={"signature_keys": ("--signature_keys=serving_default",)}, shapes="image:1x8x8x1;training:scalar")
+    assert done.story.mends == ("--freeze=training:false",), "tune searches the segment size"
+    making = ("inspect", "calibrate", "tune", "convert")
+    assert ["--freeze=training:false" in words for words in script.calls if words[0] in making] == [False, True, True, True, False]
+    assert "--flagfile=work/tune/best.flags" in script.words("convert")
+    assert all("--signature_keys=serving_default" in words for words in script.calls if words[0] in making[:3])
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    done = script.run(shapes="image:1x8x8x1;training:scalar", work_dir="other")
     wanted = {"--freeze=training:false", "--minimum_segment_size=5"}
-    assert set(done.story.mends) == wanted
-    assert [wanted <= set(words) for words in script.calls if words[0] in ("inspect", "calibrate", "tune")] == [False, True, True, True]
-    assert all("--signature_keys=serving_default" in words for words in script.calls if words[0] in ("inspect", "calibrate", "tune"))
+    assert set(done.story.mends) == wanted and [wanted <= set(words) for words in script.calls if words[0] in making] == [False, True, True, True]
 
 
 def signature(name, *inputs, offered=()):
@@ -106,6 +111,14 @@ def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
     report.write_page(done, str(tmp_path / "story.html"))
     page = (tmp_path / "story.html").read_text()
     assert "Where the time goes: serving_default(x 1x8x8x1)" in page and page.count("<svg") == 4
+
+
+def test_where_the_rows_fill_no_request_some_are_drawn(script):
+    script.documents["data"] = {"rows": 20, "calibration_rows": 6, "in_both": 0}
+    script.run()
+    one, many = (set(words) for words in script.calls if words[0] == "regress")
+    assert {"--data=work/scored.npz", "--labels=work/labels.npy", "--batch_size=1", "--accuracy=top1:max-degradation=0.01"} <= one
+    assert "--shapes=serving_default/image:32x8x8x1" in many and not any(word.startswith(("--data", "--labels", "--accuracy", "--batch")) for word in many)
 
 
 def test_without_a_mend_nothing_is_tried(script):

@@ -36,7 +36,7 @@ def doctor(known: Known, document: Document) -> str:
 
 def inspect(known: Known, document: Document) -> str:
     """The share in TensorRT, and the advice."""
-    words = known.mends.words
+    words = known.mend_words
     return _coverage(Plan.from_dict(document)) + (f"; advised: {' '.join(words)}" if words else "; no flag is advised")
 
 
@@ -44,7 +44,7 @@ def inspect_again(known: Known, document: Document) -> str:
     """The share with the mends, beside that without."""
     before, after = known.first_plan, Plan.from_dict(document)
     mode = "with profiles" if after.use_dynamic_shape and not before.use_dynamic_shape else ""
-    flags = " ".join(filter(None, (*known.mends.words, mode)))
+    flags = " ".join(filter(None, (*known.mend_words, mode)))
     return f"{flags or 'the same flags'}: {_coverage(after)}; before: {_coverage(before)}"
 
 
@@ -77,7 +77,7 @@ def sensitivity(known: Known, document: Document) -> str:
     """What would help INT8."""
     if document["flag"]:
         return f"simulated, this helps: {document['flag']}" + (f"; still {document['missed'][0]}" if document["missed"] else "")
-    return f"no few nodes stand out: {document['missed'][0]}" if document["missed"] else "no node needs a higher precision"
+    return "no few nodes stand out" + (f": {document['missed'][0]}" if document["missed"] else "")
 
 
 def tune(known: Known, document: Document) -> str:

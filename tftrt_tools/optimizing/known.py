@@ -88,6 +88,11 @@ class Known:
         """What the first plan advises."""
         return mends.of_plan(self.first_plan, self.asked.words)
 
+    @property
+    def mend_words(self) -> tuple[str, ...]:
+        """The flags to take. On a GPU tune searches the segment size."""
+        return tuple(word for word in self.mends.words if not (self.gpu and word.startswith("--minimum_segment_size=")))
+
     @functools.cached_property
     def walked(self) -> tuple[SignaturePlan, ...]:
         """The signatures that can be converted, each function once."""
@@ -133,6 +138,12 @@ class Known:
         if self.done(DATA):
             return [f"--labels={self.asked.path(LABELS)}"]
         return [f"--labels={self.asked.labels}", *self.asked.given(("label_column", "classes"))]
+
+    @property
+    def scored_rows(self) -> int | None:
+        """How many rows are scored, None if nobody has counted them."""
+        found = self.document(DATA)
+        return found["rows"] if found else None
 
     @property
     def calibration(self) -> list[str]:

@@ -164,7 +164,7 @@ class _Run:
         said, verdict = stories.outcome(known)
         made = {"model": asked.output} if known.done(knowledge.BUILD if known.documents and known.repeated else knowledge.CONVERT) else {}
         return Story(asked=asked, outcome=said, verdict=verdict, gpu=known.gpu_name if known.documents else "", steps=known.results,
-                     mends=known.mends.words if known.done(knowledge.INSPECT) else (), command=self._doing.command,
+                     mends=known.mend_words if known.done(knowledge.INSPECT) else (), command=self._doing.command,
                      remarks=tuple(stories.remarks(known)) if known.done(knowledge.INSPECT) else (), made=made,
                      left=tuple(self._for_gpu),
                      seconds=time.monotonic() - self._begun,

@@ -12,6 +12,7 @@ from tftrt_tools.optimizing import known as knowledge
 from tftrt_tools.optimizing.known import CACHE, GRAPH, JUDGING, SOURCE, Known
 from tftrt_tools.optimizing.step import Command, LeftOut, Step
 from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.tuning.journal import Journal
 
 Commands = Sequence[Command] | LeftOut
@@ -27,7 +28,7 @@ _PROBE_SECONDS = 10.0
 
 def _graph(known: Known) -> list[str]:
     """The user's words about the graph, and the mends."""
-    return [*known.asked.given(GRAPH), *known.mends.words]
+    return [*known.asked.given(GRAPH), *known.mend_words]
 
 
 def _doctor(known: Known) -> Commands:
@@ -43,7 +44,7 @@ def _inspect(known: Known) -> Commands:
 
 def _inspect_again(known: Known) -> Commands:
     known.shapes  # noqa: B018 (sizes that are not known end the run here, before anything that takes long)
-    if not known.gpu and not known.mends.words:
+    if not known.gpu and not known.mend_words:
         return LeftOut("inspect advises no flag")
     # With shapes engines have profiles, and TF-TRT takes other ops.
     shapes = [f"--shapes={known.shapes}"] if known.gpu else []
@@ -123,7 +124,7 @@ def _convert(known: Known) -> Commands:
 def _build(known: Known) -> Commands:
     asked = known.asked
     if asked.repeat == 1:
-        return LeftOut("--repeat asks for one build")
+        return LeftOut("one build is asked for (--repeat)")
     words = ["build", asked.path(CONVERTED), f"--shapes={known.shapes}", f"--repeat={asked.repeat}",
              f"--output_saved_model_dir={asked.output}", "--overwrite", *asked.given(("op_library",))]
     return [Command("build", words, [asked.output])]
@@ -154,16 +155,23 @@ def _regress(known: Known) -> Commands:
     if not known.right:
         return LeftOut(_NOT_RIGHT)
     signature = next(iter(known.calls))
-    batches = list(dict.fromkeys(next(iter(call.values()))[0] for call in known.calls[signature] if next(iter(call.values()), ())))
+    by_batch = {max((shape[0] for shape in call.values() if shape), default=1): call for call in reversed(known.calls[signature])}
     found = []
-    for batch in batches[:_MOST_BATCHES] or [1]:
+    for batch, call in list(reversed(by_batch.items()))[:_MOST_BATCHES]:
         name = f"regress-batch-{batch}"
         page = asked.path(f"{name}.html")
         words = ["regress", "--in_process", f"--native={asked.model}", f"--candidate={asked.output}", f"--signature_keys={signature}",
-                 *known.data, *known.labels, f"--batch_size={batch}", f"--accuracy={asked.goal}", "--no_engine_fallback",
-                 *asked.given((*SOURCE, "accuracy_output", *JUDGING)), f"--html={page}"]
+                 *_rows(known, signature, batch, call), "--no_engine_fallback", *asked.given((*SOURCE, *JUDGING)), f"--html={page}"]
         found.append(Command(name, words, [page]))
     return found
+
+
+def _rows(known: Known, signature: str, batch: int, call: shape_grammar.Call) -> list[str]:
+    """The words of the rows of requests; drawn ones, if there are too few for one request. These have no right answers."""
+    if known.scored_rows is not None and known.scored_rows < batch:
+        return [f"--shapes={shape_grammar.flag_text(signature, [call])}"]
+    goal = [f"--accuracy={known.asked.goal}", *known.asked.given(("accuracy_output",))]
+    return [*known.data, *known.labels, f"--batch_size={batch}", *goal]
 
 
 def _regress_limits(known: Known, minutes: float) -> list[str]:

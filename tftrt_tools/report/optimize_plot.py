@@ -27,7 +27,7 @@ def plots(known: Known) -> list[tuple[str, str]]:
     if known.done(knowledge.INSPECT):
         plans = [("as it is", known.first_plan)]
         if known.done(knowledge.MENDED):
-            plans.append(("with the flags advised" if known.mends.words else "with profiles", known.plan))
+            plans.append(("with the flags advised" if known.mend_words else "with profiles", known.plan))
         found.append(("Where the ops run", _shares(plans)))
     if known.comparison:
         found.append(("What INT8 keeps, simulated", _levels(known.comparison, known.wanted_db)))
