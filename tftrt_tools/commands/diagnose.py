@@ -75,12 +75,12 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     """Measured now, or before. Raises: TftrtError where there is none."""
     from tftrt_tools.commands import profile as profile_command
     from tftrt_tools.inputs import calls as inputs
-    from tftrt_tools.profiling import measure, stored
+    from tftrt_tools.profiling import measure, plan, stored
 
     if not (values.profile or values.stored) and profile_command.gpu_here():
         options = measure.Options(
             model=_source_flags.read(values, converted), original=_source_flags.read(values, original),
-            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file,
+            signature_keys=tuple(filter(None, values.signature_keys)), log_file=values.log_file, parts=plan.OF_A_CALL,
             asked=inputs.Asked(shapes=values.shapes, ranges=values.ranges, seed=values.seed))
         with scratch.folder("diagnosis") as folder, progress.on_terminal():
             found = measure.measure(options, folder).profile

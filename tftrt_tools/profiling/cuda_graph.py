@@ -60,10 +60,12 @@ class Streams(records.Record):
     overlap: float | None = records.field(default=None, digits=4)
 
 
-def streams(answer: Mapping[str, Any]) -> tuple[Streams, ...]:
-    """From the recorded part "streams"."""
+def streams(answer: Mapping[str, Any], overlapped: Mapping[str, Any]) -> tuple[Streams, ...]:
+    """From the recorded parts "streams" and "overlap"; recordings of before have all of it in "streams"."""
+    traces = {row["contexts"]: row["trace"] for part in (answer, overlapped) for row in part.get("streams", ()) if "trace" in row}
     return tuple(Streams(contexts=row["contexts"], one_thread=row.get("one_thread_calls_s"), thread_each=row.get("thread_each_calls_s"),
-                         overlap=overlap(row["trace"]) if "trace" in row else None) for row in answer.get("streams", ()))
+                         overlap=overlap(traces[row["contexts"]]) if row["contexts"] in traces else None)
+                 for row in answer.get("streams", ()))
 
 
 def overlap(kernels: Sequence[Sequence[int]]) -> float | None:

@@ -110,7 +110,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         memory=memory.of(told, answers.get("streams", {}), known.graph, known.built, first["profile"],
                          known.op.workspace_size_bytes if known.op else None) if told else None,
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
-        streams=cuda_graph.streams(answers.get("streams", {})), peaks=limits,
+        streams=cuda_graph.streams(answers.get("streams", {}), answers.get("overlap", {})), peaks=limits,
         notes=tuple(dict.fromkeys(_errors(answers))))
     return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *_range(told, first["profile"])))
 

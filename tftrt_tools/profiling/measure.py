@@ -46,6 +46,8 @@ class Options:
     seconds: float = 0.7
     # Whether the engines are taken apart, too.
     engines: bool = True
+    # What is asked of each engine, of plan.PARTS.
+    parts: tuple[str, ...] = tuple(plan.PARTS)
     # Whether a machine without a GPU may measure; engines do not run there.
     without_gpu: bool = False
     # Where to keep the log of the measuring process; None to throw it away.
@@ -76,15 +78,15 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
         facts = _recorded(options, models, manifest, folder, inputs_folder)
         sides = [Named(model.title, model.digest()) for model in models]
         measured = of_recording(facts, folder, sides, manifest, bool(models[0].engines))
-        return _with_engines(measured, models[0]) if options.engines and measured.profile.on_gpu else measured
+        return _with_engines(measured, models[0], options.parts) if options.engines and measured.profile.on_gpu else measured
 
 
-def _with_engines(measured: Measured, model: Model) -> Measured:
+def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
     """The same with the engines that the model carries, each alone. What fails is a remark: the calls were measured."""
     if not model.engines:
         return measured
     try:
-        engines, remarks = plan.measure(model.path)
+        engines, remarks = plan.measure(model.path, parts=parts)
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
         engines, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
     profile = dataclasses.replace(measured.profile, engines=engines, notes=(*measured.profile.notes, *remarks))

@@ -15,42 +15,50 @@ from tftrt_tools.savedmodel import describe, engine_assets, passport
 
 # What is asked, each in a process of its own, and for people. Later parts may end their process.
 PARTS = {"told": "sizes and names of the engines", "timed": "each layer", "traced": "each kernel", "graph": "a CUDA graph",
-         "streams": "several streams"}
+         "streams": "several streams", "overlap": "streams fed by CUDA graphs"}
+# Those that say where a call's time goes.
+OF_A_CALL = ("told", "timed", "traced")
 _JOB, _GRAPHS = "tftrt_tools.profiling.job.plan_job:record", "tftrt_tools.profiling.job.plan_graph:describe"
-# A part of an engine and profile takes seconds.
-_TIMEOUT = 600.0
+# Seconds of a part, to begin with and for each engine and profile; it takes a few. A part that hangs is killed, and the others count.
+_TO_BEGIN, _OF_A_PROFILE = 30.0, 15.0
+# For the first part, which counts them.
+_MOST_PROFILES = 20
 _LOG_END = 4000
 
 
-def measure(model: str | os.PathLike[str],
-            shapes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+            parts: Sequence[str] = tuple(PARTS)) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
     """Take apart every engine and profile that SavedModel directory `model` carries.
 
-    Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for.
+    Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for. parts: of
+      PARTS.
     Returns: (EngineProfiles, remarks). A part that fails is a remark, and the others count. Raises: TftrtError for a damaged model.
     """
     if not engine_assets.read(model):
         return (), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",)
-    return engines.profiles(recording(model, shapes))
+    return engines.profiles(recording(model, shapes, parts))
 
 
 def recording(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
               parts: Sequence[str] = tuple(PARTS)) -> engines.Recording:
     """What `measure` makes profiles of. Args: parts: of PARTS. Raises: TftrtError for a damaged model."""
-    recorded = {}
+    recorded: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts):
         progress.say(f"measuring {PARTS[part]}", number, len(parts))
-        recorded[part] = _part(model, part, shapes)
+        counted = [len(one.get("answers", ())) for one in recorded.values()]
+        recorded[part] = _part(model, part, shapes, _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES))
     asked = [(engine, found) for (engine, _, _), one in engines.sorted_answers(recorded)[0].items() if (found := engines.shapes(one))]
     graphs = child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else []
     return engines.Recording(parts=recorded, ops=describe.describe(model)[0].engines, graphs=tuple(map(Graph.from_dict, graphs)),
                              built=_table(model))
 
 
-def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None) -> dict[str, Any]:
-    """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}."""
+def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None,
+          seconds: float = _TO_BEGIN) -> dict[str, Any]:
+    """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}. Args: seconds: after which
+    it is killed."""
     try:
-        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=_TIMEOUT)
+        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=seconds)
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:

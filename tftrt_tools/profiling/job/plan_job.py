@@ -7,6 +7,7 @@ The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import statistics
@@ -334,27 +335,52 @@ def _row(one: _One, launch: Callable[[], object]) -> float:
 
 
 def _streamed(one: _One, facts: _Facts) -> None:
-    """Several contexts on as many streams, each of a copy of the engine: a profile serves one context at a time.
-
-    Plain calls first. Then each call is one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
-    """
-    contexts, copies = [one.context], list[trt.ICudaEngine]()
-    try:
-        facts["streams"] = found = []
+    """Plain calls of several contexts on as many streams."""
+    facts["streams"] = found = []
+    with _contexts(one, facts) as context:
         for count in STREAMS:
-            while len(contexts) < count:
-                contexts.append(_copied(one, copies, facts))
+            used = [context(number) for number in range(count)]
             row = _Facts(contexts=count)
-            row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, [context.enqueue for context in contexts]))
-            row.ask("thread_each_calls_s", functools.partial(_thread_each, tuple(contexts)))
+            row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, [one.enqueue for one in used]))
+            row.ask("thread_each_calls_s", functools.partial(_thread_each, tuple(used)))
             found.append(row)
-        launches = [one.cuda.captured(context.enqueue, context.stream).launch for context in contexts]
-        for row in found:
-            row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, launches[:row["contexts"]]))
-            row.ask("trace", functools.partial(_overlap, one.cuda, launches[:row["contexts"]]))
+
+
+def _overlapped(one: _One, facts: _Facts) -> None:
+    """Several streams, each call one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
+
+    On an H100 these calls and their trace did not come to an end in the process that had timed plain streams; why is not known. So they
+    are alone here, and CUPTI is at work before the graphs are made.
+    """
+    facts["streams"] = found = []
+    with _cupti().tracing():
+        one.context.call()
+    with _contexts(one, facts) as context:
+        launches = list[Callable[[], None]]()
+        for count in STREAMS:
+            for number in range(len(launches), count):
+                launches.append(one.cuda.captured(context(number).enqueue, context(number).stream).launch)
+            row = _Facts(contexts=count)
+            row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, tuple(launches)))
+            row.ask("trace", functools.partial(_overlap, one.cuda, tuple(launches)))
+            found.append(row)
+
+
+@contextlib.contextmanager
+def _contexts(one: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]:
+    """A function that gives the context of a number. Each is of a copy of the engine, because a profile serves one context at a time."""
+    found, copies = [one.context], list[trt.ICudaEngine]()
+
+    def context(number: int) -> Context:
+        while len(found) <= number:
+            found.append(_copied(one, copies, facts))
+        return found[number]
+
+    try:
+        yield context
     finally:
-        for context in contexts[1:]:
-            context.close()
+        for made in found[1:]:
+            made.close()
 
 
 def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
@@ -412,5 +438,5 @@ def _overlap(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> 
 
 # {part: what measures it}. A capture that fails may leave its process unusable, and ranges are recorded for the traces alone.
 MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
-    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed,
+    "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "overlap": _overlapped,
 }
