@@ -9,7 +9,7 @@ import pytest
 
 from saved_models import demo
 from tests.conformance import launch
-from tests.conftest import ROOT, run_tftrt
+from tests.conftest import ROOT
 from tests.pages import blocks
 from tests.test_readme import Reader
 from tftrt_tools.client import Client, ServingError
@@ -19,7 +19,7 @@ PAGE, SERVED = "docs/pictures.md", "needs a running server"
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tmp_path):
+def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tftrt, tmp_path):
     shutil.copytree(zoo_model("digits_cnn"), tmp_path / "digits_cnn")
     demo._held_back(tmp_path)
     reader = Reader(tmp_path)
@@ -38,8 +38,8 @@ def test_the_page_leads_from_photos_to_a_served_classifier(zoo_model, tmp_path):
                                       env={**os.environ, "PYTHONPATH": str(ROOT)})
                 assert done.returncode == 0 and "photos/1.jpg" in done.stdout and " zero " in done.stdout, done.stdout + done.stderr
             else:
-                done = run_tftrt(*words, *(["--duration_seconds=2"] if words[0] == "bench" else []), cwd=tmp_path,
-                                 env={"CUDA_VISIBLE_DEVICES": "-1"})
+                done = tftrt(*words, *(["--duration_seconds=0.5", "--warmup_seconds=0.2"] if words[0] == "bench" else []), cwd=tmp_path,
+                             env={"CUDA_VISIBLE_DEVICES": "-1"})
                 assert done.returncode == 0, done.stdout + done.stderr
         photos = [path.read_bytes() for path in sorted((tmp_path / "photos").iterdir())][:32]
         with Client(f"localhost:{server.port}") as client:

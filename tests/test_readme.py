@@ -22,6 +22,7 @@ import pytest
 
 import saved_models
 from saved_models import demo
+from tests import command_here
 from tests.conftest import ROOT, run_tftrt
 from tests.example_flags import check_flags, module, parsed
 from tests.pages import DEVELOPERS, DOCS, PAGES, TEXTS, blocks, in_order, unprinted, words
@@ -34,6 +35,8 @@ from tftrt_tools.serving import server_flags
 
 # Flags of other programs that the pages name.
 FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker", "output": "python -m saved_models"}
+# The page whose commands are processes, as a user starts them. Those of the others run in this process.
+STARTED = "README.md"
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
 NOT_RUN = ("cd", ".", "python3.10", "pip", "docker")
 
@@ -83,12 +86,13 @@ class Reader:
                 check_flags(argv)
             self.checked.append(line)
         elif line not in self.outputs:
-            self._run(argv, code, line)
+            self._run(block.page, argv, code, line)
 
-    def _run(self, argv, code, line):
+    def _run(self, page, argv, code, line):
         assert argv[0] in ("tftrt", "python", "mkdir", "cp", "mv"), f"what is `{line}`? {__name__} says which commands it runs"
         if argv[0] == "tftrt":
-            done = run_tftrt(*argv[1:], cwd=self.folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
+            run = run_tftrt if page == STARTED else command_here.run_tftrt
+            done = run(*argv[1:], cwd=self.folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
         else:
             argv = [sys.executable if argv[0] == "python" else argv[0], *argv[1:]]
             done = subprocess.run(argv, cwd=self.folder, capture_output=True, text=True, timeout=240, check=False)

@@ -6,6 +6,9 @@ mend can give at most, and the command that mends it.
 It profiles both models on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is no GPU it reads
 the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot know.
 
+--server=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
+by `tftrt bench --breakdown`.
+
 --try applies the mends that are flags of this toolkit, one at a time, and times each mended model and CONVERTED in turns: what the mend
 really gave stands beside the estimate. Engines are built for that, which takes minutes.
 
@@ -13,10 +16,13 @@ examples:
   tftrt diagnose resnet resnet_fp16
   tftrt diagnose resnet resnet_fp16 --shapes='image:1x224x224x3,4x224x224x3,32x224x224x3' --try
   tftrt diagnose resnet resnet_fp16 --profile=profile_of_the_server.json
+  tftrt diagnose resnet resnet_fp16 --server=localhost:8500 --rest=localhost:8501 --model_name=resnet
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
     from tftrt_tools.profiling.profile import Profile
 
-_SHARE = 5.0
+_SHARE, _SERVED_SECONDS = 5.0, 3
 
 
 def define(values: flags.FlagValues) -> None:
@@ -42,6 +48,9 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
     flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
     flags.DEFINE_boolean("stored", False, "read the profile that is kept with CONVERTED, and measure nothing", **text)
+    flags.DEFINE_string("server", "", "HOST:PORT of a server that serves CONVERTED: look at its requests, too", **text)
+    flags.DEFINE_string("rest", "", "with --server: HOST:PORT of its REST port, where its counters are read", **text)
+    flags.DEFINE_string("model_name", "", "with --server: the model's name there", **text)
     flags.DEFINE_boolean("try", False, "apply each mend that is a flag, and time what it gives (GPU)", **text)
     flags.DEFINE_string("trials_dir", None, "keep the mended models of --try in this folder", **text)
     flags.DEFINE_float("least_percent", _SHARE, "leave out findings that are worth less of their call", lower_bound=0, upper_bound=100,
@@ -57,7 +66,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--try measures, and --profile and --stored measure nothing", "leave one of them out")
     if values.trials_dir and not values["try"].value:
         raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
-    from tftrt_tools.diagnosis import diagnose
+    if values.server and not (values.rest and values.model_name):
+        raise errors.UsageError("--server needs --rest and --model_name", "give the REST port, where the counters are, and the model's name")
+    from tftrt_tools.diagnosis import diagnose, finding
     from tftrt_tools.models import opening
 
     for model in (original, converted):
@@ -66,6 +77,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
     if values["try"].value:
         done = _tried(values, profile, done)
+    if values.server:
+        done = dataclasses.replace(done, findings=finding.ranked([*done.findings, *_served(values, converted)]))
     _print(_output.console(values.json), done)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
@@ -102,6 +115,24 @@ def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagn
     options = trial.Options(run=lambda words: _calling.call(words[0], words[1:]), folder=values.trials_dir, ranges=values.ranges,
                             seed=values.seed, shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
     return trial.tried(done, options)
+
+
+def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
+    """What `tftrt bench --breakdown` tells of the server's requests. Raises: TftrtError where it cannot be measured."""
+    import contextlib
+    import sys
+
+    from tftrt_tools.commands import _calling
+    from tftrt_tools.diagnosis import served
+
+    with scratch.folder("served") as folder:
+        path = f"{folder}/bench.json"
+        words = [values.server, f"--model_name={values.model_name}", f"--rest={values.rest}", f"--model_dir={converted}", "--breakdown",
+                 f"--duration_seconds={_SERVED_SECONDS}", f"--json={path}", *([f"--shapes={values.shapes}"] if values.shapes else [])]
+        with contextlib.redirect_stdout(sys.stderr):
+            _calling.call("bench", words)
+        with open(path) as file:
+            return list(served.look(json.load(file)))
 
 
 def _print(console: Console, done: Diagnosis) -> None:

@@ -10,7 +10,7 @@ from tftrt_tools import records
 from tftrt_tools.savedmodel import passport
 
 Cause = Literal["fallback", "coverage", "many-engines", "range", "precision", "reformat", "small-batch", "inputs", "calling", "one-caller",
-                "gpu-state", "memory-bound", "native-fast", "cold"]
+                "gpu-state", "memory-bound", "native-fast", "cold", "wire", "queue", "decoding"]
 # "ceiling": no mend of this kind gives more than this; "estimate": what it should give; "" where the profile does not tell.
 Basis = Literal["ceiling", "estimate", ""]
 

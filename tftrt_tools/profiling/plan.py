@@ -58,13 +58,9 @@ def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequenc
     """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}. Args: seconds: after which
     it is killed."""
     try:
-<<<<<<< HEAD
         outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=seconds)
-=======
-        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=_TIMEOUT)
     except errors.Interrupted:
         raise
->>>>>>> 959c288 (An interrupt ends the measurement of engines, too; a whole profile of an H100 for tests; fewer traces of the original)
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:
