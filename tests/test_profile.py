@@ -51,6 +51,12 @@ def digits():
     return recorded("digits_fp16").profile
 
 
+@pytest.fixture(scope="module")
+def fer():
+    """What `tftrt profile` wrote on an H100 of a model that others have trained, its engines included."""
+    return profile.Profile.from_dict(json.loads(gzip.decompress((DATA.parent / "profiles/fer_fp16.json.gz").read_bytes())))
+
+
 def part(call, group, device):
     return sum(one.seconds for one in call.parts if (one.group, one.device) == (group, device))
 
@@ -141,6 +147,34 @@ def test_a_damaged_trace_is_an_error_in_one_line(tmp_path):
         path.write_bytes(content)
         with pytest.raises(errors.TftrtError, match="is damaged"):
             traces.read(path)
+
+
+def test_a_whole_profile_of_a_trained_model_fits_together(fer):
+    assert not fer.notes and fer.on_gpu and len(fer.engines) == 2
+    for call, original, engine in zip(fer.model.calls, fer.original.calls, fer.engines, strict=True):
+        assert sum(one.seconds for one in call.parts) == pytest.approx(call.latency.p50) and call.unplaced_share < calls.UNPLACED
+        (run,) = call.engines
+        assert run.name == engine.engine and call.later.engine == {run.name: 1}
+        assert run.kernels == sum(len(layer.kernels) for layer in engine.layers), "the engine launches the same kernels alone"
+        assert run.gpu_seconds == pytest.approx(engine.kernel_seconds, rel=0.05), "and they take as long"
+        every = [op for op in original.ops if op.type == "Conv2D"]
+        assert len(every) > 10 and all(op.host_seconds > 0 and op.gpu_seconds > 0 for op in every)
+    assert {node.engine for node in fer.model.graph["serving_default"]} == {fer.engines[0].engine}
+
+
+def test_its_page_and_its_tables_have_the_engines(fer, tmp_path, tftrt):
+    from tftrt_tools.report import profile as report
+
+    report.write_page(fer, str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 2 * 2 + 2 * 2 + 1 + 1, "parts and timelines, layers and rooflines, memory, the graph"
+    assert "Roofline" in page and "15 of 15 groups" in page and "a CUDA graph takes" in page
+    (tmp_path / "p.json").write_text(json.dumps(fer.to_dict()))
+    done = tftrt("profile", tmp_path / "p.json", "--rows=3")
+    assert done.returncode == 0 and "conv2d_7/Conv2D-conv" in done.stdout and "more (--rows)" in done.stdout
+    found = comparison.compare(fer, fer)
+    assert len(found.engines) == 2 and all(row.difference == 0 for engine in found.engines for row in engine.rows)
+    assert all(one.one_shapes == one.other_shapes for one in found.engines)
 
 
 # --- the document
@@ -336,6 +370,32 @@ def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
         measure._check(facts, measure.Options(model="m"))
     assert caught.value.mend == "build them here"
     measure._check({**facts, "calls": [{"model": "model", "trace": "t"}]}, measure.Options(model="m"))
+
+
+def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
+    """Where the engines are taken apart, a failure is a remark, and an interrupt is not."""
+    from tftrt_tools.models.model import Contents, Engine, Model
+    from tftrt_tools.profiling import plan
+
+    done = measure.Measured(profile=resnet, traces={})
+    model = Model(kind=None, source="m", path="m", contents=Contents(signatures={}, engines=(Engine("e", "FP16"),)))
+    for error in (errors.TftrtError("the file is truncated", ""), IndexError("list index out of range")):
+        monkeypatch.setattr(plan, "measure", _raising(error))
+        assert str(error) in measure._with_engines(done, model, ()).profile.notes[-1]
+    monkeypatch.setattr(plan, "measure", _raising(errors.Interrupted("ended by SIGTERM")))
+    with pytest.raises(errors.Interrupted):
+        measure._with_engines(done, model, ())
+    monkeypatch.undo()
+    monkeypatch.setattr(plan.child, "run", _raising(errors.Interrupted("ended by SIGTERM")))
+    with pytest.raises(errors.Interrupted):
+        plan._part("m", "told", None)
+
+
+def _raising(error):
+    def function(*_, **__):
+        raise error
+
+    return function
 
 
 def test_what_a_dead_process_had_written_still_counts(tmp_path):

@@ -59,6 +59,8 @@ def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequenc
     it is killed."""
     try:
         outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=seconds)
+    except errors.Interrupted:
+        raise
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:

@@ -32,8 +32,9 @@ _MOST_BYTES = 4_000_000
 # A trace takes so many times its bytes while it is read.
 _TIMES_IN_MEMORY = 20
 # How long the calls of a model take in a round, and rounds before and after the traces.
-_ROUND_SECONDS, _ROUNDS, _ROUNDS_AFTER = 0.3, 6, 4
+_ROUND_SECONDS, _ROUNDS, _ROUNDS_AFTER = 0.25, 6, 4
 _LEAST, _MOST = 10, 100
+_WARM_SECONDS = 0.5
 
 
 def record(request: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class _Recorder:
                 for name, (one, facts) in at_shape.items():
                     self._step(f"tracing the {name}", self._trace, one, facts)
                     for found in facts["callers"]:
-                        if found["callers"] > 1:
+                        if found["callers"] > 1 and facts["model"] == self._request["models"][0]["name"]:
                             self._step(f"tracing {found['callers']} callers of the {name}", self._trace_several, one, facts, found)
             for at_shape in calls:
                 self._turns(at_shape, _ROUNDS_AFTER)
@@ -211,7 +212,7 @@ def _timed(one: Whole, count: int) -> list[list[float]]:
 
 def _warm(call: Callable[[], object]) -> float:
     """Call until it is warm. Returns: seconds of the fastest call."""
-    end, times = time.perf_counter() + 1.0, list[float]()
+    end, times = time.perf_counter() + _WARM_SECONDS, list[float]()
     while len(times) < 3 or (len(times) < 5 * timing.WARM_UP_CALLS and time.perf_counter() < end):
         times.append(timing.seconds(call))
     return max(min(times), 1e-6)
