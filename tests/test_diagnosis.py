@@ -8,11 +8,14 @@ import pathlib
 import pytest
 
 from tests import diagnosed
+from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
 from tftrt_tools import errors
+from tftrt_tools.bench import breakdown
 from tftrt_tools.bench.gpu_watch import Use
-from tftrt_tools.diagnosis import diagnose, finding, trial
+from tftrt_tools.commands import _calling
+from tftrt_tools.diagnosis import diagnose, finding, served, trial
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
 from tftrt_tools.profiling import measure
 
@@ -251,3 +254,37 @@ def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path)
 def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model):
     done = tftrt("diagnose", *(word.format(model=zoo_model("digits_cnn")) for word in words))
     assert done.returncode in (errors.EXIT_FAILED, errors.EXIT_USAGE) and says in done.stderr and "Traceback" not in done.stderr
+
+
+# --- a server
+
+
+def served_document(**parts):
+    """A bench's document with one breakdown; milliseconds."""
+    named = {"wire": breakdown.MESSAGES, "queue": breakdown.QUEUE, "decoding": breakdown.DECODING, "ops": breakdown.OPS}
+    return {"subject": {"address": "h:1", "request_bytes": 1000.0}, "breakdowns": [
+        {"total_ms": sum(parts.values()), "parts": [{"name": named[name], "ms": ms} for name, ms in parts.items()]}]}
+
+
+@pytest.mark.parametrize(("parts", "causes"), [
+    ({"wire": 6.0, "ops": 4.0}, ["wire"]), ({"wire": 1.0, "ops": 9.0}, []), ({"wire": 3.0, "queue": 4.0, "decoding": 3.0}, ["wire", "queue", "decoding"])])
+def test_what_a_client_pays_is_told_from_a_quarter_on(parts, causes):
+    found = list(served.look(served_document(**parts)))
+    assert [one.cause for one in found] == causes and all(one.worth == pytest.approx(parts[one.cause] * MS) for one in found)
+
+
+def test_a_running_server_is_looked_at(zoo_model, tmp_path, capfd):
+    model = zoo_model("digits_cnn")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "1").symlink_to(model)
+    (tmp_path / "monitoring").write_text("prometheus_config { enable: true }")
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(recorded("digits_fp16").to_dict()))
+    flags = ("--model_name=digits", f"--model_base_path={tmp_path / 'models'}", f"--monitoring_config_file={tmp_path / 'monitoring'}")
+    with LocalServer(flags, tmp_path / "log") as server:
+        words = [str(model), str(model), f"--profile={path}", f"--server={server.grpc_address}", f"--rest={server.rest_address}", "--model_name=digits",
+                 "--shapes=image:1x8x8x1", f"--json={tmp_path / 'd.json'}"]
+        assert _calling.call("diagnose", words) == 0, capfd.readouterr().err
+    found = json.loads((tmp_path / "d.json").read_text())["findings"]
+    wire, = (one for one in found if one["cause"] == "wire")
+    assert wire["worth"] > 0 and server.grpc_address in wire["call"], "a request of 319 bytes to a model so small is mostly its way"

@@ -67,7 +67,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.trials_dir and not values["try"].value:
         raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
     if values.server and not (values.rest and values.model_name):
-        raise errors.UsageError("--server needs --rest and --model_name", "give the REST port, where the counters are, and the model's name")
+        raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
     from tftrt_tools.diagnosis import diagnose, finding
     from tftrt_tools.models import opening
 

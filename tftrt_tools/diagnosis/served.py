@@ -23,7 +23,8 @@ def look(document: Mapping[str, Any]) -> Iterator[Finding]:
         for cause, names, title, mend in _KINDS:
             seconds = sum(parts.get(name, 0.0) for name in names)
             if seconds >= _LEAST_SHARE * whole:
-                yield Finding(cause=cause, call=call, worth=seconds, basis="ceiling", title=title, mend=mend, evidence=_evidence(parts, names),
+                yield Finding(cause=cause, call=call, worth=seconds, basis="ceiling", title=title, mend=mend,
+                              evidence=_evidence(parts, names),
                               rule=f"{milliseconds(seconds)} of {milliseconds(whole)} that a client waits")
 
 
