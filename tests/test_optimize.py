@@ -17,6 +17,7 @@ from tests.conftest import ROOT
 from tests.example_flags import check_flags
 from tests.optimize_script import COMMAND, IMAGE, Script, diagnosis, machine, plan, trial
 from tftrt_tools import errors
+from tftrt_tools.commands import optimize as command
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.inputs.rows import row_hashes
 from tftrt_tools.optimizing import known, mends, run, steps
@@ -81,6 +82,25 @@ def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
     done = script.run(shapes="image:1x8x8x1;training:scalar", work_dir="other")
     wanted = {"--freeze=training:false", "--minimum_segment_size=5"}
     assert set(done.story.mends) == wanted and [wanted <= set(words) for words in script.calls if words[0] in making] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize("changes", [{}, {"calibration_data": "pictures"}, {"precisions": ("FP32", "INT8"), "data": "pictures", "goal": "snr_db:threshold=60"}])
+def test_every_flag_that_is_repeated_exists_where_it_is_repeated(script, tmp_path, gpu, changes):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures/a.png").touch()
+    samples = {"allow_unsafe_deserialization": "", "custom_objects": "=m:d", "inputs": "=a", "op_library": "=x.so", "outputs": "=b", "image_size": "=8x8",
+               "image_resize": "=crop", "image_preset": "=tf", "image_scale": "=1/255", "image_mean": "=1", "image_std": "=1", "image_channels": "=BGR",
+               "image_error_limit": "=1", "allow_constant_outputs": "", "output_kind": "=p:ids", "engine_cache_dir": "=cache", "data_rows": "=9",
+               "label_column": "=2", "classes": "=c.txt", "accuracy_output": "=s/p", "objective_shape": "=image:1x8x8x1", "tags": "=serve", "freeze": "=t:false",
+               "minimum_segment_size": "=4", "max_workspace_size_bytes": "=99", "keep_native_ops": "=Softmax", "keep_native_nodes": "=n.*",
+               "calibration_batch_size": "=4", "num_calibration_batches": "=2", "engine_cache_max_bytes": "=1GiB", "signature_keys": "=serving_default"}
+    assert set(samples) | {"engine_cache"} == set(command._repeated())
+    script.documents["doctor"] = machine(gpu).to_dict()
+    done = script.run(words={name: (f"--{name}{value}",) for name, value in samples.items()}, slo="p99<20ms", publish="models/best", repeat=2, **changes)
+    assert done.story.ended == "" and len(script.calls) >= 6
+    for words in script.calls:
+        assert ("--image_preset=tf" in words) == any(word.endswith("pictures") for word in words), words
 
 
 def signature(name, *inputs, offered=()):
