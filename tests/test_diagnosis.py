@@ -244,6 +244,7 @@ def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path)
     done = tftrt("diagnose", model, model, f"--profile={path}", f"--json={tmp_path / 'd.json'}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("[fallback]") < done.stdout.index("[small-batch]") and "mend: build an engine" in done.stdout
+    assert "whose files are not those of" in done.stdout, "the profile is of another model"
     assert json.loads((tmp_path / "d.json").read_text())["kind"] == "diagnosis"
 
 

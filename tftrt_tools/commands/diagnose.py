@@ -88,6 +88,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     """Measured now, or before. Raises: TftrtError where there is none."""
     from tftrt_tools.commands import profile as profile_command
     from tftrt_tools.inputs import calls as inputs
+    from tftrt_tools.models import table
     from tftrt_tools.profiling import measure, plan, stored
 
     if not (values.profile or values.stored) and profile_command.gpu_here():
@@ -103,7 +104,10 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     if kept is None:
         raise errors.TftrtError(f"{converted} carries no profile, and there is no GPU here to measure one",
                                 f"run `tftrt profile {converted} --original={original}` on a machine with a GPU")
-    for line in kept.said:
+    said = list(kept.said)
+    if values.profile and table.kind(converted).digest(converted) != kept.profile.model.digest:
+        said.append(f"it was measured of {kept.profile.model.model}, whose files are not those of {converted}")
+    for line in said:
         _output.console(values.json).print(line, markup=False, soft_wrap=True)
     return kept.profile
 

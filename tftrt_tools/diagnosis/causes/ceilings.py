@@ -5,7 +5,8 @@ from __future__ import annotations
 from tftrt_tools.diagnosis.case import Case, Said, milliseconds
 from tftrt_tools.diagnosis.finding import Remark
 
-_COLD = 20
+# Of a later call; and seconds.
+_COLD, _COLD_SECONDS = 20, 0.5
 _MEMORY_SHARE = 0.5
 
 
@@ -18,7 +19,7 @@ def look(case: Case) -> Said:
     yield from _memory(case)
     yield from _native(case)
     slowest = max(case.profile.model.calls, key=lambda one: one.first_seconds)
-    if case.call is slowest and case.call.first_seconds > _COLD * case.seconds and not case.call.first.build:
+    if case.call is slowest and case.call.first_seconds > max(_COLD * case.seconds, _COLD_SECONDS) and not case.call.first.build:
         yield Remark("cold", case.name, f"the first call takes {case.call.first_seconds:.2f} s, later ones {milliseconds(case.seconds)}: "
                      "that is loading; a server needs warm-up requests (`tftrt publish` writes them)")
 

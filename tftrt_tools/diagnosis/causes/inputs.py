@@ -43,12 +43,12 @@ def _pictures(case: Case) -> list[str]:
 
 
 def _fixed(case: Case) -> float:
-    """What making and copying the input costs whatever its size, from the smallest other call: a straight line through both."""
-    smaller = min((one for one in case.others if bytes_in(one) < bytes_in(case.call)), key=bytes_in, default=None)
-    if smaller is None:
+    """What making and copying the input costs whatever its size: a straight line through this call and the one whose size differs most."""
+    other = max(case.others, key=lambda one: abs(bytes_in(one) - bytes_in(case.call)), default=case.call)
+    if bytes_in(other) == bytes_in(case.call):
         return 0.0
-    mine, other = _spent(case.call), _spent(smaller)
-    slope = (mine - other) / (bytes_in(case.call) - bytes_in(smaller))
+    mine = _spent(case.call)
+    slope = (mine - _spent(other)) / (bytes_in(case.call) - bytes_in(other))
     return min(max(0.0, mine - slope * bytes_in(case.call)), mine)
 
 

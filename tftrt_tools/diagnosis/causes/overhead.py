@@ -56,10 +56,10 @@ def _gaps(case: Case) -> list[str]:
 
 def _calling(case: Case, host: float) -> Finding:
     return Finding(
-        cause="calling", call=case.name, title="calling the model costs more than a large part of its work", worth=host, basis="ceiling",
-        rule=f"Python, the executor and reading the answer take {milliseconds(host)} of {milliseconds(case.seconds)} while the GPU is idle",
-        evidence=(f"Python and eager calls {milliseconds(case.host('call'))}, the executor {milliseconds(case.host('graph'))}, reading the "
-                  f"answer {milliseconds(case.host('output'))}",),
+        cause="calling", call=case.name, title="the host takes longer around the engines than they take", worth=host, basis="ceiling",
+        rule=f"{milliseconds(host)} of {milliseconds(case.seconds)} are the host's, whatever the rows, and the GPU is idle meanwhile",
+        evidence=(f"Python and eager calls {milliseconds(case.host('call'))}, the executor {milliseconds(case.host('graph'))}, launching "
+                  f"engines {milliseconds(case.host('engine'))}, reading the answer {milliseconds(case.host('output'))}", *_gaps(case)),
         mend="several callers hide it; TensorFlow Serving calls without Python")
 
 
