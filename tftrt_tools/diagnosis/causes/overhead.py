@@ -9,7 +9,7 @@ from tftrt_tools.profiling.call_profile import CallProfile
 _IDLE = 0.5
 _FEW_ROWS = 8
 _SHARE = 0.4
-_MORE = 1.2
+_MORE = 1.25
 
 
 def look(case: Case) -> Said:
