@@ -30,6 +30,7 @@ from tftrt_tools import choices, cli, errors
 from tftrt_tools.accuracy import metrics, thresholds, verify
 from tftrt_tools.commands import _flags
 from tftrt_tools.conversion import settings
+from tftrt_tools.profiling import profile
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.serving import server_flags
 
@@ -225,7 +226,7 @@ def test_the_exit_codes_are_the_codes():
 
 def test_the_passport_is_the_codes():
     files = {name(row[0]) for row in rows(("file", "what it says"))}
-    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION, passport.PUBLISH}
+    assert files == {passport.MANIFEST, passport.FLAGS, passport.VERIFY, passport.CALIBRATION, passport.PUBLISH, passport.LAYERS, profile.FILE}
     assert f"`{passport.folder('')}/`" in TEXTS["docs/convert.md"]
 
 
