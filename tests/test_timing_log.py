@@ -141,3 +141,19 @@ def test_the_log_is_verbose_unless_it_is_kept_and_nobody_asked_for_layers():
 @pytest.mark.parametrize("seconds, text", [(20.0, "20 s"), (119.4, "119 s"), (150.0, "2 min"), (3600.0, "60 min")])
 def test_durations_are_short(seconds, text):
     assert timing_log._duration(seconds) == text
+
+
+def test_a_real_build_is_followed_and_what_is_left_is_near_what_it_took():
+    """ResNet-50, FP16, three profiles, on an H100 (580.159.04): the lines that say where the build is, and a runner for each layer."""
+    text = gzip.decompress((ROOT / "tests/data/logs/resnet50_timing.log.gz").read_bytes()).decode()
+    lines = text.splitlines(keepends=True)
+    end = max(filter(None, map(timing_log._seconds, lines)))
+    log, factors, layers = timing_log.TimingLog(), [], set()
+    for line in lines:
+        log.feed(line)
+        layers |= {int(found[1]) for found in [re.search(r"times layer (\d+) of at most 62", log.text())] if found}
+        if log.left and (now := timing_log._seconds(line)) and end - now > 20:
+            factors.append(log.left / (end - now))
+    assert layers == set(range(1, 63)) and len(factors) > 100
+    assert 0.6 < min(factors) and max(factors) < 1.5, "of the seconds that the timing of all profiles really took from there on"
+    assert log.text() == "profile 3 of 3, all layers timed"
