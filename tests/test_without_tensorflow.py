@@ -188,3 +188,9 @@ def test_inspect_of_an_onnx_file(bare, tmp_path):
 
 def test_the_engine_cache(bare, tmp_path):
     assert bare.tftrt("cache", "list", cwd=tmp_path).returncode == 0
+
+
+def test_a_log(bare, tmp_path):
+    done = bare.tftrt("log", ROOT / "tests/data/logs/fallback.log.gz", "--fail_on=fallback,build", "--json=log.json", cwd=tmp_path)
+    assert done.returncode == errors.EXIT_CHECK and "fallback: no_engine_fits (5×)" in done.stderr
+    assert json.loads((tmp_path / "log.json").read_text())["engines"]["engines"][0]["name"] == "TRTEngineOp_65d45f244b_0_0"

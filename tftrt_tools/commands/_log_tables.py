@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tftrt_tools.logs.collect.builder import Builder
+    from tftrt_tools.logs.collect.context import Context
     from tftrt_tools.logs.collect.engines import Engine, EngineRuns
     from tftrt_tools.logs.collect.findings import Finding
     from tftrt_tools.logs.summary import Summary
@@ -31,6 +32,8 @@ def show(console: Console, summary: Summary, top: int, *, layers: bool, notes: b
         say(line)
     _findings(console, say, summary, notes)
     _unknown(console, say, summary, top)
+    if notes:
+        _left(console, summary.context, top)
     _engines(console, say, summary.engines, top)
     _builds(console, summary.engines, top)
     for line in _builder(summary.builder):
@@ -81,6 +84,14 @@ def _unknown(console: Console, say: Say, summary: Summary, top: int) -> None:
         _table(console, f"Not known here{_rest(summary.unknown, top)}", [">times", "level", "from", ">line", "the first one"], rows)
     if summary.loud:
         say(f"{summary.loud - summary.unknown_count} of {summary.loud} warnings and errors are known")
+
+
+def _left(console: Console, context: Context, top: int) -> None:
+    """What TF-TRT left in TensorFlow, with the reasons where the log has them."""
+    counts = context.left_because or context.left
+    rows = [(count, *(name.split(": ", 1) if context.left_because else (name, ""))) for name, count in counts.items()]
+    if rows:
+        _table(console, f"Left in TensorFlow{_rest(rows, top)}", [">times", "op", "why"], rows[:top])
 
 
 def _engines(console: Console, say: Say, runs: EngineRuns, top: int) -> None:

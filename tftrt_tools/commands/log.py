@@ -39,7 +39,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("top", 10, "rows of each table", lower_bound=1, **text)
     flags.DEFINE_boolean("layers", False, "what TensorRT did with each layer: times, kernels, fusions, and the layers of built engines",
                          **text)
-    flags.DEFINE_boolean("notes", False, "also messages that mean that nothing is wrong", **text)
+    flags.DEFINE_boolean("notes", False, "also messages that mean that nothing is wrong, and what TF-TRT left in TensorFlow", **text)
     flags.DEFINE_boolean("allow_empty", False, "a log that is empty, or has no line that is known, is no error: for the last minutes of a "
                          "log that goes on", **text)
 

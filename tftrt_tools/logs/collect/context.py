@@ -17,6 +17,8 @@ _TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"Tens
 _GPU = (re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"), re.compile(r"Selected Device: (.+)()"))
 _PERFORMANCE = ("Throughput: ", "Latency: ", "GPU Compute Time: ", "Enqueue Time: ", "H2D Latency: ", "D2H Latency: ")
 _LONGEST = 200
+# Ops that compute nothing: inputs, outputs, and TensorFlow's own.
+_BORDERS = ("NoOp", "Placeholder", "Identity", "Arg", "_Arg", "_Retval")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,8 @@ class Context(records.Record):
     # As the log has them, and {name, compute capability: how often}.
     tensorrt: dict[str, int]
     gpus: dict[str, int]
-    # {op: nodes} that the last conversion left in TensorFlow; {"op: reason": nodes}, if the log says it (TF_CPP_VMODULE=segment=2).
+    # {op: nodes} that the last conversion left in TensorFlow; {"op: reason": times}, of those that compute, in all conversions, where the
+    # log says it (TF_CPP_VMODULE=segment=2).
     left: dict[str, int]
     left_because: dict[str, int]
     # What trtexec measured, in its own words.
@@ -60,7 +63,7 @@ class Contexts:
 
     def _quiet(self, text: str) -> None:
         if text.startswith(("Not a TF-TRT", "Denylisted as")):
-            if found := segment_lines.LEFT.match(text):
+            if (found := segment_lines.LEFT.match(text)) and found[2] not in _BORDERS:
                 self._because.add(f"{found[2]}: {' '.join((found[4] or 'kept native').split())[:_LONGEST]}")
             return
         if "TensorRT" in text or "libnvinfer_b" in text:
