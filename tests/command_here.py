@@ -30,12 +30,14 @@ _start = child.worker
 class Children:
     """Stands for `child.worker`: who asks for a child gets one that another has left, of the same function, environment and folder."""
 
+    share = True
+
     def __init__(self):
         self._idle = collections.OrderedDict()
 
     @contextlib.contextmanager
     def worker(self, target, env=None, log_file=None, python=None):
-        if log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_ALONE) \
+        if not self.share or log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_ALONE) \
                 or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
             with _start(target, env, log_file, python) as one:
                 yield one
@@ -57,6 +59,14 @@ class Children:
     def close(self):
         while self._idle:
             self._idle.popitem()[1][0].close()
+
+
+@contextlib.contextmanager
+def unshared():
+    """In this block each child is a new one: some leave to their next call what they have loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Children, "share", False)
+        yield
 
 
 def _started(argv, env, **more):

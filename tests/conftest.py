@@ -141,17 +141,14 @@ def converted(zoo_model, tftrt, tmp_path_factory):  # noqa: F811
     """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session."""
     from tests import zoo
 
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "converted"
+    folder = zoo.common(tmp_path_factory) / "converted"
 
     def get(name, *flags):
-        label = name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)
-        target = folder / label
-        with zoo.lock(folder / f".{label}.lock"):
-            if not target.exists():
-                done = tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={target}", *flags)
-                assert done.returncode == 0, done.stderr
-        return target
+        def convert(path):
+            done = tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
+            assert done.returncode == 0, done.stderr
+
+        return zoo.once(folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert)
 
     return get
 

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from tests import zoo
+
 _layers = tf.keras.layers
 
 
@@ -82,6 +84,11 @@ def build(name, folder):
     tf.keras.backend.reset_uids()
     tf.saved_model.save(BUILDERS[name](), str(folder))
     return folder
+
+
+def built_once(name, tmp_path_factory):
+    """The folder of this session's one model of this name, not to be changed."""
+    return zoo.once(zoo.common(tmp_path_factory) / "keras_layers" / name, lambda path: build(name, path))
 
 
 def inputs(name, rows):

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.command_here import run_tftrt
 from tests.command_line import assert_clear, loaded_modules
-from tests.conftest import run_tftrt
 from tftrt_tools import errors
 from tftrt_tools.commands import _engine_cache
 from tftrt_tools.engine_cache import folders, key, listing, locks, store

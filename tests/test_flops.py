@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import run_tftrt
+from tests.command_here import run_tftrt
 from tftrt_tools import tf_private
 from tftrt_tools.conversion.job import graph_pass, loop_flops, planner
 from tftrt_tools.conversion.settings import Settings

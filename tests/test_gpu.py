@@ -33,8 +33,7 @@ def digits(zoo_model, tmp_path_factory):
     """A function (*flags) -> path of digits_cnn converted with them, made once a session by whichever worker comes first."""
     from tests import zoo
 
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "digits"
+    folder = zoo.common(tmp_path_factory) / "digits"
 
     def get(*flags, env=None):
         label = "".join(c if c.isalnum() else "-" for c in "".join(flags) + str(env or ""))

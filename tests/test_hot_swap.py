@@ -37,8 +37,9 @@ def test_rows_count_failures_and_leave_them_out_of_the_latency():
 
 
 @pytest.mark.slow
-def test_no_request_fails_while_versions_are_swapped(tmp_path):
+def test_no_request_fails_while_versions_are_swapped(zoo_model, tmp_path):
     """Two swaps under a small load."""
+    (tmp_path / hot_swap.MODEL).symlink_to(zoo_model("digits_cnn"))
     done = subprocess.run([sys.executable, "-m", "benchmarks.hot_swap", "--rate=30", "--before=1", "--swaps=2", "--gap=3",
                            f"--workdir={tmp_path}"], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -1,6 +1,7 @@
 """What --data and --labels take: every kind of file as rows of a signature, labels beside them, and what is said of files that are neither."""
 
 import dataclasses
+import types
 import zipfile
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
-from tests.conftest import run_tftrt
 from tests.picture_files import pictures
 from tftrt_tools import errors
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags
@@ -35,7 +36,7 @@ def in_this_process(monkeypatch):
         assert target == "tftrt_tools.inputs.read_job:job"
         return dataclasses.make_dataclass("Done", ["result"])(read_job.job(request))
 
-    monkeypatch.setattr(read.child, "run", run)
+    monkeypatch.setattr(read, "child", types.SimpleNamespace(run=run))
 
 
 def rows_of(source, tmp_path, specs, rows=0, **options):

@@ -5,7 +5,8 @@ import gzip
 
 import pytest
 
-from tests.conftest import ROOT, run_tftrt
+from tests.command_here import run_tftrt
+from tests.conftest import ROOT
 from tftrt_tools.calibration import file, table
 from tftrt_tools.commands import build as command
 from tftrt_tools.conversion import build, layer_log

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import saved_models
-from tests.conftest import run_tftrt
+from tests.command_here import run_tftrt
 from tests.sensitive_models import kernels, rows, saved_chain, saved_function, two_layers
 from tests.zoo import zoo_inputs
 from tftrt_tools import errors

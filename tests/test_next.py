@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import run_tftrt
+from tests.command_here import run_tftrt
 from tftrt_tools.commands import _flags, _next, convert
 from tftrt_tools.savedmodel import passport
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.command_here import run_tftrt, unshared
 from tests.command_line import assert_clear
-from tests.conftest import run_tftrt
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import passport
 
@@ -35,6 +35,13 @@ class Threefold : public OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("ToolkitThreefold").Device(DEVICE_CPU), Threefold);
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """What has loaded a library cannot unload it."""
+    with unshared():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,13 @@ def names(columns):
     return [column.name for column in columns]
 
 
+def test_a_model_is_built_once(tmp_path):
+    case = cases.case("dynamic_segmenter", 224, 16, {})
+    built = cases.model(case, tmp_path)
+    written = (built / "saved_model.pb").stat().st_mtime_ns
+    assert cases.model(case, tmp_path) == built and (built / "saved_model.pb").stat().st_mtime_ns == written
+
+
 def test_columns_come_in_the_order_of_their_builds():
     assert names(cases.columns(["INT8", "FP16", "FP32"], ["entropy"])) == ["FP32", "FP16", "INT8-tensorrt", "INT8-entropy"]
     assert names(cases.columns(["INT8"], cases.METHODS, "--high_precision_nodes=x")) == [
@@ -230,7 +237,9 @@ def test_the_table_is_printed_from_a_folder(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_dry_run_measures_every_column_that_needs_no_gpu(tmp_path, capsys):
+def test_a_dry_run_measures_every_column_that_needs_no_gpu(zoo_model, tmp_path, capsys):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/digits_cnn").symlink_to(zoo_model("digits_cnn"))
     argv = ["--dry_cpu", "--models=digits_cnn", f"--output={tmp_path / 'out'}", f"--models_dir={tmp_path / 'models'}", "--batches=1,3",
             "--calibration=20", "--repeats=2", "--tuned=digits_cnn:--high_precision_nodes=.*hidden.*"]
     assert precision.main(argv) == 1

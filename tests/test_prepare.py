@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests import keras_layers
-from tests.conftest import run_tftrt
+from tests.command_here import run_tftrt
 from tests.prepared_models import answers, prepared, save
 from tftrt_tools import errors
 from tftrt_tools.conversion.job import graph_pass
@@ -18,7 +18,7 @@ from tftrt_tools.savedmodel import passport, preparation
 
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory):
-    return keras_layers.build("grouped", tmp_path_factory.mktemp("grouped") / "model")
+    return keras_layers.built_once("grouped", tmp_path_factory)
 
 
 def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(grouped):

@@ -232,9 +232,9 @@ def test_tensors_between_einsums_and_their_constants_have_no_range():
 
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("name", keras_layers.BUILDERS)
-def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path):
+def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path_factory):
     """That these are TensorRT's own is a test that needs a GPU."""
-    root = tf.saved_model.load(str(keras_layers.build(name, tmp_path / "model")))
+    root = tf.saved_model.load(str(keras_layers.built_once(name, tmp_path_factory)))
     _, passed = prepare.passed("serving_default", root.signatures["serving_default"], Settings(use_dynamic_shape=dynamic))
     engines = graph.native_segments(passed.graph_def).values()
     assert engines or not dynamic
@@ -300,9 +300,9 @@ def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profil
 
 
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in RECORDED for mode in RECORDED[name]])
-def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path, name, mode):
+def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path_factory, name, mode):
     recorded = RECORDED[name][mode]
-    path = keras_layers.build(name, tmp_path / "model") if name in keras_layers.BUILDERS else zoo_model(name, **_AS_RECORDED.get(name, {}))
+    path = keras_layers.built_once(name, tmp_path_factory) if name in keras_layers.BUILDERS else zoo_model(name, **_AS_RECORDED.get(name, {}))
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
         settings = Settings(use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, ""))

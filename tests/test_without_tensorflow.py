@@ -169,7 +169,7 @@ def test_bench_with_its_files(bare, server, tmp_path):
 
 def test_regress_and_its_history(bare, server, tmp_path):
     done = bare.tftrt("regress", f"--server={server.grpc_address}", "--native=digits", "--native_version=1", "--candidate=digits",
-                      "--candidate_version=2", "--rounds=11", "--max_rounds=11", "--save_baseline=auto", "--json=regress.json", cwd=tmp_path)
+                      "--candidate_version=2", "--rounds=11", "--max_rounds=11", "--requests=16", "--save_baseline=auto", "--json=regress.json", cwd=tmp_path)
     assert done.returncode in (errors.EXIT_DONE, errors.EXIT_UNSURE, errors.EXIT_CHECK), done.stderr  # whatever so few rounds say
     assert json.loads((tmp_path / "regress.json").read_text())["kind"]
     kept = bare.tftrt("history", cwd=tmp_path)

@@ -32,10 +32,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def zoo_model(tmp_path_factory):
     """A function (name, **options) -> path of the SavedModel. `options` go to the builder, over those of SMALL."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # one folder for the workers of this session, so that each model is built once
-    folder = folder / "zoo"
+    folder = common(tmp_path_factory) / "zoo"
 
     def get(name, **options):
         return built(folder, name, **{**SMALL.get(name, {}), **options})
@@ -55,12 +52,22 @@ def zoo_inputs(name, batch=4, seed=0, **options):
 def built(folder, name, **options):
     """The path of the model in `folder`; builds it when it is missing. Safe between processes."""
     label = "-".join([name, *(f"{key}_{value}" for key, value in sorted(options.items()))])
-    target = pathlib.Path(folder) / label
-    with lock(target.with_name(f".{label}.lock")):
+    return once(pathlib.Path(folder) / label, lambda path: saved_models.build(name, path, **options))
+
+
+def common(tmp_path_factory):
+    """The one folder of all workers of this session."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+def once(target, make):
+    """`target`, a folder; function `make` writes it to the path that it is given, when it is missing. Safe between processes."""
+    with lock(target.with_name(f".{target.name}.lock")):
         if not target.exists():
-            partial = target.with_name(f".{label}.partial")
+            partial = target.with_name(f".{target.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
-            saved_models.build(name, partial, **options)
+            make(partial)
             partial.rename(target)
     return target
 

@@ -207,12 +207,9 @@ def build(folder):
 
 def built_once(tmp_path_factory):
     """The folder of the models of this test session, built by the first that asks; safe between the workers of pytest-xdist."""
-    import os
-
     from tests import zoo
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "conformance"
+    folder = zoo.common(tmp_path_factory) / "conformance"
     with zoo.lock(folder.with_name(".conformance.lock")):
         if not (folder / "monitoring.config").exists():  # the last file that is written
             build(folder)
