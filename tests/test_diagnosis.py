@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from tests import diagnosed
+from tests import diagnosed, engine_recordings
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
@@ -17,7 +17,7 @@ from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.commands import _calling
 from tftrt_tools.diagnosis import diagnose, finding, served, trial
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
-from tftrt_tools.profiling import measure
+from tftrt_tools.profiling import layers, measure
 
 
 def told(found, **options):
@@ -121,6 +121,24 @@ def test_a_precision_that_was_not_taken(asked, arithmetic, wanted):
     assert ("precision" in found) == wanted
     if wanted:
         assert found["precision"].worth == pytest.approx(0.5 * MS) and "--high_precision_nodes=" in found["precision"].command
+
+
+def test_layers_in_a_wider_type_are_named_where_the_engine_was_profiled():
+    inside = dataclasses.replace(engine_recordings.profiles(engine_recordings.DIGITS)[2], engine="TRTEngineOp_0_0")
+    found = dataclasses.replace(profile(call((32, 8, 8, 1), engines=[run(arithmetic={"TF32": 1.0})])), engines=(inside,))
+    assert any(line.startswith("layers: ") and "hidden/MatMul" in line and "TF32" in line for line in told(found)["precision"].evidence)
+
+
+def test_moves_of_values_and_what_bounds_the_layers_are_told_where_the_engine_was_profiled():
+    inside = dataclasses.replace(engine_recordings.profiles(engine_recordings.RESNET)[-1], engine="TRTEngineOp_0_0")
+    moving = tuple(dataclasses.replace(layer, role="reformat") if number % 2 else dataclasses.replace(layer, bound="memory")
+                   for number, layer in enumerate(inside.layers))
+    found = dataclasses.replace(profile(call((32, 224, 224, 3))), engines=(dataclasses.replace(inside, layers=moving),))
+    done = diagnose.diagnose(found, "c", "o")
+    reformat, = (one for one in done.findings if one.cause == "reformat")
+    assert reformat.worth == pytest.approx(sum(layer.seconds for layer in moving if layer.role in layers.MOVES))
+    assert "layers: " in reformat.evidence[0]
+    assert "memory-bound" in {one.cause for one in done.remarks}
 
 
 def test_pictures_as_floats_cost_what_depends_on_their_size():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tftrt_tools.diagnosis.case import Case, Said, converted_again, listed, milliseconds
 from tftrt_tools.diagnosis.finding import Finding
 
@@ -30,10 +32,18 @@ def look(case: Case) -> Said:
         title=f"{asked} was asked for, and {wider / multiplying:.0%} of the kernels' time that tells is wider",
         rule=f"kernels wider than {asked} take {milliseconds(wider)}; half as wide they take half of it at best",
         evidence=("kernels by arithmetic: " + listed((f"{name} {milliseconds(seconds)}" for name, seconds in told.items()), 6),
+                  *_layers(case, _WIDER[asked]),
                   *(f"the conversion keeps nodes wide: {name} is {value}" for name, value in flags.items())),
         mend="convert without these flags" if flags else
              "`tftrt build --layers` says layer by layer what has no range; where TensorRT found the wider kernel as fast, nothing is lost",
         command=converted_again(case, asked.lower(), *(f"--{name}=" for name in flags)) if flags else ())
+
+
+def _layers(case: Case, wider: Sequence[str]) -> list[str]:
+    """The layers that multiply in a wider type, the slowest first; [] where the inside of the engines was not profiled."""
+    inside = [layer for engine in case.engine_profiles for layer in engine.layers]
+    found = sorted((one for one in inside if one.role == "product" and one.precision in wider), key=lambda one: -one.seconds)
+    return [f"layers: {listed(f'{layer.short} in {layer.precision}, {milliseconds(layer.seconds)}' for layer in found)}"] if found else []
 
 
 def _high(case: Case) -> dict[str, object]:
