@@ -214,6 +214,12 @@ def test_a_profile_says_what_it_cannot_tell():
     assert len(unknown) == 3 and "without a GPU" in unknown[0]
 
 
+def test_an_idle_gpu_is_no_finding_where_there_is_none():
+    found = dataclasses.replace(profile(call((1, 64), parts={("call", "host"): 0.3, ("op", "host"): 0.3})), on_gpu=False)
+    done = diagnose.diagnose(found, "c", "o")
+    assert not done.findings and not done.remarks
+
+
 # --- trying
 
 

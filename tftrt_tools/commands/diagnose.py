@@ -144,7 +144,7 @@ def _print(console: Console, done: Diagnosis) -> None:
     for number, finding in enumerate(done.findings, 1):
         _finding(console, number, finding)
     if not done.findings:
-        _say(console, "Nothing is wrong that this profile shows.")
+        _say(console, "Nothing is wrong that this profile shows." if done.gpu else "No findings.")
     for remark in done.remarks:
         _say(console, f"{remark.cause}: {remark.call + ': ' if remark.call else ''}{remark.text}")
     for line in done.unknown:

@@ -36,7 +36,8 @@ def diagnose(profile: Profile, model: str, original: str, least_share: float = L
     """
     found = cases(profile, model, original)
     calls = [_looked(case) for case in found]
-    said = [one for case in found for look in _LOOKS for one in look(case)]
+    # On a CPU an idle GPU is no finding, and nothing else is either.
+    said = [one for case in found for look in (_LOOKS if profile.on_gpu else ()) for one in look(case)]
     findings = [one for one in said if isinstance(one, Finding) and finding.matters(one, calls, least_share)]
     return Diagnosis(model=model, original=original, profiled=profile.created, gpu=(profile.machine.gpu or {}).get("name", ""),
                      findings=finding.ranked(findings), remarks=tuple(dict.fromkeys(one for one in said if isinstance(one, Remark))),
