@@ -18,12 +18,15 @@ _READY: list[Ready] = []
 
 
 def job(request: Mapping[str, Any]) -> Any:
-    """Args: request: {"do": "load", "model", "calls": of run.named, "tags"}, once, and then {"do": "time", "counts": [calls of a block]}.
+    """Args: request: {"do": "load", "model", "calls": of run.named, "tags"}, and then {"do": "time", "counts": [calls of a block]}.
 
     Returns: [calls of a block] for each call; then [[seconds of each call of its block]]. Raises: TftrtError.
     """
     if request["do"] == "time":
         return [turns_job.block(one, count) for one, count in zip(_READY, request["counts"], strict=True)]
+    # A process that loads again has only the last model.
+    _READY.clear()
+    _HELD.close()
     model = _HELD.enter_context(runner_job.load(request["model"], Wanted(label="a build", tags=tuple(request["tags"]))))
     for call in request["calls"]:
         _READY.append(model.ready(call["signature"], run_job.read_inputs(call)))
