@@ -52,6 +52,12 @@ def test_a_fallback_is_told_with_its_meaning_and_mend():
         assert words in said, words
 
 
+def test_what_a_conversion_left_is_shown_with_the_reasons():
+    shown = run_tftrt("log", RECORDED / "conversion.log.gz", "--notes", "--top=3").stdout
+    assert re.search(r"Left in TensorFlow, \d+ more \(--top\)", shown) and re.search(r" 6 +Log1p +Op type Log1p is not supported\.", shown)
+    assert "Left in TensorFlow" not in run_tftrt("log", RECORDED / "conversion.log.gz").stdout
+
+
 def test_layers_and_notes_are_shown_when_asked_for(tmp_path):
     short = plain(run_tftrt("log", RECORDED / "build_fp16.log.gz").stdout)
     done = run_tftrt("log", RECORDED / "build_fp16.log.gz", "--layers", "--notes", "--top=1", f"--json={tmp_path / 'log.json'}")
