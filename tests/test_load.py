@@ -27,6 +27,12 @@ ECHO = payload.Payload(METHOD, REQUESTS, REQUESTS)
 UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_ARGUMENT = 14, 4, 3
 
 
+@pytest.fixture(autouse=True)
+def processes_of_their_own(monkeypatch):
+    """Its processes are looked at here, so none is a fork."""
+    monkeypatch.setattr(workers, "subprocess", subprocess)
+
+
 @pytest.fixture(scope="module")
 def server():
     with MockServer() as started:
