@@ -220,7 +220,7 @@ def test_failures_whose_messages_never_came_are_counted_by_their_code(server, mo
     assert found.errors[INVALID_ARGUMENT].to_dict() == {"code": INVALID_ARGUMENT, "name": "code 3", "count": 10, "messages": []}
     server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
     with pytest.raises(errors.TftrtError, match="answered none of .* requests: code 3$"):
-        _run(server, _closed(warm_up=WarmUpRule(at_most_s=0.3)))
+        _run(server, _closed(warm_up=WarmUpRule(at_most_s=1.5)))
 
 
 def test_no_server_is_one_clear_line(server):
@@ -232,7 +232,7 @@ def test_no_server_is_one_clear_line(server):
 def test_a_server_that_refuses_everything_ends_the_warm_up_with_its_message(server):
     server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
     with pytest.raises(errors.TftrtError, match="answered none .*INVALID_ARGUMENT: no such input"):
-        _run(server, _closed(warm_up=WarmUpRule(at_most_s=0.5)))
+        _run(server, _closed(warm_up=WarmUpRule(at_most_s=1.5)))
 
 
 @pytest.mark.parametrize("kind", ["closed", "open", "offline"])
