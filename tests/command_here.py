@@ -20,6 +20,7 @@ import pytest
 
 from tests import conftest, forks
 from tftrt_tools import child, cli
+from tftrt_tools.load import workers
 from tftrt_tools.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
@@ -70,7 +71,7 @@ def unshared():
 
 
 def _started(argv, env, **more):
-    """As subprocess.Popen starts a child."""
+    """As subprocess.Popen starts a child, or a process of the load generator."""
     return (subprocess.Popen if argv[-1].startswith(_ALONE) else forks.popen)(argv, env=env, **more)
 
 
@@ -109,7 +110,8 @@ def shared():
     a fifth of a second and not for two: what is measured is little where it is tests that measure."""
     with forks.used(), contextlib.closing(Children()) as children, pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "worker", children.worker)
-        patch.setattr(child, "subprocess", types.SimpleNamespace(**vars(subprocess) | {"Popen": _started}))
+        for module in (child, workers):
+            patch.setattr(module, "subprocess", types.SimpleNamespace(**vars(subprocess) | {"Popen": _started}))
         patch.setattr(rounds, "_WARM_UP_SECONDS", 0.1)
         yield
 

@@ -27,6 +27,12 @@ ECHO = payload.Payload(METHOD, REQUESTS, REQUESTS)
 UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_ARGUMENT = 14, 4, 3
 
 
+@pytest.fixture(autouse=True)
+def processes_of_their_own(monkeypatch):
+    """Its processes are looked at here, so none is a fork."""
+    monkeypatch.setattr(workers, "subprocess", subprocess)
+
+
 @pytest.fixture(scope="module")
 def server():
     with MockServer() as started:
@@ -214,7 +220,7 @@ def test_failures_whose_messages_never_came_are_counted_by_their_code(server, mo
     assert found.errors[INVALID_ARGUMENT].to_dict() == {"code": INVALID_ARGUMENT, "name": "code 3", "count": 10, "messages": []}
     server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
     with pytest.raises(errors.TftrtError, match="answered none of .* requests: code 3$"):
-        _run(server, _closed(warm_up=WarmUpRule(at_most_s=0.3)))
+        _run(server, _closed(warm_up=WarmUpRule(at_most_s=1.5)))
 
 
 def test_no_server_is_one_clear_line(server):
@@ -226,7 +232,7 @@ def test_no_server_is_one_clear_line(server):
 def test_a_server_that_refuses_everything_ends_the_warm_up_with_its_message(server):
     server.program(errors={"every": 1, "code": INVALID_ARGUMENT, "message": "no such input"})
     with pytest.raises(errors.TftrtError, match="answered none .*INVALID_ARGUMENT: no such input"):
-        _run(server, _closed(warm_up=WarmUpRule(at_most_s=0.5)))
+        _run(server, _closed(warm_up=WarmUpRule(at_most_s=1.5)))
 
 
 @pytest.mark.parametrize("kind", ["closed", "open", "offline"])
