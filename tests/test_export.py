@@ -81,6 +81,12 @@ def test_each_signature_becomes_a_file_and_each_function_one(tftrt, tmp_path):
     signature, = file.overview(made["serving_default"]["path"]).signatures.values()
     # Two outputs are an input: each has its own name nevertheless.
     assert names(signature.inputs) == ["a", "b"] and names(signature.outputs) == ["again", "copy", "z"]
+    # Flags about one signature do not disturb the others.
+    done = tftrt("export", source, f"--output={tmp_path / 'out.onnx'}", "--shapes=other/x:3x4;serving_default/b:5x4;serving_default/a:5",
+                 "--ranges=x:0:1;a:2:3", "--thresholds=other/y:snr_db>=500", f"--json={tmp_path / 'j.json'}")
+    first, second = json.loads((tmp_path / "j.json").read_text())["files"]
+    assert done.returncode == 3 and "failed: other/y: snr_db is" in done.stdout and "no tensor departs that both graphs have" in done.stdout
+    assert (first["verification"]["shapes"], second["verification"]["shapes"]) == (["other(x 3x4)"], ["serving_default(a 5, b 5x4)"])
     for name in ("same", "other"):
         alone = tmp_path / f"alone-{name}.onnx"
         assert tftrt("export", source, f"--output={alone}", f"--signature_keys={name}").returncode == 0
@@ -155,7 +161,7 @@ def test_a_table_of_strings_is_for_onnx_runtime_alone(tftrt, tmp_path):
     source = onnx_sources.lookup(tmp_path / "saved")
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}")
     assert done.returncode == 3 and "refused: ai.onnx.ml." in done.stdout and "LookupTableFindV2" in done.stdout
-    np.savez(tmp_path / "rows.npz", x=np.array([b"a", b"b", b"c", b"a"], object))
+    np.savez(tmp_path / "rows.npz", x=np.array([b"a", b"b", b"c", b"a"]))
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--target=onnxruntime", f"--data={tmp_path / 'rows.npz'}")
     assert done.returncode == 0, done.stdout + done.stderr
 

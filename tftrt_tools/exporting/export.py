@@ -15,12 +15,11 @@ from typing import Any
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
-from tftrt_tools.exporting import parser
+from tftrt_tools.exporting import comparing, parser
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs import drawing
 from tftrt_tools.models import table
 from tftrt_tools.savedmodel import describe, files, passport, signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -34,8 +33,6 @@ _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 _MOST_INSIDE = 1_900_000_000
 # {package of the extra `export`: what people call it}.
 _NEEDED = {"tf2onnx": "tf2onnx", "onnx": "onnx", "onnxruntime": "ONNX Runtime"}
-# Calls that the search for the first departure looks at.
-_SEARCHED_CALLS = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,14 +73,15 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
                                     f"export the model that it was made from{_original(saved)}")
         walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.same)
         places = _places(pathlib.Path(output), walked.names)
-        _check_inputs(described, walked, options)
+        calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
         digest = files.digest(source.path)
-        made = []
-        for name in walked.names:
-            made.append(_one(source, saved, name, walked, places[name], pathlib.Path(folder), digest, options, target))
+        work = _Work(source=source, saved=saved, folder=pathlib.Path(folder), digest=digest, options=options, target=target)
+        asked = dataclasses.replace(options.comparison, log_file=options.log_file)
+        made = [_one(work, name, walked.twins[name], places[name], comparing.of(asked, name, described.inputs[name], walked.names, calls))
+                for name in walked.names]
         done = Exported(
             source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
-            opset=options.opset or target.opset, exporter=made[0][1], files=tuple(one for one, _ in made), written=False,
+            opset=work.opset, exporter=made[0][1], files=tuple(one for one, _ in made), written=False,
             refused_allowed=options.allow_refused)
         if done.passed:
             progress.say("writing")
@@ -109,17 +107,6 @@ def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     return opened.check(source)
 
 
-def _check_inputs(described: describe.Description, walked: signatures.Once, options: Options) -> None:
-    """Refuse, before the work, flags from which no inputs can be drawn. Data is read when it is needed. Raises: UsageError."""
-    asked = options.comparison.asked
-    takes = inputs.Takes.walking(walked, described.inputs)
-    maker = inputs.CallMaker(takes, asked)
-    declared, _ = maker.declared(), maker.ranges
-    for name, specs in takes.specs.items() if not asked.data else ():
-        if name not in declared:
-            drawing.default_shapes(name, specs)
-
-
 def _original(saved: str) -> str:
     source = (passport.read(saved, passport.MANIFEST) or {}).get("source", "")
     return f": {source}" if source else ""
@@ -134,37 +121,68 @@ def _places(output: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Pat
     return found
 
 
-def _one(source: Source, saved: str, name: str, walked: signatures.Once, place: pathlib.Path, folder: pathlib.Path, digest: str,
-         options: Options, target: Target) -> tuple[File, str]:
-    """Export a signature into `folder`, and check it there. Returns: (File, the exporter's name)."""
-    progress.say(f"exporting {name}")
-    path, frozen = folder / place.name, folder / f"{place.name}.pb"
-    size = sum(one.stat().st_size for one in pathlib.Path(saved).glob("variables/*"))
-    props = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(source.path).name, "tftrt.source_digest": digest,
-             "tftrt.signature": name, "tftrt.target": target.title, "tftrt.opset": str(options.opset or target.opset)}
-    outside = place.name + _WEIGHTS if options.external_data or size > _MOST_INSIDE else ""
-    request = {"model": saved, "signature": name, "output": str(path), "opset": options.opset or target.opset, "properties": props,
-               "weights": outside, "frozen": str(frozen)}
-    with _told_by_name(source, name):
-        answer: Any = child.run("tftrt_tools.exporting.export_job:job", request, env=_ENV, log_file=options.log_file).result
-    progress.say(f"checking {name} against {target.title}")
-    graph_inputs = tuple(InputSpec.from_dict(one) for one in answer["inputs"])
-    found = parser.findings(map(Node.from_dict, answer["nodes"]), target)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What the exports of all signatures have in common."""
+
+    source: Source
+    # Its SavedModel.
+    saved: str
+    # Where files grow.
+    folder: pathlib.Path
+    # Of the source.
+    digest: str
+    options: Options
+    target: Target
+
+    @property
+    def opset(self) -> int:
+        """The opset that is written."""
+        return self.options.opset or self.target.opset
+
+    def run(self, job: str, request: Mapping[str, Any]) -> Any:
+        """The answer of a function of this room in a child."""
+        return child.run(f"tftrt_tools.exporting.{job}", request, env=_ENV, log_file=self.options.log_file).result
+
+
+def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, comparison: verify.Options) -> tuple[File, str]:
+    """Export a signature into the folder, and check it there. Returns: (File, the exporter's name)."""
+    path, frozen, beside = work.folder / place.name, work.folder / f"{place.name}.pb", _beside(work, place)
+    answer = _converted(work, name, path, frozen, beside.name if beside else "")
+    progress.say(f"checking {name} against {work.target.title}")
+    taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
+    found = parser.findings(map(Node.from_dict, answer["nodes"]), work.target)
     progress.say(f"running {name} under ONNX Runtime")
-    compared = dataclasses.replace(options.comparison, signature_keys=(name,), log_file=options.log_file)
-    checked = verify.verify(source, path, compared)
+    checked = verify.verify(work.source, path, comparison)
     departure = None
-    if not checked.passed and options.bisect and frozen.is_file():
+    if not checked.passed and work.options.bisect and frozen.is_file():
         progress.say(f"looking for the first tensor of {name} that departs")
-        departure = _departure(graph_inputs, name, path, frozen, answer["renamed"], folder, options)
-    beside = path.with_name(outside) if outside else None
+        departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "renamed": answer["renamed"]})
+    made = (path, path.with_name(beside.name)) if beside else (path,)
     return File(
-        signature=name, twins=walked.twins[name], path=str(place), weights=str(place.with_name(beside.name)) if beside else "",
-        bytes=sum(one.stat().st_size for one in (path, beside) if one), inputs=graph_inputs,
-        outputs=tuple(InputSpec.from_dict(one) for one in answer["outputs"]),
-        dimensions={key: tuple(where) for key, where in answer["dimensions"].items()}, nodes=len(answer["nodes"]),
-        notes=(*answer["notes"], *_narrowed(graph_inputs, target)), findings=found,
+        signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in made),
+        inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
+        nodes=len(answer["nodes"]), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=found,
         verification=dataclasses.replace(checked, converted=str(place)), departure=departure), answer["exporter"]
+
+
+def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
+    """The file for the weights, if they do not go into the ONNX file."""
+    size = sum(one.stat().st_size for one in pathlib.Path(work.saved).glob("variables/*"))
+    return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
+
+
+def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str) -> dict[str, Any]:
+    """What export_job.job answers."""
+    progress.say(f"exporting {name}")
+    properties = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
+                  "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
+                  "tftrt.opset": str(work.opset)}
+    with _told_by_name(work.source, name):
+        answer: dict[str, Any] = work.run("export_job:job", {
+            "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
+            "weights": weights, "frozen": str(frozen)})
+    return answer
 
 
 @contextlib.contextmanager
@@ -185,15 +203,16 @@ def _narrowed(specs: Sequence[InputSpec], target: Target) -> tuple[str, ...]:
     return (f"{target.title} has no INT64: {', '.join(wide)} becomes INT32 there, and larger values are cut",)
 
 
-def _departure(specs: Sequence[InputSpec], name: str, path: pathlib.Path, frozen: pathlib.Path,
-               renamed: Mapping[str, str], folder: pathlib.Path, options: Options) -> Departure | None:
+def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options,
+               request: Mapping[str, Any]) -> Departure | None:
     """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
-    takes = inputs.Takes.one(name, {name: specs})
-    size = options.comparison.batch_size
-    chosen = inputs.choose(takes, options.comparison.asked, str(folder / "rows"), inputs.up_to(size) if size else inputs.batch_sizes(()))
-    saved = run.save_calls(chosen.all[:_SEARCHED_CALLS], folder / "searched")
-    request = {"onnx": str(path), "frozen": str(frozen), "renamed": dict(renamed), "inputs": saved[0][1]}
-    found: Any = child.run("tftrt_tools.exporting.bisect_job:job", request, env=_ENV, log_file=options.log_file).result
+    size = comparison.batch_size
+    sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
+    rows = work.folder / f"rows-{name.replace('/', '_')}"
+    rows.mkdir()
+    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}), comparison.asked, rows, sizes)
+    (_, path), = run.save_calls(chosen.all[:1], rows / "searched")
+    found = work.run("bisect_job:job", {**request, "inputs": path})
     return Departure.from_dict(found) if found else None
 
 
