@@ -14,6 +14,7 @@ COMMANDS = {
     "optimize": "the whole way in one command: model, data and a goal in, the fastest model that keeps it and its story out",
     "inspect": "what TF-TRT would do with a SavedModel, or what it did",
     "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
+    "export": "ONNX files of a model, checked, run against it, and held against what TensorRT's parser takes",
     "wrap": "signatures that take encoded pictures or bytes, and answer less, around those of a model",
     "data": "pictures, records or a function as the rows that the other commands score and calibrate on",
     "calibrate": "the INT8 table of a model, in a file: needs no GPU",

@@ -77,6 +77,13 @@ def tensorrt_versions() -> tuple[str, str]:
     return linked, loaded
 
 
+def clear_collections(function: Any) -> None:
+    """Empty the collections of a signature's graph: those of a TF1 export name initializers that it does not hold, and grappler would
+    refuse it."""
+    for name in list(function.graph.collections):
+        function.graph.clear_collection(name)
+
+
 def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[graph_pb2.GraphDef, list[str], list[str], dict[str, Any]]:
     """The graph of a function with constants in place of its variables, and its calls inlined.
 
@@ -85,9 +92,7 @@ def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[
       graph_def: its graph, changed by the caller; None for its own.
     Returns: (GraphDef, input tensor names, output tensor names, {placeholder: captured resource}).
     """
-    # A TF1 export's collections name initializers that the signature's graph does not hold; grappler would refuse it.
-    for name in list(function.graph.collections):
-        function.graph.clear_collection(name)
+    clear_collections(function)
     # convert_variables_to_constants_v2 would wrap the graph into a function, which takes most of its time, and we would unwrap it.
     with _graph_in_place(function.graph, graph_def):
         data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)

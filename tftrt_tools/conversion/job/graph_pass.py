@@ -146,8 +146,7 @@ def _bytes(variable: Any) -> int:
 
 
 def _check_no_writes(name: str, graph_def: graph_pb2.GraphDef) -> None:
-    bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    writers = [node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")]
+    writers = graph.variable_writers(graph_def)
     if writers:
         raise errors.TftrtError(f"signature {name!r} changes variables ({writers[0]}); frozen weights would never see the change",
                                 "leave it out: name the other signatures in --signature_keys; it is kept as it is")

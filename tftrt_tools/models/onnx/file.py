@@ -34,7 +34,7 @@ _DEEPEST = 50
 _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (TensorRT itself builds ONNX: `trtexec --onnx=FILE`)",
     "saved engines: there are none in an ONNX file",
-    "what it was made from, and whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
+    "whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
 )
 
 # {number of a field: its values}; for integers the number is negative.

@@ -41,6 +41,12 @@ def engine_nodes(graph_def: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef
                 yield node
 
 
+def variable_writers(graph_def: graph_pb2.GraphDef) -> list[str]:
+    """Names of the nodes of a graph and its functions that change variables."""
+    bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
+    return [node.name for body in bodies for node in body if node.op.startswith("Assign") and node.op.endswith("VariableOp")]
+
+
 def engine_ops(graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     """The EngineOps of a graph, one for each name."""
     functions = library(graph_def)

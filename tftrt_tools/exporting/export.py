@@ -1,0 +1,226 @@
+"""The whole of `tftrt export`: export in a child, check, run against the source, put the files in place. No runtime is imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import child, errors, progress, scratch, whole_file
+from tftrt_tools.accuracy import verify
+from tftrt_tools.execution import run
+from tftrt_tools.exporting import comparing, parser
+from tftrt_tools.exporting.onnx_graph import Node
+from tftrt_tools.exporting.result import Departure, Exported, File
+from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.models import table
+from tftrt_tools.savedmodel import describe, files, passport, signatures
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.sources import opened
+from tftrt_tools.sources.source import Source, of
+
+SUFFIX = ".onnx"
+_WEIGHTS = ".data"
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+# A message of protobuf holds less than 2 GiB; a graph is more than its variables.
+_MOST_INSIDE = 1_900_000_000
+# {package of the extra `export`: what people call it}.
+_NEEDED = {"tf2onnx": "tf2onnx", "onnx": "onnx", "onnxruntime": "ONNX Runtime"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to export, and how."""
+
+    # A key of TARGETS.
+    target: str
+    # 0 for the target's.
+    opset: int = 0
+    # () for all.
+    signature_keys: tuple[str, ...] = ()
+    # Weights in a file beside; also without it, if they do not fit into one.
+    external_data: bool = False
+    # Write the files although the parser refuses nodes.
+    allow_refused: bool = False
+    # Look for the first tensor that departs, if the answers differ.
+    bisect: bool = True
+    # How the answers are compared; its signature_keys and log_file are set here.
+    comparison: verify.Options = verify.Options()
+    # Where to keep what TensorFlow logs.
+    log_file: str | None = None
+
+
+def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Exported:
+    """Export a model's signatures, each to a file.
+
+    Args: model: a SavedModel, or a file that is exported to one first. output: the file, for several signatures the pattern of their names.
+    Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
+    """
+    source = _check(model, output, options)
+    target = TARGETS[options.target]
+    with opened.opened(source, options.log_file) as saved, scratch.folder("onnx") as folder:
+        progress.say("looking at the model")
+        described = describe.describe(saved)[0]
+        if described.engines:
+            raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
+                                    f"export the model that it was made from{_original(saved)}")
+        walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.same)
+        places = _places(pathlib.Path(output), walked.names)
+        calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
+        digest = files.digest(source.path)
+        work = _Work(source=source, saved=saved, folder=pathlib.Path(folder), digest=digest, options=options, target=target)
+        asked = dataclasses.replace(options.comparison, log_file=options.log_file)
+        made = [_one(work, name, walked.twins[name], places[name], comparing.of(asked, name, described.inputs[name], walked.names, calls))
+                for name in walked.names]
+        done = Exported(
+            source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
+            opset=work.opset, exporter=made[0][1], files=tuple(one for one, _ in made), written=False,
+            refused_allowed=options.allow_refused)
+        if done.passed:
+            progress.say("writing")
+            _write(done.files, pathlib.Path(folder))
+            done = dataclasses.replace(done, written=True)
+    return done
+
+
+def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Source:
+    """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
+    source = of(model)
+    if not table.kind(source.path).named_signatures:
+        raise errors.UsageError(f"{source} is an ONNX file already", "give the TensorFlow model; `tftrt verify` compares the two")
+    for package, title in _NEEDED.items():
+        if importlib.util.find_spec(package) is None:
+            raise errors.TftrtError(f"{title}, which an export needs, is not installed",
+                                    "pip install 'tftrt-tools[export]' (in a checkout: pip install '.[export]')")
+    if not str(output).lower().endswith(SUFFIX):
+        raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
+    if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
+        raise errors.UsageError(f"--opset={options.opset} is none that tf2onnx writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
+    whole_file.check_place(output)
+    return opened.check(source)
+
+
+def _original(saved: str) -> str:
+    source = (passport.read(saved, passport.MANIFEST) or {}).get("source", "")
+    return f": {source}" if source else ""
+
+
+def _places(output: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
+    """{signature: its file}: `output` for the only one, else model.SIGNATURE.onnx for model.onnx. Raises: UsageError."""
+    if len(names) == 1:
+        return {names[0]: output.absolute()}
+    found = {name: output.absolute().with_name(f"{output.stem}.{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}{output.suffix}") for name in names}
+    whole_file.check_places(found.values())
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What the exports of all signatures have in common."""
+
+    source: Source
+    # Its SavedModel.
+    saved: str
+    # Where files grow.
+    folder: pathlib.Path
+    # Of the source.
+    digest: str
+    options: Options
+    target: Target
+
+    @property
+    def opset(self) -> int:
+        """The opset that is written."""
+        return self.options.opset or self.target.opset
+
+    def run(self, job: str, request: Mapping[str, Any]) -> Any:
+        """The answer of a function of this room in a child."""
+        return child.run(f"tftrt_tools.exporting.{job}", request, env=_ENV, log_file=self.options.log_file).result
+
+
+def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, comparison: verify.Options) -> tuple[File, str]:
+    """Export a signature into the folder, and check it there. Returns: (File, the exporter's name)."""
+    path, frozen, beside = work.folder / place.name, work.folder / f"{place.name}.pb", _beside(work, place)
+    answer = _converted(work, name, path, frozen, beside.name if beside else "")
+    progress.say(f"checking {name} against {work.target.title}")
+    taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
+    found = parser.findings(map(Node.from_dict, answer["nodes"]), work.target)
+    progress.say(f"running {name} under ONNX Runtime")
+    checked = verify.verify(work.source, path, comparison)
+    departure = None
+    if not checked.passed and work.options.bisect and frozen.is_file():
+        progress.say(f"looking for the first tensor of {name} that departs")
+        departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "renamed": answer["renamed"]})
+    made = (path, path.with_name(beside.name)) if beside else (path,)
+    return File(
+        signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in made),
+        inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
+        nodes=len(answer["nodes"]), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=found,
+        verification=dataclasses.replace(checked, converted=str(place)), departure=departure), answer["exporter"]
+
+
+def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
+    """The file for the weights, if they do not go into the ONNX file."""
+    size = sum(one.stat().st_size for one in pathlib.Path(work.saved).glob("variables/*"))
+    return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
+
+
+def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str) -> dict[str, Any]:
+    """What export_job.job answers."""
+    progress.say(f"exporting {name}")
+    properties = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
+                  "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
+                  "tftrt.opset": str(work.opset)}
+    with _told_by_name(work.source, name):
+        answer: dict[str, Any] = work.run("export_job:job", {
+            "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
+            "weights": weights, "frozen": str(frozen)})
+    return answer
+
+
+@contextlib.contextmanager
+def _told_by_name(source: Source, name: str) -> Iterator[None]:
+    """Name the signature in the errors of an export."""
+    try:
+        yield
+    except (child.ChildDied, errors.Interrupted):
+        raise
+    except errors.TftrtError as error:
+        raise type(error)(f"signature {name!r} of {source}: {error.cause}", error.mend) from None
+
+
+def _narrowed(specs: Sequence[InputSpec], target: Target) -> tuple[str, ...]:
+    wide = [one.name for one in specs if one.dtype == "int64"]
+    if not wide or not target.narrow:
+        return ()
+    return (f"{target.title} has no INT64: {', '.join(wide)} becomes INT32 there, and larger values are cut",)
+
+
+def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options,
+               request: Mapping[str, Any]) -> Departure | None:
+    """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
+    size = comparison.batch_size
+    sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
+    rows = work.folder / f"rows-{name.replace('/', '_')}"
+    rows.mkdir()
+    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}), comparison.asked, rows, sizes)
+    (_, path), = run.save_calls(chosen.all[:1], rows / "searched")
+    found = work.run("bisect_job:job", {**request, "inputs": path})
+    return Departure.from_dict(found) if found else None
+
+
+def _write(made: Sequence[File], folder: pathlib.Path) -> None:
+    """Put all files in place: their contents first, then their names; after an interrupt nothing is left of any, or each is whole."""
+    with contextlib.ExitStack() as stack:
+        # The names are given in the reverse order, so that weights are there before the file that names them.
+        for path in [path for one in made for path in (one.path, one.weights) if path]:
+            target = stack.enter_context(whole_file.replacing(path))
+            with open(folder / pathlib.Path(path).name, "rb") as content:
+                shutil.copyfileobj(content, target)

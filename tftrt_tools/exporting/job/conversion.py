@@ -1,0 +1,152 @@
+"""A signature of a loaded SavedModel through tf2onnx."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+import tf2onnx
+from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
+from tf2onnx import utils as tf2onnx_utils
+from tf2onnx.graph import ExternalTensorStorage
+
+from tftrt_tools import errors, tf_private
+from tftrt_tools.savedmodel.job import loading
+
+if TYPE_CHECKING:
+    import onnx
+    from tensorflow.core.framework import graph_pb2
+
+EXPORTER = f"tf2onnx {tf2onnx.__version__}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Converted:
+    """What tf2onnx made."""
+
+    model: onnx.ModelProto
+    # {tensor of the source's frozen graph: input or output of the file}.
+    renamed: Mapping[str, str]
+    # The graph with constants in place of variables that tf2onnx read; None if the weights were taken out of it.
+    frozen: graph_pb2.GraphDef | None
+    # {location in the model's tensors: bytes}, of weights that are not in it.
+    weights: Mapping[str, bytes]
+    # What was mended, a line each.
+    notes: tuple[str, ...]
+
+
+def convert(root: Any, function: Any, opset: int, outside: bool) -> Converted:
+    """Convert a signature. Args: root, function: of a loaded model, and its signature. outside: keep the weights out of the ModelProto.
+    Raises: TftrtError."""
+    inputs = dict(zip((tensor.name for tensor in function.inputs), tf_private.argument_names(function), strict=False))
+    outputs = list(zip(sorted(function.structured_outputs), (tensor.name for tensor in function.outputs), strict=True))
+    tf_private.clear_collections(function)
+    mends = Mends()
+    try:
+        with tf.device("/cpu:0"):
+            frozen, tables = tf_loader.from_trackable(root, function, list(inputs), [tensor for _, tensor in outputs], outside)
+            fetched = _own_tensors(frozen, outputs, inputs)
+            kept = None if outside else frozen
+            renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
+            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, opset, mends, outside)
+    except Exception as error:  # tf2onnx raises whatever its handlers do
+        raise errors.TftrtError(f"{EXPORTER} cannot export it: {loading.first_line(error)}",
+                                "leave it out with --signature_keys, or export a model without that part") from error
+    return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes))
+
+
+def _own_tensors(frozen: graph_pb2.GraphDef, outputs: list[tuple[str, str]], inputs: Mapping[str, str]) -> dict[str, str]:
+    """{output: its tensor}; an output that is an input, or another output, too gets a tensor of its own, because it has its own name."""
+    found: dict[str, str] = {}
+    for number, (name, tensor) in enumerate(outputs):
+        if tensor in found.values() or tensor in inputs:
+            node = frozen.node.add(name=f"tftrt_output_{number}", op="Identity", input=[tensor])
+            node.attr["T"].type = tf.dtypes.as_dtype(_dtype(frozen, tensor)).as_datatype_enum
+            tensor = f"{node.name}:0"
+        found[name] = tensor
+    return found
+
+
+def _dtype(frozen: graph_pb2.GraphDef, tensor: str) -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(frozen, name="")
+    return graph.get_tensor_by_name(tensor).dtype
+
+
+def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], renamed: Mapping[str, str], tables: Any, opset: int,
+             mends: Mends, outside: bool) -> tuple[onnx.ModelProto, dict[str, bytes]]:
+    storage = ExternalTensorStorage() if outside else None
+    values = tf_utils.compress_graph_def(frozen) if outside else None
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(frozen, name="")
+        made = tfonnx.process_tf_graph(graph, opset=opset, input_names=inputs, output_names=outputs, tensors_to_rename=dict(renamed),
+                                       initialized_tables=tables, const_node_values=values, custom_op_handlers=mends.handlers())
+        model = optimizer.optimize_graph(made, catch_errors=not outside).make_model("", external_tensor_storage=storage)
+    return model, dict(storage.name_to_tensor_data) if storage else {}
+
+
+class Mends:
+    """Ops that tf2onnx 1.17.0 does not know, and that ONNX can say otherwise. notes: of those that occurred."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def handlers(self) -> dict[str, tuple[Callable[..., None], list[Any]]]:
+        """As tf2onnx takes them."""
+        return {"Erfc": (self._erfc, []), "Log1p": (self._log1p, []), "MulNoNan": (self._mul_no_nan, [])}
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _erfc(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        self._note("Erfc became 1 - Erf: of tails beyond 4 few digits are left")
+        with _replaced(graph, node) as one:
+            one.give("Sub", [one.constant(1), one.make("Erf", [node.input[0]])])
+
+    def _log1p(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        self._note("Log1p became Log(1 + x): of x near 0 few digits are left")
+        with _replaced(graph, node) as one:
+            one.give("Log", [one.make("Add", [node.input[0], one.constant(1)])])
+
+    def _mul_no_nan(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        self._note("MulNoNan became Where(y = 0, 0, x * y)")
+        with _replaced(graph, node) as one:
+            zero, (x, y) = one.constant(0), node.input
+            one.give("Where", [one.make("Equal", [y, zero], shape=graph.get_shape(y), dtype=_BOOL), zero, one.make("Mul", [x, y])])
+
+
+_BOOL = 9  # TensorProto.BOOL
+
+
+class _replaced:
+    """A node of tf2onnx's graph in the course of its replacement by others that give the same tensor."""
+
+    def __init__(self, graph: Any, node: Any) -> None:
+        self._graph, self._name, self._output = graph, node.name, node.output[0]
+        self._dtype, self._shape = graph.get_dtype(self._output), graph.get_shape(self._output)
+
+    def __enter__(self) -> _replaced:
+        self._graph.remove_node(self._name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def constant(self, value: float) -> str:
+        """A scalar of the node's dtype."""
+        array = np.array(value, tf2onnx_utils.map_onnx_to_numpy_type(self._dtype))
+        return str(self._graph.make_const(tf2onnx_utils.make_name(self._name), array).output[0])
+
+    def make(self, op: str, inputs: list[str], shape: Any = None, dtype: int | None = None) -> str:
+        """A node's output."""
+        made = self._graph.make_node(op, inputs, name=tf2onnx_utils.make_name(self._name), shapes=[shape or self._shape],
+                                     dtypes=[self._dtype if dtype is None else dtype])
+        return str(made.output[0])
+
+    def give(self, op: str, inputs: list[str]) -> None:
+        """The node that gives the tensor."""
+        self._graph.make_node(op, inputs, name=self._name, outputs=[self._output], shapes=[self._shape], dtypes=[self._dtype])
