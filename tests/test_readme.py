@@ -35,7 +35,7 @@ from tftrt_tools.savedmodel import passport
 from tftrt_tools.serving import server_flags
 
 # Flags of other programs that the pages name.
-FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker", "verbose": "trtexec", "prefix": "kubectl", "output": "python -m saved_models"}
+FOREIGN_FLAGS = {"gpus": "docker", "cap": "docker", "verbose": "trtexec", "onnx": "trtexec", "prefix": "kubectl", "output": "python -m saved_models"}
 # The page whose commands are processes, as a user starts them. Those of the others run in this process.
 STARTED = "README.md"
 # They set up a machine or a shell, or need what is not here: nothing to run in a test.
