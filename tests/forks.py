@@ -57,7 +57,9 @@ class Fork:
             files |= {number: number for number in pass_fds}
             request = {"argv": list(map(str, argv[2:])), "env": dict(env), "cwd": str(cwd or os.getcwd()), "session": start_new_session,
                        "files": list(files)}
-            self.pid = _parent(env).fork(request, [theirs.fileno(), *files.values()])
+            parent = _parent(env)
+            self.pid = parent.fork(request, [theirs.fileno(), *files.values()])
+            parent.forks.append(self)
 
     def poll(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -91,6 +93,7 @@ class _Parent:
     """The process that forks, seen from here."""
 
     def __init__(self, environment):
+        self.forks = []
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen([sys.executable, "-m", "tests.forks", str(theirs.fileno())], cwd=_ROOT, env=environment,
@@ -100,6 +103,12 @@ class _Parent:
     @property
     def alive(self):
         return self._process.poll() is None
+
+    @property
+    def idle(self):
+        """Whether none of its forks runs; they end with it, and a server may have to serve until the end of the tests."""
+        self.forks = [one for one in self.forks if one.poll() is None]
+        return not self.forks
 
     def fork(self, request, files):
         """Returns: the process id."""
@@ -150,7 +159,8 @@ def _parent(env):
         _parents[key] = _Parent({name: value for name, value in env.items() if name != "TMPDIR"} | {"PYTHONPATH": _ROOT})
     _parents.move_to_end(key)
     for other in [other for other, parent in _parents.items() if parent][:-_KEPT]:
-        _parents.pop(other).close()  # its forks end with it
+        if _parents[other].idle:
+            _parents.pop(other).close()
     return _parents[key]
 
 
