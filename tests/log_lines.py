@@ -72,6 +72,7 @@ LINES = [
     ("weights_changed", _TRT + "TensorRT encountered issues when converting weights between types and that could affect accuracy."),
     ("weights_changed", "[09/19/2022-11:36:03] [TRT] [W] Weights [name=Conv_620 + PWN(PWN(Sigmoid_621), Mul_622).weight] had the following issues when converted to FP16:"),
     ("weights_overflow_fp16", _TRT + "- 2 weights are affected by this issue: Detected finite FP32 values which would overflow in FP16 and converted them to the closest finite FP16 value."),
+    ("weights_overflow_fp16", "[10/31/2022-11:31:08] [TRT] [W]  - Finite FP32 values which would overflow in FP16 detected.  Converting to closest finite FP16 value."),
     ("weights_subnormal_fp16", _TRT + "- 6 weights are affected by this issue: Detected subnormal FP16 values."),
     ("weights_subnormal_fp16", "[09/19/2022-11:36:03] [TRT] [W]  - Subnormal FP16 values detected. "),
     ("layernorm_in_fp16", _PYTHON.format("W") + "Running layernorm after self-attention in FP16 may cause overflow. Exporting the model to the latest available ONNX opset (later than opset 17) to use the INormalizationLayer, or forcing layernorm layers to run in FP32 precision can help with preserving accuracy."),

@@ -52,6 +52,11 @@ def test_a_fallback_is_told_with_its_meaning_and_mend():
         assert words in said, words
 
 
+def test_of_several_logs_the_one_with_the_line_is_named():
+    shown = run_tftrt("log", RECORDED / "conversion.log.gz", RECORDED / "fallback.log.gz").stdout
+    assert re.search(r"no engine fits \(line.*\n? +13 of fallback\.log\.gz\)", shown)
+
+
 def test_what_a_conversion_left_is_shown_with_the_reasons():
     shown = run_tftrt("log", RECORDED / "conversion.log.gz", "--notes", "--top=3").stdout
     assert re.search(r"Left in TensorFlow, \d+ more \(--top\)", shown) and re.search(r" 6 +Log1p +Op type Log1p is not supported\.", shown)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
-from tftrt_tools.logs import entries, heads, reading
+from tftrt_tools.logs import engine_layers, entries, heads, reading
 from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
 
 RECORDED = ROOT / "tests/data/logs"
@@ -92,7 +92,7 @@ def test_a_recorded_build_adds_up():
     assert (engine.runs, engine.native_runs, engine.collecting_runs, engine.fallbacks) == (1, 0, 3, ())
     build, = summary.engines.builds
     assert build.outcome == "built" and build.seconds == pytest.approx(60.4, abs=0.1) and build.shapes == "[[?,8,8,1]]"
-    assert summary.context.tensorrt == {"8.5.3": 3, "8.4.3": 1} and list(summary.context.gpus) == ["NVIDIA H100 80GB HBM3, 9.0"]
+    assert summary.context.tensorrt == {"8.5.3": 3} and list(summary.context.gpus) == ["NVIDIA H100 80GB HBM3, 9.0"]
     assert summary.builder.phases["Formats and tactics selection"] == (3, pytest.approx(48.82, abs=0.01))
     assert summary.builder.fusions["ConvScaleFusion"] == 4 and summary.builder.layer_counts["Original"] == 23
     layers, = summary.builder.engine_layers
@@ -236,6 +236,36 @@ def test_weights_are_named_where_the_verbose_log_lists_them(tmp_path):
     listed = TRT.format("27.0") + "  List of affected weights: TRTEngineOp_1_0_0/a/Conv2D-conv:CONVOLUTION [profile 1].weight, TRTEngineOp_1_0_0/b/MatMul:FULLY_CONNECTED.weight"
     found = findings(read(tmp_path, overflow, listed))["weights_overflow_fp16"]
     assert found.subjects == {"a/Conv2D": 1, "b/MatMul": 1} and found.severity == "error"
+
+
+def test_a_recorded_build_of_two_engines_names_the_weights_that_fp16_rounds():
+    """A BERT encoder in FP16, built on an H100, as one layer of Myelin's."""
+    summary = reading.read([str(RECORDED / "build_two_engines.log.gz")])
+    assert [(one.engine, one.shapes, one.outcome, one.seconds > 1) for one in summary.engines.builds] == [
+        ("TRTEngineOp_0616caff03_0_0", "[[8,128]]", "built", True),
+        ("TRTEngineOp_0616caff03_0_1", "[[8,128], [128,256], [8,1,1,128]]", "built", True)]
+    weights = findings(summary)["weights_subnormal_fp16"]
+    assert weights.count == 2 and weights.subjects["StatefulPartitionedCall/MatMul_7"] == 2 and len(weights.subjects) > 30
+    assert not [name for name in weights.subjects if "TRTEngineOp" in name or name.endswith("_constant")]
+    assert summary.unknown_count == 0 and not list(summary.failed(["precision", "build", "fallback", "error"]))
+    assert summary.builder.layers[0].layer.startswith("{ForeignNode[") and sum(one.count for one in summary.builder.engine_layers) == 1
+
+
+def test_weights_are_named_where_the_line_before_names_them(tmp_path):
+    """As TensorRT 8.4 and 8.6 write it."""
+    heading, said = "Weights [name=Conv_1 + PWN(PWN(Sigmoid_2), Mul_3).weight] had the following issues when converted to FP16:", " - Finite FP32 values which would overflow in FP16 detected.  Converting"
+    for form in ("[10/31/2022-11:31:08] [TRT] [W] ", "web-1  | [10/31/2022-11:31:08] [W] [TRT] "):
+        found = findings(read(tmp_path, form + heading, form + " - Subnormal FP16 values detected.", form + said, form + heading.replace("_1", "_9"), form + said))
+        assert found["weights_overflow_fp16"].subjects == {"Conv_1": 1, "Conv_9": 1}
+        assert found["weights_subnormal_fp16"].subjects == {"Conv_1": 1}
+
+
+@pytest.mark.parametrize(("listed", "nodes"), [
+    ("TRTEngineOp_1_0_0/a/Conv2D-conv:CONVOLUTION + PWN(PWN(s:ACTIVATION), m:ELEMENTWISE).bias, TRTEngineOp_1_0_0/b/MatMul:FULLY_CONNECTED [profile 2].weight", ["a/Conv2D", "b/MatMul"]),
+    ("TRTEngineOp_1_0_1/s/MatMul_1_FULLY_CONNECTED[kernel]_constant, TRTEngineOp_1_0_1/_tftrt_constant__54_CONSTANT_constant", ["s/MatMul_1", "_tftrt_constant__54"]),
+])
+def test_names_of_weights_are_told_as_nodes(listed, nodes):
+    assert engine_layers.owners(listed) == nodes
 
 
 def test_unknown_errors_count_by_kind(tmp_path):

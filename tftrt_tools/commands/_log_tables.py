@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tftrt_tools.logs.collect.builder import Builder
     from tftrt_tools.logs.collect.context import Context
     from tftrt_tools.logs.collect.engines import Engine, EngineRuns
-    from tftrt_tools.logs.collect.findings import Finding
+    from tftrt_tools.logs.collect.findings import Finding, Unknown
     from tftrt_tools.logs.summary import Summary
 
     Say = Callable[[str], None]
@@ -65,22 +65,29 @@ def _heading(summary: Summary) -> Iterator[str]:
 def _findings(console: Console, say: Say, summary: Summary, notes: bool) -> None:
     shown = [one for one in summary.findings if notes or one.severity != "note"]
     if shown:
-        _table(console, "What is known", [">times", "what", "it means", "what to do"], map(_finding, shown))
+        rows = (_finding(one, _line(one, summary)) for one in shown)
+        _table(console, "What is known", [">times", "what", "it means", "what to do"], rows)
     else:
         say("no warning and no error that is known here")
     if hidden := len(summary.findings) - len(shown):
         say(f"{_output.counted(hidden, 'kind')} of messages {'mean' if hidden > 1 else 'means'} that nothing is wrong (--notes)")
 
 
-def _finding(one: Finding) -> tuple[object, ...]:
-    what = f"{one.severity}, {one.category}: {one.name.replace('_', ' ')} (line {one.line})"
+def _finding(one: Finding, line: str) -> tuple[object, ...]:
+    what = f"{one.severity}, {one.category}: {one.name.replace('_', ' ')} (line {line})"
     which = _some(one.subjects) if one.subjects else one.example if one.severity == "error" else ""
     return one.count, f"{what}\n{which}".strip(), one.meaning, one.mend
 
 
+def _line(one: Finding | Unknown, summary: Summary) -> str:
+    """The number of the first line, with its log where there are several."""
+    logs = [log for log in summary.logs if one.source == log.path or one.source.startswith(f"{log.path} ")]
+    return f"{one.line} of {logs[0].name.rsplit('/', 1)[-1]}" if len(summary.logs) > 1 and logs else str(one.line)
+
+
 def _unknown(console: Console, say: Say, summary: Summary, top: int) -> None:
     if summary.unknown:
-        rows = [(one.count, one.level, one.place.rsplit("/", 1)[-1], one.line, one.example) for one in summary.unknown[:top]]
+        rows = [(one.count, one.level, one.place.rsplit("/", 1)[-1], _line(one, summary), one.example) for one in summary.unknown[:top]]
         _table(console, f"Not known here{_rest(summary.unknown, top)}", [">times", "level", "from", ">line", "the first one"], rows)
     if summary.loud:
         say(f"{summary.loud - summary.unknown_count} of {summary.loud} warnings and errors are known")

@@ -29,6 +29,8 @@ _MULTIPLIES = re.compile(r":(?:CONVOLUTION|DECONVOLUTION|FULLY_CONNECTED|MATRIX_
 _PASSIVE = ("NoOp", "Reformat", "Shuffle", "Constant", "Slice", "Concat", "Gather", "ShapeHostToDevice", "ShapeDeviceToHost")
 _PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
 _LONGEST_SHOWN = 100
+# What TensorRT puts behind the name of a layer, or of a node of Myelin's, where it means its weights.
+_WEIGHTS = re.compile(r"(?:\.\w+|_[A-Z_]+(?:\[\w+\])?_constant)$")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,22 @@ def shown(name: str) -> str:
     engine = ENGINE.search(name)
     node = _node(name, f"{engine[1]}/" if engine else "")
     return node if len(node) <= _LONGEST_SHOWN else f"{node[:_LONGEST_SHOWN]}…"
+
+
+def owner(weights: str) -> str:
+    """For people: the node whose weights these are, by the name that TensorRT gives the weights."""
+    return shown(_WEIGHTS.sub("", without_profile(weights.strip())[0]))
+
+
+def owners(listed: str) -> list[str]:
+    """Of names of weights with commas between them. Names can have commas, too, inside of parentheses."""
+    names: list[str] = []
+    for part in listed.split(", "):
+        if names and names[-1].count("(") > names[-1].count(")"):
+            names[-1] += f", {part}"
+        else:
+            names.append(part)
+    return [owner(name) for name in names]
 
 
 def _row(match: re.Match[str]) -> Row:

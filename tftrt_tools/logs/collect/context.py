@@ -12,7 +12,7 @@ from tftrt_tools.logs.bounded import Counts
 from tftrt_tools.logs.entries import Entry
 
 _MOST = 200
-_TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"TensorRT version: (\(\d+, \d+, \d+\)|[\d.]+)"),
+_TENSORRT = (re.compile(r"TensorRT\.\w+ \[TensorRT v(\d+)\]"), re.compile(r"(?<!Linked )TensorRT version: (\(\d+, \d+, \d+\)|[\d.]+)"),
              re.compile(r"libnvinfer_builder_resource\.so\.([\d.]+)"))
 _GPU = (re.compile(r"name: ([^,]+), pci bus id: [^,]+, compute capability: ([\d.]+)"), re.compile(r"Selected Device: (.+)()"))
 _PERFORMANCE = ("Throughput: ", "Latency: ", "GPU Compute Time: ", "Enqueue Time: ", "H2D Latency: ", "D2H Latency: ")

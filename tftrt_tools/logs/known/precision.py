@@ -8,6 +8,7 @@ _VERIFY = "`tftrt verify` on the GPU tells whether it matters"
 OVERFLOW = known(
     "weights_overflow_fp16", "precision", "error",
     "Detected finite FP32 values which would overflow in FP16",
+    "Finite FP32 values which would overflow in FP16 detected",
     meaning="Weights are larger than FP16 can hold (65504), and were cut to its largest value: the answers are wrong.",
     mend=_FP32)
 INFINITE = known(
@@ -25,11 +26,10 @@ SUBNORMAL = known(
     meaning="Weights are so near to zero that FP16 rounds them coarsely, or to zero. Most networks do not mind.",
     mend=_VERIFY)
 CONVERTED = known(
-    "weights_changed", "precision", "warning",
+    "weights_changed", "precision", "note",
     "TensorRT encountered issues when converting weights between types and that could affect accuracy",
     "Weights [name={layer}] had the following issues when converted to FP16",
-    meaning="Some weights do not fit the engine's precision. TensorRT's verbose log says which and how; TF-TRT hides part of it.",
-    mend=_VERIFY + "; TF_CPP_VMODULE=trt_logger=2 with TF_TRT_EXPERIMENTAL_FEATURES=disable_logger_filtering shows which", subject="layer")
+    meaning="TensorRT's heading for what happened to weights; the lines behind it say what.", subject="layer")
 ADVICE = known(
     "weights_advice", "precision", "note",
     "If this is not the desired behavior, please modify the weights or retrain with regularization",
@@ -98,5 +98,7 @@ TYPE = known(
     "Tensor DataType is determined at build time for tensors not marked as input or output",
     meaning="TF-TRT sets a type that TensorRT chooses itself.")
 
+# What happened to weights.
+OF_WEIGHTS = (OVERFLOW, INFINITE, SUBNORMAL, CLIPPED)
 ALL = (OVERFLOW, INFINITE, SUBNORMAL, CONVERTED, ADVICE, CLIPPED, LAYERNORM, NO_FP16, MISSING_QDQ, SET_TO_INT8, INT64, CLAMPED, NARROW,
        NO_INT8_ALTERNATIVE, NOT_TAKEN, TF32, TYPE)
