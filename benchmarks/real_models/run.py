@@ -45,6 +45,9 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
                 continue  # its conversion failed and says why
             line = _run(case, step, options.output, min(limits.step, model_end - time.monotonic()), end - time.monotonic())
             journal.add(**line)
+            if line["exit"] == _LATE and step.makes:
+                # It may have been written in the last moment; what follows would measure a step that counts as not done.
+                shutil.rmtree(step.makes, ignore_errors=True)
         if not options.keep:
             for made in filter(None, (step.makes for step in planned)):
                 shutil.rmtree(made, ignore_errors=True)
