@@ -248,7 +248,9 @@ def test_a_recorded_build_of_two_engines_names_the_weights_that_fp16_rounds():
     assert weights.count == 2 and weights.subjects["StatefulPartitionedCall/MatMul_7"] == 2 and len(weights.subjects) > 30
     assert not [name for name in weights.subjects if "TRTEngineOp" in name or name.endswith("_constant")]
     assert summary.unknown_count == 0 and not list(summary.failed(["precision", "build", "fallback", "error"]))
-    assert summary.builder.layers[0].layer.startswith("{ForeignNode[") and sum(one.count for one in summary.builder.engine_layers) == 1
+    assert summary.builder.layers[0].layer.startswith("{ForeignNode[") and summary.builder.layers[0].runner == "Myelin"
+    layers, = summary.builder.engine_layers
+    assert (layers.engine, layers.kinds, layers.others) == ("TRTEngineOp_0616caff03_0_1", {"Myelin": 1}, {"FP16": 1})
 
 
 def test_weights_are_named_where_the_line_before_names_them(tmp_path):
