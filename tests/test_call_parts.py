@@ -109,6 +109,12 @@ def test_calls_in_which_a_thread_was_late_do_not_count():
     assert (apart.traced, apart.counted) == (6, 3) and apart.seconds == pytest.approx(100 * US)
 
 
+def test_a_thread_that_an_earlier_call_left_waiting_hides_nothing():
+    python, executor, gpu = timelines.call()
+    late = (python, [event("ExecutorDoneCallback", -50, 150), *executor], gpu)
+    assert call_parts.take_apart(timelines.tracks(late)).parts == call_parts.take_apart(timelines.tracks(timelines.call())).parts
+
+
 def test_a_native_segment_is_told_by_the_name_of_its_engine():
     python, executor, gpu = timelines.call()
     executor = [event("TRTEngineOp::ExecuteNativeSegment", 21, 29) if one.name.startswith("TRTEngineOp::") else one for one in executor]

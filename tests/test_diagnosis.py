@@ -15,9 +15,11 @@ from tftrt_tools import errors
 from tftrt_tools.bench import breakdown
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.commands import _calling
-from tftrt_tools.diagnosis import diagnose, finding, served, trial
+from tftrt_tools.diagnosis import diagnose, finding, in_turns, served, trial
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
+from tftrt_tools.inputs import calls
 from tftrt_tools.profiling import layers, measure
+from tftrt_tools.tuning import repeats
 
 
 def told(found, **options):
@@ -245,6 +247,37 @@ def mend(*words):
 def test_a_mend_that_fails_is_said_and_does_not_end_the_others():
     found, ran = attempt([mend("build", "m"), mend("convert", "m")], code=1, makes=False)
     assert [one.trial.problem for one in found] == ["the command ended with 1"] * 2 and len(ran) == 2
+
+
+def test_a_command_that_two_findings_propose_runs_once():
+    found, ran = attempt([mend("build", "m"), mend("build", "m")])
+    assert len(ran) == 1 and [one.trial.command for one in found] == ran * 2
+
+
+def test_a_mended_model_and_its_own_are_timed_in_processes_of_their_own(zoo_model):
+    """Both have engine ops of the same names, which do not fit into one process on a GPU."""
+    model, loaded = str(zoo_model("digits_cnn")), []
+
+    class Watched(repeats.Timed):
+        def __init__(self, worker, side):
+            loaded.append((worker, side.from_host))
+            super().__init__(worker, side)
+
+    asked = in_turns.Asked(model, "serving_default", calls.Asked(shapes="image:2x8x8x1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "Timed", Watched)
+        pair = in_turns.timed(asked, asked)
+    (first, _), (second, _) = loaded
+    assert first is not second and all(from_host for _, from_host in loaded)
+    assert pair.before > 0 and pair.after > 0 and pair.low <= pair.high
+
+
+def test_the_shapes_of_a_build_are_those_of_all_signatures():
+    missed = call((5, 64), parts={("op", "GPU"): 5.0}, engines=(), later=trace(fallback={"TRTEngineOp_0_0": 1}, engine={}))
+    found = profile(missed, declared=[(1, 64)])
+    other = dataclasses.replace(found.signatures[0], name="other", calls=({"y": (2, 3)},))
+    command = told(dataclasses.replace(found, signatures=(*found.signatures, other)))["fallback"].command
+    assert "--shapes=serving_default/x:1x64,5x64;other/y:2x3" in command
 
 
 def test_commands_that_only_tell_are_not_tried():

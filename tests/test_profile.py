@@ -293,9 +293,7 @@ def test_a_cpu_profile_adds_up_and_says_that_it_is_one(measured):
     assert not found.on_gpu and found.machine.gpu is None and "says nothing about engines" in found.notes[-1]
     for call in (*found.model.calls, *found.original.calls):
         assert sum(one.seconds for one in call.parts) == pytest.approx(call.latency.p50) and call.gpu_seconds == 0
-        assert {one.type for one in call.ops} >= {"Reshape"} and part(call, "op", "host") > 0
-        # Where other threads are busy all the time, Python's own part is hidden behind the graph's.
-        assert part(call, "call", "host") + part(call, "graph", "host") > 0
+        assert {one.type for one in call.ops} >= {"Reshape"} and part(call, "op", "host") > 0 and part(call, "call", "host") > 0
     assert [call.shapes["image"][0] for call in found.model.calls] == [1, 4] and len(found.model.graph["serving_default"]) == 14
     assert all(one.engine for one in found.model.graph["serving_default"])
     assert "making the input tensors" in said and "says nothing about engines" in said

@@ -79,7 +79,6 @@ class Case:
         """Other profiled calls of the signature."""
         return tuple(one for one in self.profile.model.calls if one.signature == self.call.signature and one is not self.call)
 
-
     @functools.cached_property
     def engine_profiles(self) -> tuple[EngineProfile, ...]:
         """Of the engines that ran, at this call's shapes; () where their inside was not profiled."""
@@ -110,10 +109,12 @@ def cases(profile: Profile, model: str, source: str) -> list[Case]:
 
 
 def all_shapes(case: Case) -> str:
-    """`--shapes` of the declared calls and this one."""
-    declared = list(case.signature.calls) if case.signature else []
-    wanted = [*declared, *([] if dict(case.call.shapes) in [dict(one) for one in declared] else [dict(case.call.shapes)])]
-    return shape_grammar.flag_text(case.call.signature, wanted)
+    """`--shapes` of the declared calls of all signatures, whose engines have to stay, and this one."""
+    wanted: dict[str, list[shape_grammar.Call]] = {one.name: list(one.calls) for one in case.profile.signatures if one.calls}
+    own = wanted.setdefault(case.signature.name if case.signature else case.call.signature, [])
+    if case.call.shapes not in own:
+        own.append(case.call.shapes)
+    return ";".join(shape_grammar.flag_text(name, calls) for name, calls in wanted.items())
 
 
 def beside(case: Case, ending: str) -> str:

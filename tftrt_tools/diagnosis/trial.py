@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 
 from tftrt_tools import errors, scratch
@@ -39,40 +38,49 @@ class Options:
 def tried(diagnosis: Diagnosis, options: Options) -> Diagnosis:
     """The diagnosis with a Trial for each finding whose mend makes a model. A command that several findings propose runs once."""
     with scratch.folder("mends") as temporary:
-        folder = pathlib.Path(options.folder or temporary)
-        made: dict[tuple[str, ...], str] = {}
-        findings = [dataclasses.replace(one, trial=_trial(one, diagnosis, options, folder, made)) if one.command[:1] and
-                    one.command[0] in _MAKES else one for one in diagnosis.findings]
+        mends = _Mends(diagnosis, options, pathlib.Path(options.folder or temporary))
+        findings = [dataclasses.replace(one, trial=mends.trial(one)) if one.command and one.command[0] in _MAKES else one
+                    for one in diagnosis.findings]
     return dataclasses.replace(diagnosis, findings=tuple(findings))
 
 
-def _trial(finding: Finding, diagnosis: Diagnosis, options: Options, folder: pathlib.Path, made: dict[tuple[str, ...], str]) -> Trial:
-    target = str(folder / f"{len(made) + 1}-{finding.cause}")
-    command = tuple(_OUTPUT + target if word.startswith(_OUTPUT) else word for word in finding.command)
-    key = finding.command
-    try:
-        if key not in made:
-            code = options.run(command)
-            if code not in (errors.EXIT_DONE, errors.EXIT_CHECK) or not os.path.isdir(target):
-                return Trial(command=command, problem=f"the command ended with {code}")
-            made[key] = target
-        return _timed(made[key], finding, diagnosis, options, command)
-    except errors.TftrtError as error:
-        return Trial(command=command, problem=str(error))
-    finally:
-        if options.folder is None and made.get(key) != target:
-            shutil.rmtree(target, ignore_errors=True)
+class _Mends:
+    """Mended models. Args: folder: for them."""
 
+    def __init__(self, diagnosis: Diagnosis, options: Options, folder: pathlib.Path) -> None:
+        self._diagnosis, self._options, self._folder = diagnosis, options, folder
+        # {command as it was proposed: (as it ran, the model that it made, why there is none or "")}.
+        self._made: dict[tuple[str, ...], tuple[tuple[str, ...], str, str]] = {}
 
-def _timed(mended: str, finding: Finding, diagnosis: Diagnosis, options: Options, command: tuple[str, ...]) -> Trial:
-    """Both models in turns, at the finding's call."""
-    signature, shapes = options.shapes[finding.call]
-    added = next((word.removeprefix(_FORMS) for word in finding.command if word.startswith(_FORMS)), "")
+    def trial(self, finding: Finding) -> Trial:
+        """What the mend of a finding gives."""
+        if finding.command not in self._made:
+            self._made[finding.command] = self._run(finding)
+        command, target, problem = self._made[finding.command]
+        if problem:
+            return Trial(command=command, problem=problem)
+        try:
+            pair = self._timed(finding, target)
+        except errors.TftrtError as error:
+            return Trial(command=command, problem=str(error))
+        return Trial(command=command, before=pair.before, after=pair.after, low=pair.low, high=pair.high)
 
-    def asked(name: str) -> inputs.Asked:
-        flag = shape_grammar.flag_text(name, [shapes])
-        return inputs.Asked(shapes=flag, ranges=options.ranges, seed=options.seed)
+    def _run(self, finding: Finding) -> tuple[tuple[str, ...], str, str]:
+        target = str(self._folder / f"{len(self._made) + 1}-{finding.cause}")
+        command = tuple(_OUTPUT + target if word.startswith(_OUTPUT) else word for word in finding.command)
+        try:
+            code = self._options.run(command)
+        except errors.TftrtError as error:
+            return command, target, str(error)
+        made = code in (errors.EXIT_DONE, errors.EXIT_CHECK) and os.path.isdir(target)
+        return command, target, "" if made else f"the command ended with {code}"
 
-    pair = in_turns.timed([in_turns.Asked(diagnosis.model, signature, asked(signature)),
-                           in_turns.Asked(mended, added or signature, asked(added or signature))])
-    return Trial(command=command, before=pair.before, after=pair.after, low=pair.low, high=pair.high)
+    def _timed(self, finding: Finding, mended: str) -> in_turns.Pair:
+        """Both models in turns, at the finding's call."""
+        signature, shapes = self._options.shapes[finding.call]
+        added = next((word.removeprefix(_FORMS) for word in finding.command if word.startswith(_FORMS)), signature)
+        return in_turns.timed(self._asked(self._diagnosis.model, signature, shapes), self._asked(mended, added, shapes))
+
+    def _asked(self, model: str, signature: str, shapes: shape_grammar.Call) -> in_turns.Asked:
+        flag = shape_grammar.flag_text(signature, [shapes])
+        return in_turns.Asked(model, signature, inputs.Asked(shapes=flag, ranges=self._options.ranges, seed=self._options.seed))

@@ -23,7 +23,7 @@ from tftrt_tools.sources.source import Source
 from tftrt_tools.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
-RECORD = "tftrt_tools.profiling.job.record:record"
+_RECORD = "tftrt_tools.profiling.job.record:record"
 _FACTS = "facts.json"
 _MEND = "a converted model is a SavedModel directory"
 
@@ -142,7 +142,7 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     request = {"models": sides, "folder": str(folder), "traced": options.traced, "callers": options.callers, "seconds": options.seconds,
                "gpu": not options.without_gpu}
     try:
-        facts: dict[str, Any] = child.run(RECORD, request, log_file=options.log_file).result
+        facts: dict[str, Any] = child.run(_RECORD, request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
     _check(facts, options)

@@ -136,12 +136,12 @@ class Seen:
         mine = {name: [event.span for event in found if meets(event, call)] for name, found in self.marks.items()}
         run = spans.union(mine[traces.RUN])
         for event, owner in self.engine_ops:
-            if meets(event, call):
+            if begins(event, call):
                 layers.setdefault(Key("engine", "host", owner.name), []).append(event.span)
-        layers[Key("op", "host")] = spans.inside(spans.union(event.span for event, _ in self.ops if meets(event, call)), run)
+        layers[Key("op", "host")] = spans.inside(spans.union(event.span for event, _ in self.ops if begins(event, call)), run)
         layers[Key("input", "host")] = mine[traces.INPUT]
         layers[Key("output", "host")] = mine[traces.OUTPUT]
-        layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if meets(event, call)]
+        layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if begins(event, call)]
         layers[Key("call", "host")] = run
         return layers
 
@@ -149,3 +149,8 @@ class Seen:
 def meets(event: Event, call: Event) -> bool:
     """Whether an event has an instant in common with a call."""
     return event.start < call.end and event.end > call.start
+
+
+def begins(event: Event, call: Event) -> bool:
+    """Whether a call began an event: one of an earlier call, whose thread was left waiting, may end much later."""
+    return call.start <= event.start < call.end

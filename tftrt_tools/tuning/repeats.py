@@ -104,12 +104,24 @@ class Repeated:
         return {**self.build.to_dict(), "repeats": self.repeats.to_dict()}
 
 
-class Timed:
-    """A build that is loaded in a process of its own. counts: calls of a block, for each call."""
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A model that is timed beside others. model: its path; saved: its calls; tags: of the MetaGraph; from_host: whether a call is timed
+    from arrays on the host to arrays on the host, else its inputs lie on the device."""
 
-    def __init__(self, worker: child.Worker, model: str, saved: run.SavedCalls, tags: Sequence[str]) -> None:
+    model: str
+    saved: run.SavedCalls
+    tags: Sequence[str] = ()
+    from_host: bool = False
+
+
+class Timed:
+    """A Side that is loaded in a process of its own: models with engine ops of the same names do not fit into one. counts: calls of a
+    block, for each call."""
+
+    def __init__(self, worker: child.Worker, side: Side) -> None:
         self._worker = worker
-        request = {"do": "load", "model": model, "calls": run.named(saved), "tags": list(tags)}
+        request = {"do": "load", "model": side.model, "calls": run.named(side.saved), "tags": list(side.tags), "from_host": side.from_host}
         self.counts: list[int] = worker.call(request).result
 
     def medians(self, counts: Sequence[int]) -> list[float]:
@@ -159,21 +171,23 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[
     takes = inputs.only(list(takes.known), takes) if takes.known else takes
     chosen = inputs.choose(takes, inputs.Asked(), folder, inputs.up_to(1)).all
     saved = run.save_calls(chosen, pathlib.Path(folder) / "calls")
-    return tuple(call.text() for call in chosen), (_turns(models, saved, tags, "choosing"), _turns(models, saved, tags, "comparing"))
+    sides = {number: Side(path, saved, tags) for number, path in models.items()}
+    return tuple(call.text() for call in chosen), (turns(sides, "choosing among the builds"), turns(sides, "comparing the builds"))
 
 
-def _turns(models: Mapping[int, str], saved: run.SavedCalls, tags: Sequence[str], what: str) -> Rounds:
-    """Rounds A B C, C B A, and so on: a drift of the machine meets all builds alike."""
+def turns(sides: Mapping[int, Side], what: str) -> Rounds:
+    """Rounds A B C, C B A, and so on: a drift of the machine meets all alike. Args: sides: {number: Side} of as many calls each. what: is
+    done, for the progress."""
     with contextlib.ExitStack() as stack:
         asked = {}
-        for number, path in models.items():
-            progress.say(f"loading build {number}")
-            asked[number] = Timed(stack.enter_context(child.worker(_JOB, ENV)), path, saved, tags)
+        for number, side in sides.items():
+            progress.say(f"loading model {number}")
+            asked[number] = Timed(stack.enter_context(child.worker(_JOB, ENV)), side)
         counts = next(iter(asked.values())).counts
-        found: dict[int, list[list[float]]] = {number: [] for number in models}
+        found: dict[int, list[list[float]]] = {number: [] for number in sides}
         for round_number in range(ROUNDS):
-            progress.say(f"{what} among the builds in turns", round_number, ROUNDS)
-            for number in list(models)[::-1 if round_number % 2 else 1]:
+            progress.say(f"{what} in turns", round_number, ROUNDS)
+            for number in list(sides)[::-1 if round_number % 2 else 1]:
                 found[number].append(asked[number].medians(counts))
     return found
 

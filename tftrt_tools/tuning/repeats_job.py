@@ -1,4 +1,4 @@
-"""The child's side of `repeats`: one build, loaded once, and timed block by block when its turn comes."""
+"""The child's side of `repeats`: one model, loaded once, and timed block by block when its turn comes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tftrt_tools.execution import run_job
 from tftrt_tools.execution.job import timing
-from tftrt_tools.execution.runner import Ready, Wanted
+from tftrt_tools.execution.runner import Arrays, Ready, Wanted
 from tftrt_tools.models.savedmodel import runner_job
 from tftrt_tools.tuning import turns_job
 
@@ -18,8 +18,10 @@ _READY: list[Ready] = []
 
 
 def job(request: Mapping[str, Any]) -> Any:
-    """Args: request: {"do": "load", "model", "calls": of run.named, "tags"}, and then {"do": "time", "counts": [calls of a block]}.
+    """One request.
 
+    Args: request: {"do": "load", "model", "calls": of run.named, "tags", "from_host"}, and then {"do": "time", "counts": [calls of a
+      block]}.
     Returns: [calls of a block] for each call; then [[seconds of each call of its block]]. Raises: TftrtError.
     """
     if request["do"] == "time":
@@ -29,7 +31,14 @@ def job(request: Mapping[str, Any]) -> Any:
     _HELD.close()
     model = _HELD.enter_context(runner_job.load(request["model"], Wanted(label="a build", tags=tuple(request["tags"]))))
     for call in request["calls"]:
-        _READY.append(model.ready(call["signature"], run_job.read_inputs(call)))
+        inputs = run_job.read_inputs(call)
+        _READY.append(_whole(model, call["signature"], inputs) if request["from_host"] else model.ready(call["signature"], inputs))
         for _ in range(timing.WARM_UP_CALLS):
             _READY[-1]()
     return [turns_job.count(one) for one in _READY]
+
+
+def _whole(model: runner_job.Loaded, signature: str, inputs: Arrays) -> Ready:
+    """A call from arrays on the host to arrays on the host."""
+    make, answer, read = model.stages(signature, inputs)
+    return lambda: read(answer(make()))

@@ -32,7 +32,8 @@ def look(case: Case) -> Said:
         rule=f"{measured}; bytes instead of floats save {_SAVED:.0%} of what depends on the size ({milliseconds(moving)})",
         evidence=(f"the GPU is idle for {milliseconds(case.host('input'))} of it",),
         mend="take pixels as bytes and normalise inside of the model (give the scale that your client applies now)",
-        command=("wrap", case.model, "--forms=uint8", "--image_scale=1/255", f"--output_saved_model_dir={beside(case, 'uint8')}"))
+        command=("wrap", case.model, "--forms=uint8", "--image_scale=1/255", f"--signature_keys={case.call.signature}",
+                 f"--output_saved_model_dir={beside(case, 'uint8')}"))
 
 
 def _pictures(case: Case) -> list[str]:
