@@ -92,7 +92,7 @@ def server(zoo_model, tmp_path_factory):
     (folder / "batching").write_text(BATCHING)
     (folder / "monitoring").write_text("prometheus_config { enable: true }")
     flags = (f"--model_config_file={folder / 'models.config'}", "--enable_batching", f"--batching_parameters_file={folder / 'batching'}",
-             f"--monitoring_config_file={folder / 'monitoring'}")
+             f"--monitoring_config_file={folder / 'monitoring'}", "--grpc_max_threads=256")  # a stall on a busy machine refuses nothing
     with LocalServer(flags, folder / "log") as running:
         running.model = zoo_model("digits_cnn")
         yield running
