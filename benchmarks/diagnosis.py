@@ -81,6 +81,7 @@ def _options(argv):
     parser.add_argument("--jobs", type=int, default=1, help="of --make, at once")
     parser.add_argument("--lanes", type=int, default=1, help="cases at once")
     parser.add_argument("--budget", type=float, default=570, help="seconds")
+    parser.add_argument("--case_budget", type=float, default=150, help="seconds of one case's diagnosis")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/diagnosis")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/diagnosis.json")
     options = parser.parse_args(argv)
@@ -188,22 +189,27 @@ def _make(case, options, end):
 
 
 def _tftrt(end, *words):
-    done = subprocess.run([sys.executable, "-m", "tftrt_tools", *words], cwd=_models.ROOT, env=_models.environment(True), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", timeout=max(1.0, end - time.monotonic()),
-                          check=False)
-    if done.returncode not in (0, 3):
-        raise RuntimeError(f"tftrt {' '.join(words)} ended with {done.returncode}:\n" + "\n".join(done.stdout.splitlines()[-8:]))
-    return done.stdout
+    """What the command said. Raises: RuntimeError: it failed, or the time was over, with its last lines."""
+    process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", *words], cwd=_models.ROOT, env=_models.environment(True), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    try:
+        said, _ = process.communicate(timeout=max(1.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.terminate()  # it ends its own children
+        said, _ = process.communicate(timeout=20)
+    if process.returncode not in (0, 3):
+        raise RuntimeError(f"tftrt {' '.join(words)} ended with {process.returncode}:\n" + "\n".join(said.splitlines()[-8:]))
+    return said
 
 
 def _row(case, options, end):
     """The figures of a case, or {"problem"}."""
-    folder = _folder(case, options)
+    folder, end = _folder(case, options), min(end, time.monotonic() + options.case_budget)
     try:
         said = _tftrt(end, "diagnose", str(folder / "original"), str(folder / "converted"), f"--shapes={case.shapes}",
                       f"--json={folder / 'diagnosis.json'}", *(["--try"] if case.wanted else []))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        return {"problem": str(error)[-300:].replace("\n", " ")}
+        return {"problem": str(error)[-800:].replace("\n", " ")}
     (folder / "said.txt").write_text(said)
     return figures(json.loads((folder / "diagnosis.json").read_text()), case.wanted, case.about)
 
