@@ -1,5 +1,7 @@
 """Declared shapes are run with drawn values; a model that refuses those gets pictures and zeros. The real child, no GPU."""
 
+import types
+
 import pytest
 import tensorflow as tf
 
@@ -40,3 +42,10 @@ def test_a_shape_that_the_model_refuses_is_told_with_its_reason(decoder):
     with pytest.raises(errors.CallFailed) as caught:
         coverage.answered(kind.at(decoder), drawn((2, 2)), None)
     assert "jpeg 2x2" in caught.value.cause and "root error" not in caught.value.cause
+
+
+def test_a_process_that_sees_no_gpu_is_said_to_see_none(decoder):
+    declared = types.SimpleNamespace(inputs=(InputSpec("jpeg", "string", (None,)),), calls=({"jpeg": (2,)},), unbuilt=())
+    with pytest.raises(errors.TftrtError) as caught:
+        coverage.check(kind.at(decoder), {"serving_default": declared}, None)
+    assert "sees no GPU" in caught.value.cause and "nvidia-smi" in caught.value.mend

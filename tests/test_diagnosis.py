@@ -159,8 +159,14 @@ def test_other_inputs_that_take_long_are_a_remark(shape, dtype):
 def test_few_rows_leave_the_gpu_idle_and_many_rows_that_wait_for_python_do_not_count_as_few():
     parts = {("call", "host"): 0.3, ("graph", "host"): 0.2, ("engine", "GPU"): 0.1}
     few, many = told(profile(call((1, 64), parts=parts))), told(profile(call((32, 64), parts=parts)))
-    assert few["small-batch"].worth == pytest.approx(0.5 * MS) and "calling" not in few
+    assert few["small-batch"].worth == pytest.approx(0.5 * MS) and few["small-batch"].basis == "ceiling" and "calling" not in few
     assert many["calling"].worth == pytest.approx(0.5 * MS) and "small-batch" not in many
+
+
+def test_few_rows_are_worth_what_rows_cost_less_in_a_larger_call_of_the_profile():
+    parts = {("call", "host"): 0.3, ("graph", "host"): 0.2, ("engine", "GPU"): 0.1}
+    found = told(profile(call((2, 64), parts=parts), call((32, 64), parts={**parts, ("engine", "GPU"): 1.1})))["small-batch"]
+    assert found.worth == pytest.approx((0.6 - 2 * 1.6 / 32) * MS) and found.basis == "estimate" and "batch 32" in found.rule
 
 
 def test_several_callers_that_get_more_are_told_with_what_an_answer_costs():
@@ -202,6 +208,12 @@ def test_a_slow_first_call_is_told_once():
 def test_the_most_worth_comes_first_and_what_has_no_figure_last():
     ordered = finding.ranked([Finding(cause="cold", title="", worth=worth) for worth in (None, 1.0, 3.0, 2.0)])
     assert [one.worth for one in ordered] == [3.0, 2.0, 1.0, None]
+
+
+def test_what_lies_in_the_call_comes_after_what_a_change_to_the_model_mends():
+    ordered = finding.ranked([Finding(cause=cause, title="", worth=worth) for cause, worth in (
+        ("calling", 9.0), ("small-batch", 8.0), ("fallback", None), ("range", 1.0), ("inputs", 2.0))])
+    assert [one.cause for one in ordered] == ["inputs", "range", "fallback", "calling", "small-batch"]
 
 
 def test_what_is_worth_little_of_its_call_is_left_out():
@@ -247,6 +259,25 @@ def mend(*words):
 def test_a_mend_that_fails_is_said_and_does_not_end_the_others():
     found, ran = attempt([mend("build", "m"), mend("convert", "m")], code=1, makes=False)
     assert [one.trial.problem for one in found] == ["the command ended with 1"] * 2 and len(ran) == 2
+
+
+@pytest.mark.parametrize("place", ["command", "timing"])
+def test_an_interrupt_ends_all_trials(place, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise errors.Interrupted()
+
+    ran = []
+
+    def command(words):
+        ran.append(words)
+        (tmp_path / "1-fallback").mkdir()
+        return interrupted() if place == "command" else 0
+
+    monkeypatch.setattr(in_turns, "timed", interrupted)
+    options = trial.Options(run=command, shapes={"c": ("serving_default", {"x": (1, 2)})}, folder=tmp_path)
+    with pytest.raises(errors.Interrupted):
+        trial.tried(Diagnosis(model="m", original="o", profiled="", gpu="", findings=(mend("build", "m"), mend("convert", "m"))), options)
+    assert len(ran) == 1
 
 
 def test_a_command_that_two_findings_propose_runs_once():
@@ -300,7 +331,7 @@ def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path)
     model = str(zoo_model("digits_cnn"))
     done = tftrt("diagnose", model, model, f"--profile={path}", f"--json={tmp_path / 'd.json'}")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.index("[fallback]") < done.stdout.index("[small-batch]") and "mend: build an engine" in done.stdout
+    assert done.stdout.index("[fallback]") < done.stdout.index("In how it is called") < done.stdout.index("[small-batch]") and "mend: build an engine" in done.stdout
     assert "whose files are not those of" in done.stdout, "the profile is of another model"
     assert json.loads((tmp_path / "d.json").read_text())["kind"] == "diagnosis"
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 import tensorrt as trt
 
-from tftrt_tools.profiling import plan
+from tftrt_tools.profiling import engines, plan
 from tftrt_tools.profiling.engine_graph import Graph
 from tftrt_tools.profiling.job import plan_context, plan_cudart, plan_cupti, plan_graph, plan_job, plan_libraries
 from tftrt_tools.savedmodel import describe
@@ -101,3 +101,38 @@ def test_segments_have_the_sizes_of_the_call(digits):
     # An input that the engine does not have keeps its declared shape.
     open_batch, = map(Graph.from_dict, plan_graph.describe({"model": str(digits), "shapes": [[engine, {}]]}))
     assert open_batch.by_name["TensorRTInputPH_0"].outputs[0].elements is None and any(node.flops is None for node in open_batch.nodes)
+
+
+class Ranged:
+    """What an engine says of its profiles: a stand-in, because no engine can be loaded here. profiles: [(least, best, largest batch)]."""
+
+    has_implicit_batch_dimension = False
+
+    def __init__(self, *profiles):
+        self._profiles, self.num_optimization_profiles, self.num_bindings = profiles, len(profiles), 2 * len(profiles)
+        self.num_io_tensors = 2
+
+    def get_tensor_name(self, index):
+        return ("x", "y")[index]
+
+    def get_tensor_mode(self, name):
+        return trt.TensorIOMode.INPUT if name == "x" else trt.TensorIOMode.OUTPUT
+
+    def is_shape_inference_io(self, name):
+        return False
+
+    def get_tensor_profile_shape(self, name, profile):
+        return [(batch, 64) for batch in self._profiles[profile]]
+
+
+@pytest.mark.parametrize(("profiles", "rows", "wanted"), [
+    ([(1, 32, 32)], 1, 0), ([(1, 32, 32)], 8, 0), ([(1, 32, 32)], 32, None), ([(1, 32, 32)], 64, None), ([(1, 1, 1), (2, 32, 32)], 8, 1),
+    ([(1, 1, 1), (1, 32, 32)], 1, None)])
+def test_the_profile_that_serves_a_batch_which_none_was_tuned_for(profiles, rows, wanted):
+    assert plan_context.serving(Ranged(*profiles), rows) == wanted
+
+
+def test_what_was_measured_at_a_batch_stands_beside_what_was_measured_at_the_best_one():
+    answers = [{"engine": "e", "record": 0, "profile": 0, "rows": rows} for rows in (0, 8)] + [{"engine": "e", "record": 0, "profile": 1}]
+    found, failed = engines.sorted_answers({"told": {"answers": answers}})
+    assert list(found) == [("e", 0, 0, 0), ("e", 0, 0, 8), ("e", 0, 1, 0)] and not failed

@@ -1,7 +1,7 @@
 """usage: tftrt diagnose ORIGINAL CONVERTED [--flags]
 
 Why is the converted model not faster? Lists what costs a call its milliseconds, the most first: each finding with its evidence, what its
-mend can give at most, and the command that mends it.
+mend can give at most, and the command that mends it. What lies in how the model is called costs the original as much, and comes last.
 
 It profiles both models on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is no GPU it reads
 the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot know.
@@ -140,8 +140,14 @@ def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
 
 
 def _print(console: Console, done: Diagnosis) -> None:
+    from tftrt_tools.diagnosis.finding import OF_THE_CALLER
+
     console.print(_output.table("The calls", ["call", ">ms", ">original ms", ">GPU busy ms", ">engines ms"], map(_call, done.calls)))
+    of_the_caller = False
     for number, finding in enumerate(done.findings, 1):
+        if finding.cause in OF_THE_CALLER and not of_the_caller:
+            of_the_caller = True
+            _say(console, "In how it is called, which costs the original as much:\n")
         _finding(console, number, finding)
     if not done.findings:
         _say(console, "Nothing is wrong that this profile shows." if done.gpu else "No findings.")

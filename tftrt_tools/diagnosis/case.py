@@ -54,8 +54,8 @@ class Case:
 
     @property
     def rows(self) -> int:
-        """The call's batch: the largest first dimension of its inputs; 1 for scalars."""
-        return rows(self.call)
+        """The call's batch."""
+        return self.call.rows
 
     @functools.cached_property
     def engines(self) -> frozenset[str]:
@@ -88,11 +88,6 @@ class Case:
             exact = [one for one in mine if self.rows in {shape[0] for shape in one.shapes.values() if shape}]
             found += exact[:1]
         return tuple(found)
-
-
-def rows(call: CallProfile) -> int:
-    """The batch of a call."""
-    return max((shape[0] for shape in call.shapes.values() if shape), default=1)
 
 
 def bytes_in(call: CallProfile) -> int:

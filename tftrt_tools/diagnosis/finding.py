@@ -11,6 +11,8 @@ from tftrt_tools.savedmodel import passport
 
 Cause = Literal["fallback", "coverage", "many-engines", "range", "precision", "reformat", "small-batch", "inputs", "calling", "one-caller",
                 "gpu-state", "memory-bound", "native-fast", "cold", "wire", "queue", "decoding"]
+# They cost the original as much: they lie in how it is called, so they are not why a conversion gives little.
+OF_THE_CALLER: frozenset[Cause] = frozenset({"small-batch", "calling", "one-caller"})
 # "ceiling": no mend of this kind gives more than this; "estimate": what it should give; "" where the profile does not tell.
 Basis = Literal["ceiling", "estimate", ""]
 
@@ -110,8 +112,9 @@ class Diagnosis(passport.Stamped):
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The most worth first; those without a figure last."""
-    return tuple(sorted(findings, key=lambda one: (one.worth is None, -(one.worth or 0.0))))
+    """What a change to the model or the machine mends comes before OF_THE_CALLER; in each, the most worth first and those without a figure
+    last."""
+    return tuple(sorted(findings, key=lambda one: (one.cause in OF_THE_CALLER, one.worth is None, -(one.worth or 0.0))))
 
 
 def matters(finding: Finding, calls: Iterable[Looked], share: float) -> bool:

@@ -16,11 +16,14 @@ def check(model: run.Runnable, signatures: Mapping[str, Any], started: run.Start
     Args: model: run.Runnable. signatures: {name: SignatureResult with `calls`}. started: of run.worker; a process that has not
       seen the engines yet.
     Returns: ({"signature", "shapes", "engines": {engine: times}}, …), one for each call.
-    Raises: CheckFailed where an engine fell back or was built inside a call.
+    Raises: CheckFailed where an engine fell back or was built inside a call; TftrtError where the process sees no GPU.
     """
     drawn = [run.Call(name, inputs.random(one.inputs, shapes, seed=0)) for name, one in signatures.items() for shapes in one.calls]
     calls, done = answered(model, drawn, started)
     traces = [one for one in done.traces if one]
+    if len(traces) < len(calls):
+        raise errors.TftrtError("the process that checks the declared shapes sees no GPU, though the engines were built on one",
+                                "look whether the GPU or its MPS server has gone (nvidia-smi), and convert again")
     unbuilt = {engine.name for one in signatures.values() for engine in one.unbuilt}
     missed = [text for call, trace in zip(calls, traces, strict=True) for text in misses(call, trace, unbuilt)]
     if missed:

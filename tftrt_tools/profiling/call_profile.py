@@ -122,6 +122,11 @@ class CallProfile(records.Record):
     written_too: typing.ClassVar[tuple[str, ...]] = ("gpu_seconds", "idle_seconds", "unplaced_share")
 
     @property
+    def rows(self) -> int:
+        """Its batch: the largest first dimension of its inputs; 1 for scalars."""
+        return max((shape[0] for shape in self.shapes.values() if shape), default=1)
+
+    @property
     def gpu_seconds(self) -> float:
         """The GPU computes or copies."""
         return sum(part.seconds for part in self.parts if part.device == "GPU")

@@ -59,15 +59,18 @@ class Known:
         return self.op.precision if self.op else ""
 
 
-def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[str, int, int], Answers], tuple[str, ...]]:
-    """({(engine, number of its record, profile): its answers}, why parts have none). Args: parts: {part: what its child gave}."""
-    found: dict[tuple[str, int, int], dict[str, Any]] = collections.defaultdict(dict)
+def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[str, int, int, int], Answers], tuple[str, ...]]:
+    """({(engine, number of its record, profile, rows that were asked for or 0): its answers}, why parts have none).
+
+    Args: parts: {part: what its child gave}.
+    """
+    found: dict[tuple[str, int, int, int], dict[str, Any]] = collections.defaultdict(dict)
     failed = []
     for part, given in parts.items():
         if "error" in given:
             failed.append(f"{part}: {given['error'].strip().splitlines()[-1]}")
         for answer in given.get("answers", ()):
-            found[answer["engine"], answer["record"], answer["profile"]][part] = answer
+            found[answer["engine"], answer["record"], answer["profile"], answer.get("rows", 0)][part] = answer
     return dict(found), tuple(failed)
 
 
@@ -75,7 +78,7 @@ def profiles(recording: Recording) -> tuple[tuple[EngineProfile, ...], tuple[str
     """(EngineProfiles, why parts have no answers)."""
     answers, failed = sorted_answers(recording.parts)
     ops, graphs, result = {op.name: op for op in recording.ops}, iter(recording.graphs), []
-    for (engine, _, _), one in answers.items():
+    for (engine, *_), one in answers.items():
         graph = next(graphs) if shapes(one) else None
         known = Known(op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=recording.built.get(engine))
         result.append(of(one, known))
@@ -112,7 +115,8 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         cuda_graph=cuda_graph.measured(answers["graph"]) if "graph" in answers else None,
         streams=cuda_graph.streams(answers.get("streams", {}), answers.get("overlap", {})), peaks=limits,
         notes=tuple(dict.fromkeys(_errors(answers))))
-    return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *_range(told, first["profile"])))
+    wide = _range(told, first["profile"], first.get("rows", 0))
+    return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *wide))
 
 
 def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
@@ -213,12 +217,13 @@ def _errors(answers: Answers) -> list[str]:
     return [f"{part}, {what}: {why}" for part, answer in answers.items() for what, why in answer.get("errors", {}).items()]
 
 
-def _range(told: Mapping[str, Any], profile: int) -> list[str]:
-    """A remark where the profile serves more sizes than the measured one."""
+def _range(told: Mapping[str, Any], profile: int, rows: int) -> list[str]:
+    """A remark where the profile serves more sizes than the measured one. Args: rows: that were asked for, 0 for what it was tuned for."""
     sizes = told["profiles"][profile] if len(told.get("profiles", ())) > profile else {}
     wide = [f"{name} from {_size(three[0])} to {_size(three[2])}" for name, three in sizes.items()
             if len(three) == 3 and three[0] != three[2]]
-    return [f"this profile serves {', '.join(wide)}; it was measured at what it was tuned for"] if wide else []
+    measured = f"batch {rows}" if rows else "what it was tuned for"
+    return [f"this profile serves {', '.join(wide)}; it was measured at {measured}"] if wide else []
 
 
 def _size(shape: Sequence[int]) -> str:

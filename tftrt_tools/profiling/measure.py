@@ -86,13 +86,22 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
     if not model.engines:
         return measured
     try:
-        engines, remarks = plan.measure(model.path, parts=parts)
+        engines, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
     except errors.Interrupted:
         raise
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
         engines, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
     profile = dataclasses.replace(measured.profile, engines=engines, notes=(*measured.profile.notes, *remarks))
     return dataclasses.replace(measured, profile=profile)
+
+
+def _rows(side: Side) -> dict[str, list[int]]:
+    """{engine: batches of the calls that it ran in}."""
+    found: dict[str, set[int]] = {}
+    for call in side.calls:
+        for run_ in call.engines:
+            found.setdefault(run_.name, set()).add(call.rows)
+    return {name: sorted(batches) for name, batches in found.items()}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,40 +25,43 @@ _TO_BEGIN, _OF_A_PROFILE = 30.0, 15.0
 _MOST_PROFILES = 20
 _LOG_END = 4000
 
+# {engine: batches}: an engine whose profile serves a range is measured at each of these, too, if no profile was tuned for it.
+Rows = Mapping[str, Sequence[int]]
+
 
 def measure(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
-            parts: Sequence[str] = tuple(PARTS)) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
+            parts: Sequence[str] = tuple(PARTS), rows: Rows | None = None) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
     """Take apart every engine and profile that SavedModel directory `model` carries.
 
     Args: shapes: {engine: shape of each of its inputs}; by default each profile runs at what it was tuned for. parts: of
-      PARTS.
+      PARTS. rows: to measure, too.
     Returns: (EngineProfiles, remarks). A part that fails is a remark, and the others count. Raises: TftrtError for a damaged model.
     """
     if not engine_assets.read(model):
         return (), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",)
-    return engines.profiles(recording(model, shapes, parts))
+    return engines.profiles(recording(model, shapes, parts, rows))
 
 
 def recording(model: str | os.PathLike[str], shapes: Mapping[str, Sequence[Sequence[int]]] | None = None,
-              parts: Sequence[str] = tuple(PARTS)) -> engines.Recording:
-    """What `measure` makes profiles of. Args: parts: of PARTS. Raises: TftrtError for a damaged model."""
+              parts: Sequence[str] = tuple(PARTS), rows: Rows | None = None) -> engines.Recording:
+    """What `measure` makes profiles of. Args: as of `measure`. Raises: TftrtError for a damaged model."""
     recorded: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts):
         progress.say(f"measuring {PARTS[part]}", number, len(parts))
         counted = [len(one.get("answers", ())) for one in recorded.values()]
-        recorded[part] = _part(model, part, shapes, _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES))
-    asked = [(engine, found) for (engine, _, _), one in engines.sorted_answers(recorded)[0].items() if (found := engines.shapes(one))]
+        recorded[part] = _part(model, part, shapes, rows, _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES))
+    asked = [(engine, found) for (engine, *_), one in engines.sorted_answers(recorded)[0].items() if (found := engines.shapes(one))]
     graphs = child.run(_GRAPHS, {"model": str(model), "shapes": asked}).result if asked else []
     return engines.Recording(parts=recorded, ops=describe.describe(model)[0].engines, graphs=tuple(map(Graph.from_dict, graphs)),
                              built=_table(model))
 
 
 def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequence[Sequence[int]]] | None,
-          seconds: float = _TO_BEGIN) -> dict[str, Any]:
+          rows: Rows | None = None, seconds: float = _TO_BEGIN) -> dict[str, Any]:
     """{"answers": [facts of an engine and profile], "log": its end}, or {"error": why there are none, "log"}. Args: seconds: after which
     it is killed."""
     try:
-        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes}, timeout=seconds)
+        outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes, "rows": rows}, timeout=seconds)
     except errors.Interrupted:
         raise
     except child.ChildDied as error:

@@ -11,6 +11,7 @@ and another one, in new processes, says how much faster it is: a process of its 
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import math
@@ -179,10 +180,11 @@ def turns(sides: Mapping[int, Side], what: str) -> Rounds:
     """Rounds A B C, C B A, and so on: a drift of the machine meets all alike. Args: sides: {number: Side} of as many calls each. what: is
     done, for the progress."""
     with contextlib.ExitStack() as stack:
-        asked = {}
-        for number, side in sides.items():
-            progress.say(f"loading model {number}")
-            asked[number] = Timed(stack.enter_context(child.worker(_JOB, ENV)), side)
+        progress.say("loading " + " and ".join(f"model {number}" for number in sides))
+        # Each loads in a process of its own, for seconds; the measuring begins when all have.
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(len(sides)))
+        workers = [stack.enter_context(child.worker(_JOB, ENV)) for _ in sides]
+        asked = dict(zip(sides, pool.map(Timed, workers, sides.values()), strict=True))
         counts = next(iter(asked.values())).counts
         found: dict[int, list[list[float]]] = {number: [] for number in sides}
         for round_number in range(ROUNDS):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tftrt_tools.diagnosis.case import Case, Said, all_shapes, beside, listed, milliseconds, rows
+import operator
+
+from tftrt_tools.diagnosis.case import Case, Said, all_shapes, beside, listed, milliseconds
 from tftrt_tools.diagnosis.finding import Finding
 from tftrt_tools.profiling.call_profile import CallProfile
+
+_ROWS = operator.attrgetter("rows")
 
 
 def look(case: Case) -> Said:
@@ -43,12 +47,12 @@ def _worth(case: Case) -> tuple[float | None, str]:
 
 def _expected(case: Case, good: list[CallProfile]) -> tuple[float, str]:
     """The seconds of this call with an engine: on the line between the nearest smaller and larger call, else those of the nearest one."""
-    below = max((one for one in good if rows(one) <= case.rows), key=rows, default=None)
-    above = min((one for one in good if rows(one) >= case.rows), key=rows, default=None)
-    if below and above and rows(above) > rows(below):
-        place = (case.rows - rows(below)) / (rows(above) - rows(below))
+    below = max((one for one in good if one.rows <= case.rows), key=_ROWS, default=None)
+    above = min((one for one in good if one.rows >= case.rows), key=_ROWS, default=None)
+    if below and above and above.rows > below.rows:
+        place = (case.rows - below.rows) / (above.rows - below.rows)
         seconds = below.latency.p50 + place * (above.latency.p50 - below.latency.p50)
-        return seconds, (f"between batch {rows(below)} ({milliseconds(below.latency.p50)}) and batch {rows(above)} "
+        return seconds, (f"between batch {below.rows} ({milliseconds(below.latency.p50)}) and batch {above.rows} "
                          f"({milliseconds(above.latency.p50)}), where engines ran, {milliseconds(seconds)} are expected")
     nearest = above or below or good[0]
-    return nearest.latency.p50, f"batch {rows(nearest)}, where engines ran, takes {milliseconds(nearest.latency.p50)}"
+    return nearest.latency.p50, f"batch {nearest.rows}, where engines ran, takes {milliseconds(nearest.latency.p50)}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tftrt_tools.diagnosis.case import Case, Said, milliseconds, rows
-from tftrt_tools.diagnosis.finding import Finding
+import operator
+
+from tftrt_tools.diagnosis.case import Case, Said, milliseconds
+from tftrt_tools.diagnosis.finding import Basis, Finding
 from tftrt_tools.profiling.call_profile import CallProfile
 
 _IDLE = 0.5
@@ -35,17 +37,18 @@ def _least_input(case: Case) -> float:
 
 
 def _small_batch(case: Case, host: float, idle: float) -> Finding:
-    larger = max(case.others, key=rows, default=None)
-    evidence = [f"the GPU is idle for {milliseconds(idle)} of {milliseconds(case.seconds)}"]
-    if larger and rows(larger) > case.rows:
-        row, own = larger.latency.p50 / rows(larger), case.seconds / case.rows
-        evidence.append(f"a call with batch {rows(larger)} takes {milliseconds(row)} a row, this one {milliseconds(own)}")
-    evidence += _gaps(case)
+    """What the rows of this call cost less in a larger one, if such a call was profiled; else what the host takes whatever the rows."""
+    basis: Basis = "ceiling"
+    worth, rule = host, f"a call costs the host {milliseconds(host)} whatever its rows; in a larger batch the rows share it"
+    larger = max(case.others, key=operator.attrgetter("rows"), default=None)
+    if larger and larger.rows > case.rows and larger.latency.p50 / larger.rows < case.seconds / case.rows:
+        row = larger.latency.p50 / larger.rows
+        worth, basis = case.seconds - case.rows * row, "estimate"
+        rule = f"a row takes {milliseconds(case.seconds / case.rows)} here, and {milliseconds(row)} in a call with batch {larger.rows}"
     return Finding(
-        cause="small-batch", call=case.name, worth=host, basis="ceiling",
-        title=f"the GPU waits: the call has {case.rows} row{'s' * (case.rows != 1)}",
-        rule=f"a call costs the host {milliseconds(host)} whatever its rows; in a larger batch the rows share it",
-        evidence=tuple(evidence),
+        cause="small-batch", call=case.name, worth=worth, basis=basis,
+        title=f"the GPU waits: the call has {case.rows} row{'s' * (case.rows != 1)}", rule=rule,
+        evidence=(f"the GPU is idle for {milliseconds(idle)} of {milliseconds(case.seconds)}", *_gaps(case)),
         mend="send more rows in a call, or let the server put requests together: `tftrt bench --tune_batching` finds its parameters")
 
 

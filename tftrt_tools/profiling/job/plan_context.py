@@ -53,6 +53,22 @@ def opt_shapes(engine: trt.ICudaEngine, profile: int) -> dict[str, Shape]:
         if is_input(engine, name) and engine.is_shape_inference_io(name)}
 
 
+def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
+    """The profile that serves inputs of this batch and was tuned for another; None if a profile was tuned for it, or none serves it, or
+    the inputs do not all begin with one batch."""
+    found = None
+    for profile in range(0 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles):
+        if any(not shape for shape in opt_shapes(engine, profile).values()) or shape_values(engine, profile):
+            return None
+        least, best, most = ({engine.get_tensor_profile_shape(name, profile)[place][0] for name in opt_shapes(engine, profile)}
+                             for place in range(3))
+        if len(best) != 1 or rows in best:
+            return None
+        if found is None and max(least) <= rows <= min(most):
+            found = profile
+    return found
+
+
 def shape_values(engine: trt.ICudaEngine, profile: int) -> dict[str, list[list[int]]]:
     """{input whose values are shapes: its least, best and largest values in a profile}."""
     each = engine.num_bindings // max(1, engine.num_optimization_profiles)

@@ -1,7 +1,8 @@
 """Measures the engines that a model carries, through TensorRT alone, and returns raw facts. Each kind of facts in a process of its own:
 TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
 
-A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent}.
+A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent,
+"rows": {engine: [batch to measure, too]} or absent}.
 The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
 """
 
@@ -70,7 +71,8 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _measured(cuda: plan_cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
-    facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, implicit=one.implicit, bytes=one.asset.bytes)
+    facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, rows=one.rows, implicit=one.implicit,
+                   bytes=one.asset.bytes)
     facts["engine_bytes"] = one.taken
     try:
         one.open()
@@ -91,6 +93,8 @@ class _One:
         self.asset: engine_assets.EngineAsset = which["asset"]
         self.record: int = which["record"]
         self.profile: int = which["profile"]
+        # The batch, 0 for what the profile was tuned for.
+        self.rows: int = which["rows"]
         # What loading the engine took of the device's memory.
         self.taken: int = which["taken"]
         self.implicit = bool(engine.has_implicit_batch_dimension)
@@ -120,6 +124,8 @@ class _One:
         shapes = plan_context.opt_shapes(engine, self.profile)
         if self._given:
             shapes |= dict(zip(shapes, map(tuple, self._given), strict=False))
+        if self.rows:
+            shapes = {name: (self.rows, *shape[1:]) for name, shape in shapes.items()}
         values = {name: (three[1] if len(three) == 3 else []) for name, three in
                   plan_context.shape_values(engine, self.profile).items()}
         return Context(self.cuda, engine, shapes, self.profile, values)
@@ -136,9 +142,12 @@ def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
             engine = plan_context.load(plan)
             taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
+            known = {"asset": asset, "record": number, "taken": taken, "given": (request.get("shapes") or {}).get(asset.engine)}
             for profile in range(count):
-                yield _One(cuda, plan, engine, asset=asset, record=number, profile=profile, taken=taken,
-                           given=(request.get("shapes") or {}).get(asset.engine))
+                yield _One(cuda, plan, engine, profile=profile, rows=0, **known)
+            for rows in (request.get("rows") or {}).get(asset.engine, ()):
+                if (serving := plan_context.serving(engine, rows)) is not None:
+                    yield _One(cuda, plan, engine, profile=serving, rows=rows, **known)
 
 
 # What is measured -----------------------------------------------------------------------------------------------------------------------
