@@ -27,6 +27,7 @@ from tftrt_tools.bench import (
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.targets import Sent, Target
 from tftrt_tools.bench.workload import Workload
+from tftrt_tools.client import protocols
 from tftrt_tools.load import limits
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.stack import fingerprint, installed
@@ -78,7 +79,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         run = _Run(options, view, files, watch, rules, known, versions)
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
-        ended = run.everything(targets.opened(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
+        ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
     asked = measurements.Subject(
         address=address, model_name=options.model_name, model_version=model.version,
         model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
@@ -100,6 +101,8 @@ class _Run:
                  original: answers.Original | None, versions: "_Versions | None" = None) -> None:
         """Args: original: answers.Original, or None. versions: of the server, None without one."""
         self._versions = versions
+        protocol = protocols.of(options.address)
+        self._read = lambda answer: protocol.response_arrays(answer)[1]
         self._options, self._view, self._rules, self._original = options, view, rules, original
         self._measure = measure.Measure(options, view, watch, files)
         self.rows: list[measurements.Row] = []
@@ -173,12 +176,12 @@ class _Run:
         self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
         if originals is not None:
-            judge = answers.Judge(load.calls, originals, self._rules, own, targets.read)
+            judge = answers.Judge(load.calls, originals, self._rules, own, self._read)
             answers.check_first(judge, first)
             return judge
         if self._options.expected == "none":
             return None
-        return answers.Judge(load.calls, first, self._rules, own, targets.read)
+        return answers.Judge(load.calls, first, self._rules, own, self._read)
 
     def _add(self, target: Target, sent: Sent, point: points.Point, total: int | None = None,
              probe: bool = False) -> measurements.Row:
