@@ -18,6 +18,10 @@ class TritonClient(Blocking):
     load = answered(calls.load)
     unload = answered(calls.unload)
 
+    def names(self) -> list[str]:
+        """The models of the repository, sorted. Raises: ServingError."""
+        return sorted({one.name for one in self.repository()})
+
 
 class AsyncTritonClient(Awaiting):
     """The same methods, awaited: `await client.predict(…)`. An async context manager; it belongs to the event loop that first uses it."""
