@@ -80,8 +80,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.model_version is not None and values.version_label:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
     if values.model_dir and address.startswith("triton://"):
-        raise errors.UsageError("--model_dir is the directory of a SavedModel, and triton:// names a Triton", "leave it out: its platform says "
-                                "what runs the model")
+        raise errors.UsageError("--model_dir is the directory of a SavedModel, and triton:// names a Triton",
+                                "leave it out: the model's platform says what runs it")
     from tftrt_tools.serving.smoke import smoke
 
     options = smoke.Options(
