@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.wire_arrays import same
 from tftrt_tools import errors
+from tftrt_tools.bench import counted
 from tftrt_tools.client import protocols
-from tftrt_tools.client.kserve import datatypes, infer_messages, metadata_messages, repository_messages
+from tftrt_tools.client.kserve import datatypes, infer_messages, metadata_messages, repository_messages, statistics_messages
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import ModelSpec
 from tftrt_tools.wire import messages
@@ -25,7 +26,13 @@ _PROTO = messages.classes("tests/kserve.proto", "inference", {
     "ModelMetadataResponse": {"name": (1, "string"), "versions": (2, "[string]"), "platform": (3, "string"), "inputs": (4, "[.Tensor]"),
                               "outputs": (5, "[.Tensor]")},
     "ModelIndex": {"name": (1, "string"), "version": (2, "string"), "state": (3, "string"), "reason": (4, "string")},
-    "RepositoryIndexResponse": {"models": (1, "[.ModelIndex]")}})
+    "RepositoryIndexResponse": {"models": (1, "[.ModelIndex]")},
+    "Duration": {"count": (1, "uint64"), "ns": (2, "uint64")},
+    "Parts": {"success": (1, ".Duration"), "fail": (2, ".Duration"), "queue": (3, ".Duration"), "compute_infer": (5, ".Duration")},
+    "Batch": {"batch_size": (1, "uint64"), "compute_infer": (3, ".Duration")},
+    "ModelStatistics": {"name": (1, "string"), "version": (2, "string"), "inference_count": (4, "uint64"), "execution_count": (5, "uint64"),
+                        "inference_stats": (6, ".Parts"), "batch_stats": (7, "[.Batch]")},
+    "ModelStatisticsResponse": {"model_stats": (1, "[.ModelStatistics]")}})
 DTYPES = {"BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "INT8": np.int8,
           "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
           "BF16": ml_dtypes.bfloat16}
@@ -84,7 +91,7 @@ def test_an_answer_that_does_not_fit_together_is_damaged(outputs, contents, told
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(raw):
     for read in (infer_messages.response_arrays, lambda one: metadata_messages.read(one, None), metadata_messages.read_ready,
-                 repository_messages.read_index):
+                 repository_messages.read_index, statistics_messages.read):
         try:
             read(raw)
         except ValueError:
@@ -107,6 +114,26 @@ def test_the_index_tells_failures_from_versions_that_were_unloaded():
         {"name": "n", "version": "1", "state": "UNAVAILABLE", "reason": "no plan"}, {"name": "o"}]).SerializeToString()
     assert [one.status() for one in repository_messages.read_index(raw)] == [
         VersionStatus(2, "AVAILABLE"), VersionStatus(1, "END"), VersionStatus(1, "END", "UNAVAILABLE", "no plan"), VersionStatus(0, "UNKNOWN")]
+
+
+def counts(version, success, executions, rows, batches):
+    return {"name": "m", "version": version, "inference_count": rows, "execution_count": executions,
+            "inference_stats": {"success": {"count": success, "ns": success * 3_000_000}, "fail": {"count": 1}, "queue": {"count": success, "ns": success * 1_000_000},
+                                "compute_infer": {"count": success, "ns": success * 500_000}},
+            "batch_stats": [{"batch_size": size, "compute_infer": {"count": count}} for size, count in batches.items()]}
+
+
+def test_statistics_between_two_reads_are_the_measurements_own():
+    def read(*models):
+        return statistics_messages.read(_PROTO["ModelStatisticsResponse"](model_stats=models).SerializeToString())
+
+    before = read(counts("1", 10, 5, 20, {4: 5}), counts("2", 100, 100, 100, {1: 100}))
+    after = read(counts("1", 30, 10, 60, {4: 5, 8: 5}), counts("2", 8, 8, 8, {1: 8}))
+    found = counted.Triton(None, "m", None).between(before, after)
+    assert found.requests == {"OK": 28, "failed": 1}, "version 2 was loaded anew and counts from 0"
+    assert (found.request_ms, found.queuing_ms, found.runtime_ms) == (3.0, 1.0, 0.5)
+    assert (found.input_rows, found.processed_rows, found.batches) == (48 / 28, 48 / 13, {"8": 5, "1": 8})
+    assert "28 OK, 1 failed, mean 3.000 ms in the server" in found.text() and "3.7 rows a batch" in found.text()
 
 
 def test_the_scheme_of_an_address_names_the_protocol():

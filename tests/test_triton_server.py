@@ -198,10 +198,16 @@ def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model,
 
 def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
     flags = ("--duration_seconds=0.3", "--warmup_seconds=0.2", "--batch_size=2", f"--json={tmp_path / 'bench.json'}")
-    done = tftrt("bench", server.address, "--model_name=digits", "--concurrency=1,4", f"--original={zoo_model('digits_cnn')}", *flags)
+    done = tftrt("bench", server.address, "--model_name=digits", "--concurrency=1,4", f"--original={zoo_model('digits_cnn')}", *flags,
+                 f"--html={tmp_path / 'bench.html'}")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert len(rows) == 2 and all(row["answered"] > 0 and not row["failed"] and not row["wrong"] for row in rows)
+    for row in rows:
+        seen = row["server"]
+        assert seen["requests"]["OK"] >= row["answered"] and seen["input_rows"] == 2 and 0 < seen["runtime_ms"] < seen["request_ms"]
+        assert seen["processed_rows"] >= 2 and sum(seen["batches"].values()) == seen["graph_runs"] > 0
+    assert "What the server saw" in (tmp_path / "bench.html").read_text() and "the server counted" in done.stdout
     wrong = tftrt("bench", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", *flags[:2])
     assert_clear(wrong, 3, "not like the original's")
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from tftrt_tools.client import protocols, serving_error
 from tftrt_tools.client.call import Call, Connection
-from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages
+from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages, statistics_messages
 from tftrt_tools.client.kserve.repository_messages import Indexed
+from tftrt_tools.client.kserve.statistics_messages import Statistics
 from tftrt_tools.client.model_metadata import Signature
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import Answered, ModelSpec
@@ -84,6 +85,11 @@ def status(connection: Connection, model: str, version: int | None = None, timeo
         return sorted(found, key=lambda one: -one.version)
 
     return Call(repository_messages.INDEX, repository_messages.index_request(), read, timeout)
+
+
+def statistics(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[Statistics]]:
+    """What the server counted for a model since it was loaded. Returns: [Statistics] of each version. Raises: ServingError, UsageError."""
+    return Call(statistics_messages.STATISTICS, statistics_messages.request(ModelSpec(model, version)), statistics_messages.read, timeout)
 
 
 def load(connection: Connection, model: str, timeout: float | None = None) -> Call[None]:

@@ -15,6 +15,7 @@ class TritonClient(Blocking):
     ready = answered(calls.ready)
     repository = answered(calls.repository)
     status = answered(calls.status)
+    statistics = answered(calls.statistics)
     load = answered(calls.load)
     unload = answered(calls.unload)
 
@@ -33,5 +34,6 @@ class AsyncTritonClient(Awaiting):
     ready = awaited(calls.ready)
     repository = awaited(calls.repository)
     status = awaited(calls.status)
+    statistics = awaited(calls.statistics)
     load = awaited(calls.load)
     unload = awaited(calls.unload)
