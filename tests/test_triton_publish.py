@@ -278,6 +278,10 @@ def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         published(source, tmp_path)
     assert not (tmp_path / "repository").exists()
+    (tmp_path / "repository").mkdir()
+    with pytest.raises(OSError, match="No space"):
+        published(source, tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"] and not any((tmp_path / "repository").iterdir())
     monkeypatch.undo()
     published(source, tmp_path, max_batch_size=4)
     before = (tmp_path / "repository/m/config.pbtxt").read_text()
@@ -286,3 +290,47 @@ def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
         published(source, tmp_path, max_batch_size=8, replace_config=True)
     assert (tmp_path / "repository/m/config.pbtxt").read_text() == before
     assert sorted(one.name for one in (tmp_path / "repository/m").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_a_new_model_appears_in_a_repository_with_one_rename(tmp_path, monkeypatch):
+    """A Triton that starts takes every directory there for a model, and ends with one that is not whole."""
+    source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    repository.mkdir()
+    seen, rename = [], os.rename
+
+    def watched(one, other):
+        seen.append(sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*")))
+        rename(one, other)
+
+    monkeypatch.setattr(os, "rename", watched)
+    published(source, tmp_path)
+    assert len(seen) >= 2 and not any(seen), seen
+    assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"]
+
+
+def test_a_new_model_that_another_publisher_was_faster_with_is_told(tmp_path, monkeypatch):
+    source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    repository.mkdir()
+    fill = publish._fill
+
+    def slow(*arguments):
+        monkeypatch.setattr(publish, "_fill", fill)
+        published(source, tmp_path)
+        fill(*arguments)
+
+    monkeypatch.setattr(publish, "_fill", slow)
+    with pytest.raises(errors.TftrtError, match="another publisher has made"):
+        published(source, tmp_path)
+    assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_what_a_killed_publisher_left_long_ago_is_removed(tmp_path):
+    source, left = onnx_file(tmp_path / "m.onnx"), tmp_path / ".tftrt-new-model-0"
+    (tmp_path / "repository").mkdir()
+    left.mkdir()
+    published(source, tmp_path)
+    assert left.is_dir(), "it may be at work"
+    os.utime(left, (0, 0))
+    publish.publish(str(source), "n", str(tmp_path / "repository"), publish.Options())
+    assert not left.exists()

@@ -17,7 +17,7 @@ from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import placing, verification_check
-from tftrt_tools.serving.triton import backends, batching, config, preflight, python_model, releases, servable, warming
+from tftrt_tools.serving.triton import backends, batching, config, new_model, preflight, python_model, releases, servable, warming
 from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
 
@@ -107,16 +107,16 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     sizes = batching.choose(read, options.max_batch_size, options.preferred_batch_sizes)
     calls, unwarmed = warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     made = config.make(model_name, read, backend, sizes, options.settings, calls)
-    path = base / config.FILE
-    kept = config.kept(path, made, options.replace_config)
-    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, unwarmed)),
-             *([f"{path} stays as it is: it holds for all versions; --triton_replace_config writes it anew"] if kept else []))
-    with placing.staged(base) as stage:
+    kept = config.kept(base / config.FILE, made, options.replace_config)
+    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, unwarmed)), *([
+        f"{base / config.FILE} stays as it is: it holds for all versions; --triton_replace_config writes it anew"] if kept else []))
+    done = Publication(
+        model=str(pathlib.Path(model).absolute()), digest=read.digest, model_name=model_name, version=0, repository=str(base.parent),
+        path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=sizes.largest, joined=sizes.joined,
+        warm_up=len(calls), config_kept=kept, notes=notes, command=options.command, seconds=0.0)
+    with new_model.directory(base) as home, placing.staged(home) as stage:
         _fill(stage.folder, read, backend)
-        done = Publication(
-            model=str(pathlib.Path(model).absolute()), digest=read.digest, model_name=model_name, version=0,
-            repository=str(base.parent), path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=sizes.largest,
-            joined=sizes.joined, warm_up=len(calls), config_kept=kept, notes=notes, command=options.command, seconds=0.0)
+        written = _Written(home / config.FILE)
 
         def complete(number: int) -> None:
             nonlocal done
@@ -124,17 +124,41 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
             passport.write(stage.folder, passport.PUBLISH, done.to_dict())
             placing.flush_folder(passport.folder(stage.folder))
             placing.flush_folder(passport.folder(stage.folder).parent)
-            if not kept:
+            # Another publisher may have been here since.
+            if not config.kept(written.path, made, options.replace_config):
                 # The last thing before the version gets its name: Triton reads both at its next look.
-                whole_file.write_text(path, f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(made)}")
+                written.write(f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(made)}")
 
-        before = path.read_bytes() if path.is_file() else None
         try:
             stage.place(options.version, options.allow_older_version, complete)
         except BaseException:
-            _restore(path, before)
+            written.undo()
             raise
     return done
+
+
+class _Written:
+    """A file that is written, and put back as it was if what belongs to it cannot be placed."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._before: bytes | None = None
+        self._text: str | None = None
+
+    def write(self, text: str) -> None:
+        self._before = self.path.read_bytes() if self.path.is_file() else None
+        self._text = text
+        whole_file.write_text(self.path, text)
+
+    def undo(self) -> None:
+        """Put it back, unless somebody else has written it since."""
+        with contextlib.suppress(OSError):
+            if self._text is None or self.path.read_text() != self._text:
+                return
+            if self._before is None:
+                self.path.unlink()
+            else:
+                whole_file.write_bytes(self.path, self._before)
 
 
 def _checked(model: str, model_name: str, repository: str, options: Options) -> pathlib.Path:
@@ -203,12 +227,3 @@ def _copy(pairs: Sequence[tuple[str, str]], stage: pathlib.Path) -> None:
         progress.say(f"copying {name}")
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, stage / name)
-
-
-def _restore(path: pathlib.Path, before: bytes | None) -> None:
-    """Put config.pbtxt back as it was."""
-    with contextlib.suppress(OSError):
-        if before is None:
-            path.unlink(missing_ok=True)
-        elif path.read_bytes() != before:
-            whole_file.write_bytes(path, before)
