@@ -7,9 +7,11 @@ import threading
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto
 
 from tests.command_line import assert_clear
 from tests.test_kserve_messages import DTYPES
+from tests.test_triton_publish import onnx_file
 from tests.triton_server import TritonServer, installed, wait_for
 from tests.wire_arrays import random, same
 from tftrt_tools.client import AsyncTritonClient, Client, ServingError, TritonClient
@@ -57,6 +59,8 @@ def repository(digits, tftrt, tmp_path_factory):
     assert "at most 8; Triton joins requests to batches" in said and "2 calls in each instance" in said
     publish(tftrt, digits / "digits.onnx", folder, name="whole")
     publish(tftrt, digits / "other.onnx", folder, "--triton_max_batch_size=8", name="other")
+    for name, dtype in (("texts", TensorProto.STRING), ("whole_numbers", TensorProto.INT64)):
+        publish(tftrt, onnx_file(digits / f"{name}.onnx", dtype=dtype), folder, "--triton_max_batch_size=4", name=name)
     written(folder, "echo", _ECHO)
     written(folder, "broken", "raise RuntimeError('it is broken')")
     return folder
@@ -138,6 +142,14 @@ def test_the_asyncio_client_has_the_same_methods(server):
     import asyncio
 
     assert asyncio.run(_asked(server.address)) == ((2, 10), True)
+
+
+def test_texts_and_whole_numbers_of_an_onnx_file(client):
+    assert client.predict("texts", {"x": [["ä", "", "c", "d"]] * 2})["y"].tolist() == [["ä".encode(), b"", b"c", b"d"]] * 2
+    assert client.predict("whole_numbers", {"x": [[1, -2, 2**62, 0]]})["y"].tolist() == [[1, -2, 2**62, 0]]
+    with pytest.raises(ServingError, match="decode") as caught:
+        client.predict("texts", {"x": np.array([[b"\xff", b"", b"", b""]], object)})
+    assert "\n" not in str(caught.value)
 
 
 # Errors
