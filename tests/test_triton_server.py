@@ -202,7 +202,7 @@ def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model,
                  "--shapes=image:1x8x8x1,8x8x8x1", f"--json={tmp_path / 'smoke.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "smoke.json").read_text())
-    assert said["rightness_judged"] and said["engines"]["answer"] == "cannot tell"
+    assert said["address"] == server.address and said["rightness_judged"] and said["engines"]["answer"] == "cannot tell"
     assert any("platform for this model is python" in one["seen"] for one in said["engines"]["evidence"])
     wrong = tftrt("smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--repeats=3")
     assert wrong.returncode == 3 and "FAILED" in wrong.stdout

@@ -82,7 +82,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
             run.alone_of(traced, targets.gpus_are_here(address), folder)
         ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
     asked = measurements.Subject(
-        address=address, model_name=options.model_name, model_version=model.version,
+        address=client.protocol.scheme + address if client else "", model_name=options.model_name, model_version=model.version,
         model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
         inputs={spec.name: spec.text() for spec in specs}, values="; ".join(dict.fromkeys(load.source for load in loads)),
         requests=sum(len(load.calls) for load in loads), request_bytes=run.mean_bytes,

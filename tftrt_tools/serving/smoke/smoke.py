@@ -135,10 +135,10 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
     elif server and not shown:
         unseen = f"{server.program} (pid {server.pid}) listens there, which is no server known here"
     version = gpu_use.version(shown) if shown else ""
-    return Smoke(address=client.address, model_name=model_name, model_version=served.version, server=shown, unseen=unseen,
-                 server_version=version, model=model, original=str(options.original), shapes_from=planned.sources, calls=results,
-                 judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict, require_engines=options.require_engines,
-                 seed=options.seed, dropped=planned.dropped, twins=planned.twins)
+    return Smoke(address=client.protocol.scheme + client.address, model_name=model_name, model_version=served.version, server=shown,
+                 unseen=unseen, server_version=version, model=model, original=str(options.original), shapes_from=planned.sources,
+                 calls=results, judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict,
+                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, twins=planned.twins)
 
 
 def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
