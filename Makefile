@@ -9,7 +9,7 @@ GPU_PYTHON ?= $(PY)
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable bench clean FORCE
+.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable triton bench clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU"
@@ -19,6 +19,7 @@ help:
 	@echo "make gpu-test  the tests that need an NVIDIA GPU"
 	@echo "make corpus    convert and verify models that others have trained (downloads them once; no GPU)"
 	@echo "make portable  install without TensorFlow on Python 3.10 to 3.13, and run there what needs none (downloads packages)"
+	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
 	@echo "make bench     the benchmarks of benchmarks/"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
@@ -77,6 +78,10 @@ portable: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m benchmarks
+
+# tritonserver for tests/test_triton_server.py, as the wheel brings it: only its files are used, not its Python packages.
+triton: $(STAMP)
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target build/triton nvidia-pytriton==0.7.0
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

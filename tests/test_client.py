@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.wire_arrays import DTYPES, same, shapes
 from tests.wire_arrays import random as random_array
 from tftrt_tools import client, errors
-from tftrt_tools.client import model_metadata, model_service, serving_error
+from tftrt_tools.client import model_metadata, model_service, protocols, serving_error
 from tftrt_tools.wire import fields, tensor_bytes
 
 FIELDS = {"float32": "float_val", "float64": "double_val", "float16": "half_val", "bfloat16": "half_val", "int64": "int64_val", "bool": "bool_val",
@@ -362,7 +362,7 @@ def test_metadata_request_is_that_of_the_api():
 
 
 @pytest.mark.parametrize("arguments, told", [
-    ({"address": "http://here"}, "no address of a gRPC port"), ({"timeout": 0}, "timeout is 0"), ({"timeout": float("nan")}, "timeout is nan"),
+    ({"address": "http://here"}, "no address of a TensorFlow Serving's gRPC port"), ({"timeout": 0}, "timeout is 0"), ({"timeout": float("nan")}, "timeout is nan"),
     ({"retries": 5}, "retries is 5"), ({"compression": "zip"}, "no compression 'zip'"), ({"tls": client.Tls(root="/no/such.pem")}, "/no/such.pem"),
     ({"tls": client.Tls(certificate="a.pem")}, "needs its key"), ({"tls": client.Tls(root=str(ROOT / "setup.cfg"))}, "is no PEM file")])
 @pytest.mark.parametrize("kind", [client.Client, client.AsyncClient])
@@ -395,13 +395,13 @@ def test_a_closed_client_says_so():
 
 def test_a_server_without_a_thread_left_is_told_with_its_flag():
     """The words of a real tensorflow_model_server 2.14.1 whose gRPC threads were all at work."""
-    error = serving_error.of("RESOURCE_EXHAUSTED", "Server Threadpool Exhausted", "here:8500", 1)
+    error = serving_error.of("RESOURCE_EXHAUSTED", "Server Threadpool Exhausted", "here:8500", 1, protocols.TENSORFLOW_SERVING)
     assert "no thread left" in error.cause and "--grpc_max_threads" in error.mend
-    assert serving_error.of("RESOURCE_EXHAUSTED", "Received message larger than max", "here:8500", 1).mend == ""
+    assert serving_error.of("RESOURCE_EXHAUSTED", "Received message larger than max", "here:8500", 1, protocols.TENSORFLOW_SERVING).mend == ""
 
 
 def test_the_texts_of_a_server_stay_whole_in_the_message():
-    error = serving_error.of("INVALID_ARGUMENT", "a\n  b", "here:8500", 1)
+    error = serving_error.of("INVALID_ARGUMENT", "a\n  b", "here:8500", 1, protocols.TENSORFLOW_SERVING)
     assert (error.message, str(error), error.exit_code) == ("a\n  b", "here:8500 says INVALID_ARGUMENT: a b", 1)
 
 

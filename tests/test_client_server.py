@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.command_line import assert_clear
 from tests.conformance import launch, models
 from tests.tls import pems, ssl_config  # noqa: F401
 from tests.wire_arrays import random, same
@@ -21,6 +22,7 @@ from tftrt_tools.client import (
     ServingError,
     TensorSpec,
     Tls,
+    TritonClient,
     request_bytes,
     response_arrays,
 )
@@ -52,6 +54,17 @@ def test_every_dtype_comes_back_as_it_went(client, name, dtype, content):
     arrays = client.predict("dtypes", {"x": array}, signature=name, content=content)
     assert same(arrays["y"], array)
     assert arrays.model == ModelSpec("dtypes", 1, "", name)
+
+
+def test_a_tensorflow_serving_that_is_asked_as_a_triton_is_told(server, tftrt):
+    with pytest.raises(ServingError, match="is no Triton: it has no ModelMetadata") as caught, TritonClient(server.grpc_address) as triton:
+        triton.metadata("versions")
+    assert "without triton://" in caught.value.mend
+    with pytest.raises(ServingError, match="is no Triton: it has no ModelInfer"), TritonClient(server.grpc_address) as triton:
+        triton.predict("versions", {"x": np.zeros(2, np.float32)})
+    for command in ("bench", "smoke"):
+        assert_clear(tftrt(command, f"triton://{server.grpc_address}", "--model_name=versions"), 1, "is no Triton")
+    assert_clear(tftrt("versions", f"triton://{server.grpc_address}"), 1, "is no Triton")
 
 
 def test_versions_and_labels_choose_what_answers(client):

@@ -26,6 +26,7 @@ from tests.conftest import ROOT
 from tftrt_tools import errors
 from tftrt_tools.client import Client, ServingError
 from tftrt_tools.client.address import target
+from tftrt_tools.client.protocols import TENSORFLOW_SERVING
 from tftrt_tools.serving.local import failure
 from tftrt_tools.serving.local.manager import Manager, ManagerSettings
 from tftrt_tools.serving.management import managed_server, models_config_file, promotion, served_versions
@@ -481,11 +482,11 @@ def test_a_rest_port_is_told_from_a_grpc_port():
 @pytest.mark.parametrize("address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1"])
 def test_an_address_that_is_none(address):
     with pytest.raises(errors.UsageError, match="is no address"):
-        target(address)
+        target(address, TENSORFLOW_SERVING)
 
 
 def test_the_port_may_be_left_out():
-    assert target("localhost") == "localhost:8500" and target("unix:/tmp/x") == "unix:/tmp/x"
+    assert target("localhost", TENSORFLOW_SERVING) == "localhost:8500" and target("unix:/tmp/x", TENSORFLOW_SERVING) == "unix:/tmp/x"
 
 
 @pytest.mark.parametrize("command, missing", [("promote", "--model_name and --label and --version and --model_config_file are missing"),

@@ -231,10 +231,11 @@ def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path)
 
 
 def test_continuous_integration_runs_make_test_from_any_folder(machine, tmp_path):
-    machine.executable(machine.bin / "make", 'echo "$PWD: make $*"')
+    # A tritonserver that cannot be had is no reason to stop.
+    machine.executable(machine.bin / "make", 'echo "$PWD: make $*"; [ "$1" = test ]')
     env = {"PATH": f"{machine.bin}:{os.environ['PATH']}"}
     result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
-    assert result.stdout == f"{ROOT}: make test\n"
+    assert result.stdout == f"{ROOT}: make triton\n{ROOT}: make test\n" and result.returncode == 0
 
 
 def _normal(name):

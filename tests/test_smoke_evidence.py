@@ -26,6 +26,7 @@ from tftrt_tools.serving.smoke import (
     log_watch,
     measurement,
     plan,
+    platform_evidence,
     server_process,
     smoke,
     version_on_disk,
@@ -396,3 +397,11 @@ def test_a_version_directory_given_for_another_machine_must_at_least_be_that_ver
 def test_evidence_is_json():
     verdict = judge(seen((YES, LIKELY)), {CALL: None}, ["more"])
     assert json.loads(json.dumps(verdict.to_dict()))["evidence"][0]["weight"] == LIKELY
+
+
+def test_the_platform_of_a_plan_is_certain_and_no_other_says_anything():
+    plan = judge([platform_evidence.of("tensorrt_plan")], {"x": None}, [platform_evidence.SETTLE])
+    assert (plan.answer, plan.certainty, plan.settle) == ("yes", "certain", ())
+    for platform in ("python", "onnxruntime_onnx", "tensorflow_savedmodel"):
+        other = judge([platform_evidence.of(platform)], {"x": None}, [platform_evidence.SETTLE])
+        assert (other.answer, other.settle) == ("cannot tell", (platform_evidence.SETTLE,))

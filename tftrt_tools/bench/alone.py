@@ -32,7 +32,7 @@ def measure(server: targets.Server, load: Workload, sent: Sent, model: Any, here
     Raises: TftrtError; child.ChildDied.
     """
     encoding = _mean([functools.partial(server.encoded, call) for call in load.calls])
-    reading = _mean([functools.partial(targets.read, answer) for answer in sent.answers])
+    reading = _mean([functools.partial(server.read, answer) for answer in sent.answers])
     empty = server.empty_call_seconds()
     saved = run.save_calls(load.calls, folder)
     found = child.run(_JOB, {"model": model.path, "calls": run.named(saved), "answers": ""}).result

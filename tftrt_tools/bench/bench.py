@@ -12,13 +12,13 @@ from tftrt_tools.bench import (
     alone,
     answers,
     breakdown,
+    counted,
     gpu_watch,
     live,
     measure,
     measurements,
     points,
     search,
-    server_metrics,
     subject,
     summary,
     targets,
@@ -27,6 +27,7 @@ from tftrt_tools.bench import (
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.targets import Sent, Target
 from tftrt_tools.bench.workload import Workload
+from tftrt_tools.client import TritonClient, protocols
 from tftrt_tools.load import limits
 from tftrt_tools.savedmodel import passport, shapes
 from tftrt_tools.stack import fingerprint, installed
@@ -62,8 +63,9 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         if traced:
             alone.check(traced)
         digests = subject.digests(options.model_dir or options.in_process)
-        if options.metrics_url:
-            server_metrics.fetch(options.metrics_url)  # a wrong address is an error before any work
+        counters = _counters(client, options)
+        if counters:
+            counters.read()  # a wrong address is an error before any work
         if options.search:
             view.note(f"note: {measure.of_probes(options)}")
         for point in options.points:
@@ -75,12 +77,12 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         for note in known.notes if known else ():
             view.note(f"note: {note}")
         versions = _Versions(client, options, model.version) if client else None
-        run = _Run(options, view, files, watch, rules, known, versions)
+        run = _Run(options, view, files, watch, rules, known, versions, counters)
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
-        ended = run.everything(targets.opened(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
+        ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
     asked = measurements.Subject(
-        address=address, model_name=options.model_name, model_version=model.version,
+        address=client.protocol.scheme + address if client else "", model_name=options.model_name, model_version=model.version,
         model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
         inputs={spec.name: spec.text() for spec in specs}, values="; ".join(dict.fromkeys(load.source for load in loads)),
         requests=sum(len(load.calls) for load in loads), request_bytes=run.mean_bytes,
@@ -93,15 +95,25 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         refused=bool(run.refused))
 
 
+def _counters(client: Any, options: Options) -> counted.Counters | None:
+    """The counters of the server that is asked, None where they are not read."""
+    if isinstance(client, TritonClient):
+        return counted.Triton(client, options.model_name, options.model_version)
+    return counted.Page(options.metrics_url, options.model_name) if options.metrics_url else None
+
+
 class _Run:
     """Gathers the rows."""
 
     def __init__(self, options: Options, view: live.Lines, files: Any, watch: gpu_watch.AnyWatch, rules: judgement.Rules,
-                 original: answers.Original | None, versions: "_Versions | None" = None) -> None:
-        """Args: original: answers.Original, or None. versions: of the server, None without one."""
+                 original: answers.Original | None, versions: "_Versions | None" = None,
+                 counters: counted.Counters | None = None) -> None:
+        """Args: original: answers.Original, or None. versions: of the server, None without one. counters: the server's, or None."""
         self._versions = versions
+        protocol = protocols.of(options.address)
+        self._read = lambda answer: protocol.response_arrays(answer)[1]
         self._options, self._view, self._rules, self._original = options, view, rules, original
-        self._measure = measure.Measure(options, view, watch, files)
+        self._measure = measure.Measure(options, view, watch, files, counters)
         self.rows: list[measurements.Row] = []
         self.searched: list[measurements.Searched] = []
         self._bytes: dict[int | None, tuple[int, int]] = {}
@@ -173,12 +185,12 @@ class _Run:
         self.unanswered = max(self.unanswered, len(load.calls) - len(first))
         own = bool(self._options.data)
         if originals is not None:
-            judge = answers.Judge(load.calls, originals, self._rules, own, targets.read)
+            judge = answers.Judge(load.calls, originals, self._rules, own, self._read)
             answers.check_first(judge, first)
             return judge
         if self._options.expected == "none":
             return None
-        return answers.Judge(load.calls, first, self._rules, own, targets.read)
+        return answers.Judge(load.calls, first, self._rules, own, self._read)
 
     def _add(self, target: Target, sent: Sent, point: points.Point, total: int | None = None,
              probe: bool = False) -> measurements.Row:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
-from tftrt_tools.bench import gpu_watch, live, measurements, points, search, server_metrics, summary
+from tftrt_tools.bench import counted, gpu_watch, live, measurements, points, search, server_metrics, summary
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.targets import Sent, Target
 from tftrt_tools.load import latency_statistics, load_plan, schedule
@@ -29,10 +29,12 @@ _LIVE_SAMPLES = 1000
 
 
 class Measure:
-    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None."""
+    """Args: options: options.Options. view: live.Lines. watch: of gpu_watch.watching. files: outputs.Outputs or None. counters: of the
+    server, None where they are not read."""
 
-    def __init__(self, options: Options, view: live.Lines, watch: gpu_watch.AnyWatch, files: Any) -> None:
-        self._options, self._view, self._watch, self._files = options, view, watch, files
+    def __init__(self, options: Options, view: live.Lines, watch: gpu_watch.AnyWatch, files: Any,
+                 counters: counted.Counters | None = None) -> None:
+        self._options, self._view, self._watch, self._files, self._counters = options, view, watch, files, counters
         self.interrupted = False
         self.refused_seconds = 0.0  # of the server's last row: run_record.Records.refused_ns
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
@@ -40,13 +42,13 @@ class Measure:
     def point(self, target: Target, sent: Sent, point: points.Point, probe: bool = False) -> measurements.Row:
         """Measure. Args: target: of targets. sent: targets.Sent. point: points.Point. Returns: measurements.Row. Raises: TftrtError."""
         plan = self._plan(point, probe)
-        counted = self._options.metrics_url and target.name == measurements.SERVER
-        meanwhile = _Meanwhile(self._view, self._watch, self._options.metrics_url if counted else "", _seconds(plan))
+        counters = self._counters if target.name == measurements.SERVER else None
+        meanwhile = _Meanwhile(self._view, self._watch, counters, _seconds(plan))
         records = target.run(sent, plan, meanwhile.progress)
         self.interrupted = records.partial == INTERRUPTED
         if target.name == measurements.SERVER:
             self.refused_seconds = records.refused_ns / 1e9
-        server, notes = meanwhile.server(self._options.model_name)
+        server, notes = meanwhile.server()
         if self._files:
             self._files.add(target.name, point, records)
         row = summary.row(target.name, point, records, sent.rows, self._options.goal, server=server,
@@ -81,9 +83,9 @@ class Measure:
 class _Meanwhile:
     """What runs beside the load: the view, the server's counters, the instant from which the GPUs' samples count."""
 
-    def __init__(self, view: live.Lines, watch: gpu_watch.AnyWatch, metrics_url: str, seconds: float | None) -> None:
-        self._view, self._watch, self._url, self._seconds = view, watch, metrics_url, seconds
-        self._before: server_metrics.Samples | None = None
+    def __init__(self, view: live.Lines, watch: gpu_watch.AnyWatch, counters: counted.Counters | None, seconds: float | None) -> None:
+        self._view, self._watch, self._counters, self._seconds = view, watch, counters, seconds
+        self._before: Any = None
         self._recent: list[tuple[float, npt.NDArray[np.int64]]] = []
         self._answered, self._phase = 0, ""
         self._problem = ""
@@ -109,20 +111,20 @@ class _Meanwhile:
         while moment.seconds - self._recent[0][0] >= 1 and kept - self._recent[0][1].size >= _LIVE_SAMPLES:
             kept -= self._recent.pop(0)[1].size
 
-    def server(self, model: str) -> tuple[server_metrics.ServerSide | None, list[str]]:
+    def server(self) -> tuple[server_metrics.ServerSide | None, list[str]]:
         """(server_metrics.ServerSide or None, [what could not be read])."""
-        if not self._url:
+        if not self._counters:
             return None, []
         after = self._fetched()
         if self._problem or self._before is None or after is None:
             return None, [f"the server's counters: {self._problem or 'not read'}"]
-        return server_metrics.difference(self._before, after, model), []
+        return self._counters.between(self._before, after), []
 
-    def _fetched(self) -> server_metrics.Samples | None:
-        if not self._url:
+    def _fetched(self) -> Any:
+        if not self._counters:
             return None
         try:
-            return server_metrics.fetch(self._url)
+            return self._counters.read()
         except errors.TftrtError as error:
             self._problem = error.cause
             return None

@@ -8,6 +8,7 @@ from typing import Any
 from tftrt_tools import errors
 from tftrt_tools.bench import goal as goals
 from tftrt_tools.bench import points, server_metrics
+from tftrt_tools.client import protocols
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening
@@ -119,6 +120,8 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
         if path and not pathlib.Path(path).exists():
             raise errors.UsageError(f"--{flag}={path}: no such file or directory", "check the path")
     metrics_url = server_metrics.url(values.rest, values.metrics_url)
+    if protocols.of(address) is protocols.TRITON:
+        _check_triton(values)
     if values.breakdown:
         _check_breakdown(address, metrics_url, values.in_process or values.model_dir, search)
     elif values.plot:
@@ -134,6 +137,16 @@ def from_flags(address: str, values: Any, models: Mapping[str, Any], tls: Any = 
         allow_constant_outputs=values.allow_constant_outputs, output_kind=tuple(values.output_kind), in_process=models["in_process"],
         metrics_url=metrics_url, breakdown=values.breakdown, model_dir=values.model_dir, timeout=values.timeout, tls=tls,
         channels=values.channels, processes=values.processes, require_no_errors=values.require_no_errors, given=_given(values))
+
+
+def _check_triton(values: Any) -> None:
+    """Refuse what only a TensorFlow Serving has. Raises: UsageError."""
+    if values.version_label:
+        raise errors.UsageError("--version_label: a Triton has no version labels", "ask for a version by its number: --model_version")
+    for flag in ("rest", "metrics_url", "breakdown"):
+        if getattr(values, flag):
+            raise errors.UsageError(f"--{flag} reads the counters of a TensorFlow Serving, and {protocols.TRITON.scheme} names a Triton",
+                                    "leave it out")
 
 
 def _check_breakdown(address: str, metrics_url: str, files: str, search: bool) -> None:

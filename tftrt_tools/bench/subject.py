@@ -117,8 +117,10 @@ def _asked(options: Any) -> str:
 
 def _known(client: Any, options: Any) -> str:
     """What the server has: the versions of that name, else the names on its own command line if that can be read."""
-    from tftrt_tools.client import ServingError
+    from tftrt_tools.client import ServingError, TritonClient
 
+    if isinstance(client, TritonClient):
+        return f"the models of its repository: {', '.join(client.names()) or 'none'}"
     with contextlib.suppress(ServingError):
         states = client.status(options.model_name)
         return "it knows: " + ", ".join(f"version {one.version} {one.state}" + (f" ({one.error_text()})" if one.error_text() else "")

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import client as clients
 from tftrt_tools import errors
 from tftrt_tools.bench import measurements
 from tftrt_tools.bench.answers import Answer, Judge
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.workload import Workload
-from tftrt_tools.client import model_service
+from tftrt_tools.client import ModelSpec, opened
 from tftrt_tools.execution import npz, run
 from tftrt_tools.load import function_load, generator, load_plan, payload
 from tftrt_tools.load.run_record import Records
@@ -40,7 +39,7 @@ class Sent:
     answers: tuple[bytes, ...] = ()
 
 
-def opened(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
+def of_options(options: Options, client: Any, signature: str, folder: str | os.PathLike[str], model: Any) -> "list[Target]":
     """The targets that `options` name, the server first. Args: model: models.model.Model of --in_process, or None."""
     found: list[Target] = [Server(client, options, signature)] if client else []
     return [*found, InProcess(model, folder)] if model else found
@@ -52,8 +51,8 @@ def gpus_are_here(address: str) -> bool:
 
 
 def client(options: Options) -> Any:
-    """A client.Client of the server that `options` name. Raises: UsageError."""
-    return clients.Client(options.address, timeout=options.timeout, tls=options.tls)
+    """A client of the server that `options` name. Raises: UsageError."""
+    return opened(options.address, timeout=options.timeout, tls=options.tls)
 
 
 class Server:
@@ -62,7 +61,7 @@ class Server:
     name = measurements.SERVER
 
     def __init__(self, client: Any, options: Options, signature: str) -> None:
-        self._options, self._signature = options, signature
+        self._options, self._signature, self._protocol = options, signature, client.protocol
         self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
                                         channels=options.channels)
 
@@ -72,11 +71,11 @@ class Server:
         Args: load: workload.Workload. judge_of: function of [{output: ndarray}], the first answers, that gives an answers.Judge or None.
         Returns: Sent. Raises: TftrtError where the server answers none of them; CheckFailed where the answers are wrong.
         """
-        options = self._options
+        options, protocol = self._options, self._protocol
         requests = tuple(map(self.encoded, load.calls))
         rows, mean = np.array([call.rows for call in load.calls]), round(sum(map(len, requests)) / len(requests))
         first: dict[int, bytes] = {}
-        asked = payload.Payload(clients.PREDICT, requests, (_UNKNOWN,) * len(requests),
+        asked = payload.Payload(protocol.path, requests, (_UNKNOWN,) * len(requests),
                                 lambda index, answer: "" if first.setdefault(index, answer) else "")
         # One by one: in a server with batching one bad request makes its whole batch fail.
         plan = load_plan.Plan(kind="offline", concurrency=1, seconds=0.001, max_queries=len(requests), warm_up=None, check_every=1,
@@ -89,27 +88,30 @@ class Server:
             why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
             raise errors.TftrtError(f"{self._target.address} answered none of {len(requests)} requests: {why}",
                                     "mend the requests (--shapes, --data, --signature_keys) or the server")
-        known = {index: read(answer) for index, answer in first.items()}
+        known = {index: self.read(answer) for index, answer in first.items()}
         judge = judge_of(known)
         if judge is None:
-            return Sent(payload.Payload(clients.PREDICT, requests), rows, mean, tuple(first.values()))
+            return Sent(payload.Payload(protocol.path, requests), rows, mean, tuple(first.values()))
         expected = tuple(first.get(index) for index in range(len(requests)))
-        return Sent(payload.Payload(clients.PREDICT, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
+        return Sent(payload.Payload(protocol.path, requests, expected, lambda index, answer: judge.problem(index, answer)), rows, mean,
                     tuple(first.values()))
 
     def encoded(self, call: run.Call) -> bytes:
         """The request of a call."""
         options = self._options
-        return clients.request_bytes(options.model_name, call.inputs, self._signature, options.model_version, options.version_label)
+        return self._protocol.request_bytes(options.model_name, call.inputs, self._signature, options.model_version, options.version_label)
+
+    def read(self, answer: bytes) -> dict[str, npt.NDArray[Any]]:
+        """{output: ndarray} of an answer's bytes. Raises: ValueError."""
+        return self._protocol.response_arrays(answer)[1]
 
     def empty_call_seconds(self) -> float:
-        """Mean seconds of a call that moves next to nothing and runs no model: GetModelStatus, one at a time. Raises: TftrtError where none
-        is answered."""
+        """Mean seconds of a call that moves next to nothing and runs no model, one at a time. Raises: TftrtError where none is answered."""
         options = self._options
-        asked = model_service.status_request(clients.ModelSpec(options.model_name, options.model_version))
-        records = generator.run(self._target, payload.Payload(model_service.STATUS, (asked,)), _EMPTY_CALLS)
+        path, asked = self._protocol.empty_call(ModelSpec(options.model_name, options.model_version))
+        records = generator.run(self._target, payload.Payload(path, (asked,)), _EMPTY_CALLS)
         if not records.ok.any():
-            raise errors.TftrtError(f"{self._target.address} does not answer GetModelStatus", "is it a TensorFlow Serving?")
+            raise errors.TftrtError(f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?")
         return float(records.service_ns.mean()) / 1e9
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
@@ -154,8 +156,3 @@ class InProcess:
 
 
 Target = Server | InProcess
-
-
-def read(answer: bytes) -> dict[str, npt.NDArray[Any]]:
-    """{output: ndarray} of a PredictResponse's bytes. Raises: ValueError."""
-    return clients.response_arrays(answer)[1]

@@ -3,20 +3,21 @@
 import re
 
 from tftrt_tools import errors
+from tftrt_tools.client.protocol import Protocol
 
-DEFAULT_PORT = 8500
 
-
-def target(address: str) -> str:
-    """The gRPC target of HOST[:PORT] or unix:PATH. Raises: UsageError."""
-    if address.startswith("unix:"):
-        return address
-    if "://" in address or "/" in address:
-        raise errors.UsageError(f"{address} is no address of a gRPC port", f"write HOST:PORT, such as localhost:{DEFAULT_PORT}")
-    port = re.search(r":(\d+)$", address)
-    if not address or (port and not 0 < int(port[1]) < 65536) or (":" in address and not port and not address.endswith("]")):
-        raise errors.UsageError(f"{address!r} is no address", f"write HOST:PORT, such as localhost:{DEFAULT_PORT}")
-    return address if port else f"{address}:{DEFAULT_PORT}"
+def target(address: str, protocol: Protocol) -> str:
+    """The gRPC target of HOST[:PORT] or unix:PATH, with or without the protocol's scheme. Raises: UsageError."""
+    bare = address.removeprefix(protocol.scheme)
+    if bare.startswith("unix:"):
+        return bare
+    example = f"{protocol.scheme}localhost:{protocol.port}"
+    if "://" in bare or "/" in bare:
+        raise errors.UsageError(f"{address} is no address of a {protocol.server}'s gRPC port", f"write HOST:PORT, such as {example}")
+    port = re.search(r":(\d+)$", bare)
+    if not bare or (port and not 0 < int(port[1]) < 65536) or (":" in bare and not port and not bare.endswith("]")):
+        raise errors.UsageError(f"{address!r} is no address", f"write HOST:PORT, such as {example}")
+    return bare if port else f"{bare}:{protocol.port}"
 
 
 def is_here(address: str) -> bool:

@@ -1,39 +1,21 @@
-"""The calls to a server, each as a Call: the bytes to send, and how to read the answer's bytes. Client and AsyncClient both send them.
+"""The calls to a TensorFlow Serving, each as a Call: the bytes to send, and how to read the answer's bytes. Client and AsyncClient both
+send them.
 
 The functions here are the clients' methods: their arguments and their docstrings. `connection` is the client itself.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy.typing as npt
 
-from tftrt_tools.client import model_metadata, model_service, predict_messages, serving_error
+from tftrt_tools.client import model_metadata, model_service, predict_messages, protocols, serving_error
+from tftrt_tools.client.call import Call, Connection
 from tftrt_tools.client.model_metadata import Signature
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import Answered, ModelSpec
-
-PATHS = (predict_messages.PREDICT, model_metadata.METADATA, model_service.STATUS, model_service.RELOAD)
-_Answer = TypeVar("_Answer")
-
-
-class Connection(Protocol):
-    """The facts about the client that a call needs. address: the gRPC target."""
-
-    address: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Call(Generic[_Answer]):
-    """path: of the method; request: bytes; read: gives the answer from its bytes; timeout: seconds, None for the client's own."""
-
-    path: str
-    request: bytes
-    read: Callable[[bytes], _Answer]
-    timeout: float | None
 
 
 def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
@@ -90,6 +72,7 @@ def reload(connection: Connection, config: Any, timeout: float | None = None) ->
     def read(raw: bytes) -> None:
         code, message = model_service.read_reload(raw)
         if code != "OK":  # the real server also makes the call itself fail
-            raise serving_error.of(code, message, connection.address, None, "HandleReloadConfigRequest")
+            raise serving_error.of(code, message, connection.address, None, protocols.TENSORFLOW_SERVING,
+                                   "HandleReloadConfigRequest")
 
     return Call(model_service.RELOAD, model_service.reload_request(config), read, timeout)

@@ -1,18 +1,16 @@
 """A PredictRequest's bytes from arrays, and arrays from a PredictResponse's bytes (tensorflow_serving/apis/predict.proto)."""
 
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools import errors
+from tftrt_tools.client import sendable
 from tftrt_tools.client.model_spec import ModelSpec, utf8
 from tftrt_tools.wire import entries, fields, tensor, tensor_bytes, varints
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
-LARGEST = (1 << 31) - 1  # bytes; protobuf's and the server's own limit for one message
-_TEXTS = {bytes, str, np.bytes_, np.str_}
 
 
 def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
@@ -31,14 +29,11 @@ def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: st
     if not model:
         raise errors.UsageError("the model has no name", "write client.predict('digits', …)")
     parts = varints.delimited(1, asked.to_bytes())
-    for raw, alias, array in sorted(((utf8(alias), alias, array) for alias, array in _pairs(inputs)), key=_place):
+    for raw, alias, array in sorted(((utf8(alias), alias, array) for alias, array in sendable.pairs(inputs)), key=_place):
         parts += varints.delimited(2, *varints.delimited(1, raw), *varints.delimited(2, *_encoded(alias, array, content)))
     for alias in (outputs,) if isinstance(outputs, str) else outputs:
         parts += varints.delimited(3, utf8(alias))
-    size = sum(map(len, parts))
-    if size > LARGEST:
-        raise errors.UsageError(f"the request has {size} bytes, and no message can have more than {LARGEST}", "send fewer rows at a time")
-    return b"".join(parts)
+    return sendable.joined(parts)
 
 
 def response_arrays(raw: bytes) -> tuple[ModelSpec, dict[str, npt.NDArray[Any]]]:
@@ -74,26 +69,10 @@ def _place(entry: tuple[bytes, str, npt.ArrayLike]) -> tuple[int, ...]:
     return (*entry[0], 256)
 
 
-def _pairs(inputs: Mapping[str, npt.ArrayLike]) -> ItemsView[str, npt.ArrayLike]:
-    if not hasattr(inputs, "items"):
-        raise errors.UsageError(f"the inputs are a {type(inputs).__name__}", "give a dict: {'x': array}")
-    return inputs.items()
-
-
 def _encoded(alias: str, value: npt.ArrayLike, content: bool) -> list[Any]:
     """Pieces of a TensorProto, bytes and memoryviews."""
+    array = sendable.array(alias, value)
     try:
-        array = np.asarray(value)
-        if array.dtype.kind == "O":
-            _check_texts(array)
-        elif not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
         return tensor.encode(array, content)
     except (ValueError, TypeError) as error:
-        raise errors.UsageError(f"input {alias!r} cannot be sent: {error}", "give an array of numbers, bools, str or bytes") from None
-
-
-def _check_texts(array: npt.NDArray[Any]) -> None:
-    wrong = set(map(type, array.ravel().tolist())) - _TEXTS
-    if wrong:
-        raise ValueError(f"it holds objects of type {', '.join(sorted(kind.__name__ for kind in wrong))}")
+        raise sendable.unsendable(alias, error) from None

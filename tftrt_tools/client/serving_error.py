@@ -4,15 +4,18 @@ import re
 from collections.abc import Mapping
 
 from tftrt_tools import errors
+from tftrt_tools.client.protocol import Protocol
 
 # gRPC's own words, not the server's, when the channel has no connection.
 _NO_TLS = ("handshake", "certificate", "hostname verification", "ssl_error")
 _NO_CONNECTION = ("failed to connect", "connections to all backends failing", "dns resolution failed", "errors resolving")
 _HTTP = ("http1", "http/1", "parsing http/2", "trying to connect an http")
 _LOST = ("socket closed", "connection reset", "broken pipe", "goaway", "stream removed", "connection aborted", "endpoint closing")
-_PREDICT = "Predict"
 # gRPC's words in a server of which more was asked at once than its threads can do.
 _NO_THREADS = "threadpool exhausted"
+# Triton's words.
+_NO_ID = "[request id: <id_unknown>] "
+_NOT_EXPLICIT = "explicit model load / unload is not allowed"
 
 
 class ServingError(errors.TftrtError):
@@ -31,14 +34,14 @@ class ServingError(errors.TftrtError):
         return one_line(self.message)
 
 
-def of(code: str, message: str, address: str, seconds: float | None, method: str = _PREDICT,
+def of(code: str, message: str, address: str, seconds: float | None, protocol: Protocol, method: str = "",
        mends: Mapping[str, str] | None = None) -> ServingError:
     """The ServingError of a gRPC status.
 
-    Args: code: its name; message: its details; seconds: the call's deadline, None for none; method: the last part of the call's path;
-    mends: {code: what to do}, in place of the words here.
+    Args: code: its name; message: its details; seconds: the call's deadline, None for none; protocol: that was spoken; method: the last
+    part of the call's path, "" for the one that runs a model; mends: {code: what to do}, in place of the words here.
     """
-    cause, mend = _words(code, message, address, seconds, method)
+    cause, mend = _words(code, message, address, seconds, protocol, method or protocol.runs)
     return ServingError(code, message, cause, (mends or {}).get(code, mend))
 
 
@@ -48,28 +51,29 @@ def no_thread_left(code: str, message: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Each run of white space becomes one space."""
-    return " ".join(text.split())
+    """Each run of white space becomes one space; Triton's word for a request that the client gave no id is left out."""
+    return " ".join(text.removeprefix(_NO_ID).split())
 
 
-def _words(code: str, message: str, address: str, seconds: float | None, method: str) -> tuple[str, str]:
+def _words(code: str, message: str, address: str, seconds: float | None, protocol: Protocol, method: str) -> tuple[str, str]:
+    server, runs = protocol.server, method == protocol.runs
     if code == "UNAVAILABLE":
-        return _unavailable(one_line(message), address)
+        return _unavailable(one_line(message), address, protocol)
     if code == "DEADLINE_EXCEEDED":
         return (f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
-                "give more time (timeout), or ask for fewer rows at once" if method == _PREDICT else
-                "is that the gRPC port of a TensorFlow Serving? give more time (timeout)")
-    if code == "UNIMPLEMENTED" and method != _PREDICT:
-        return f"{address} is no TensorFlow Serving: it has no {method}", "give the gRPC port of a TensorFlow Serving"
+                "give more time (timeout), or ask for fewer rows at once" if runs else
+                f"is that the gRPC port of a {server}? give more time (timeout)")
+    if code == "UNIMPLEMENTED" and (protocol.only_its_own or not runs):
+        return f"{address} is no {server}: it has no {method}", f"give the gRPC port of a {server}; {protocol.instead}"
     if no_thread_left(code, message):
         return (f"{address} has no thread left for this call: {one_line(message)}",
                 "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)")
     # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.
     return (f"{address} says {code}: {one_line(message)}",
-            "is that the gRPC port of a TensorFlow Serving?" if code == "UNIMPLEMENTED" else "")
+            f"is that the gRPC port of a {server}?" if code == "UNIMPLEMENTED" else "")
 
 
-def _unavailable(line: str, address: str) -> tuple[str, str]:
+def _unavailable(line: str, address: str, protocol: Protocol) -> tuple[str, str]:
     """(cause, mend) of a call that ended with UNAVAILABLE. Args: line: its details in one line."""
     low, reason = line.lower(), _reason(line)
     connected = not any(sign in low for sign in _NO_CONNECTION)
@@ -79,16 +83,20 @@ def _unavailable(line: str, address: str) -> tuple[str, str]:
         mend = ("the server's certificate must be signed by the root that is trusted (Tls(root=…), --tls_root) and name this host; "
                 "does the server speak TLS there?")
     elif any(sign in low for sign in _HTTP):
-        cause, mend = f"{address} speaks HTTP, not gRPC", "give the gRPC port, 8500 by default, not the REST port"
+        cause, mend = f"{address} speaks HTTP, not gRPC", f"give the gRPC port, {protocol.port} by default, not the REST port"
     elif closed and not connected:
         cause = f"{address} closes the connection at once: {reason}"
-        mend = "does it ask for TLS, or for a client certificate? give them (Tls(…), the flags --tls…)"
+        mend = f"is it the gRPC port ({protocol.port} by default)? does it ask for TLS, or for a client certificate? give them (Tls(…), " \
+               "the flags --tls…)"
     elif not connected:
         cause = f"no server at {address}: {reason}"
         mend = "start it, or mend the address; its ports open when its first models are loaded"
         if "[::1]" in line:
             # gRPC tried several addresses and repeats the last one's error. Another address may have closed the connection.
             mend += "; where it asks for TLS, give the flags --tls…"
+    elif _NOT_EXPLICIT in low:
+        cause = f"{address} loads models by itself: {line}"
+        mend = "start it with --model-control-mode=explicit, or let it poll its repository"
     elif closed:
         cause, mend = f"the connection to {address} was lost: {reason}", "is the server still there? see its log"
     else:

@@ -3,7 +3,7 @@
        tftrt bench --tune_batching=MODEL_DIR --slo=PROMISE [--flags]
 
 Measures how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. ADDRESS is HOST:PORT of
-the gRPC port. Requests are serialised before the clock starts; several different ones are sent in turn.
+the gRPC port; triton://HOST:PORT is a Triton's. Requests are serialised before the clock starts; several different ones are sent in turn.
 
 --scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at
 --rate, as users do, whether or not earlier requests were answered, and counts a request's time from the instant at which it was due.

@@ -9,11 +9,16 @@ TensorRT end a server that loads them); a warm-up that fails. A model without TF
 
 The default target is a server on this machine. Others are images: tftrt/serving, tensorflow/serving:2.14.1-gpu, …
 
+With --server=triton BASE_PATH is a Triton's model repository, and MODEL a plan directory, an ONNX file or a SavedModel: the version goes to
+BASE_PATH/NAME/VERSION, and BASE_PATH/NAME/config.pbtxt says how Triton batches it and warms it up. It refuses (exit 3) a plan that the
+TensorRT of --triton_release does not run, and names a release that does.
+
 examples:
   tftrt publish resnet_fp16 --model_name=resnet --base_path=/models
   tftrt publish resnet_portable --model_name=resnet --base_path=/models --target=tensorflow/serving:2.14.1-gpu \
       --warmup_shapes='image:32x224x224x3'
   tftrt publish encoder_fp16 --model_name=encoder --base_path=/models --warmup_data=requests.npz --batching_parameters_file=batching.txt
+  tftrt publish resnet_plan --server=triton --model_name=resnet --base_path=/repository --triton_release=23.03
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _next, _output, _source_flags
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _next, _output, _source_flags, _triton_flags
 from tftrt_tools.inputs.options import image_flags
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("batching_parameters_file", "", "the server's batching parameters: warm up its allowed_batch_sizes", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to warm up, by default all", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log while the warm-up runs in this file", **text)
+    _triton_flags.define(values)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -74,6 +80,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         for name in ("replace_warmup", "warmup_shapes", "warmup_data", "batching_parameters_file", "signature_keys"):
             if values[name].value:
                 raise errors.UsageError(f"--{name} and --nowarmup exclude each other", "give one of them")
+    if _triton_flags.check(values):
+        return _triton_flags.run(values, model.path, _command(values, model))
     from tftrt_tools.serving.publishing import publish, target_preflight
     from tftrt_tools.serving.warmup import allowed_batch_sizes, warmup_requests
 

@@ -2,8 +2,8 @@
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? One server has both SavedModels and gets the same
 requests for both, in interleaved rounds. The rounds are judged: a rank test, a bootstrap interval and a minimum effect have to agree. The
-answers are compared too. With --server=HOST:PORT, --native and --candidate are names of models that run there; with --in_process there is
-no server at all.
+answers are compared too. With --server=HOST:PORT (or triton://HOST:PORT), --native and --candidate are names of models that run there; with
+--in_process there is no server at all.
 
 It adds rounds until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
 those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are

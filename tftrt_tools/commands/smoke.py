@@ -3,6 +3,8 @@
 Sends requests to a running TensorFlow Serving (the binary, the image or the development server), checks the answers, and says whether
 the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRESS is HOST:PORT of the gRPC port.
 
+A Triton is asked as triton://HOST:PORT; it says what runs the model.
+
 With --original the answers are compared with the original model's, by the metrics and bounds of `tftrt verify`; without it only their
 form is checked. Shapes come from --shapes, else from the passport of the served version, else from the signature, with batch 1. On the
 server's own machine it finds the version's files, the server's environment and its GPU memory through the process; elsewhere --model_dir
@@ -77,6 +79,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--model_name is missing", "give the name that the server knows the model by")
     if values.model_version is not None and values.version_label:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
+    if values.model_dir and address.startswith("triton://"):
+        raise errors.UsageError("--model_dir is the directory of a SavedModel, and triton:// names a Triton",
+                                "leave it out: the model's platform says what runs it")
     from tftrt_tools.serving.smoke import smoke
 
     options = smoke.Options(

@@ -3,6 +3,7 @@
 Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
 is left out). A server lists neither its models nor its labels. So the command asks for the models of --model_name or of FILE, and for
 the labels of FILE, of --labels, "stable" and "canary". It names differences between FILE and the server.
+triton://HOST:PORT is a Triton's, which lists its models and has no labels.
 
 A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
 

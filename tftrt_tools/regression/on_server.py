@@ -23,13 +23,13 @@ THROUGH = "server"
 
 
 class OnServer:
-    """Args: options: regress.Options. server: pair.Server. client: client.Client of it. gpus: whether this machine has any. gate_closed:
-    whether a native segment fails its request there, None where that is not known."""
+    """Args: options: regress.Options. server: pair.Server. client: client.Client or client.TritonClient of it. gpus: whether this machine
+    has any. gate_closed: whether a native segment fails its request there, None where that is not known."""
 
     through = THROUGH
     notes = ()
 
-    def __init__(self, options: Options, server: pair.Server, client: clients.Client, gpus: bool, gate_closed: bool | None) -> None:
+    def __init__(self, options: Options, server: pair.Server, client: Any, gpus: bool, gate_closed: bool | None) -> None:
         self._options, self._server, self._client = options, server, client
         # For a server that ran before, it is not known what it computes with.
         self.gpus = None if options.server else gpus
@@ -89,8 +89,9 @@ class OnServer:
 
     def asking(self, calls: Mapping[rounds.Side, Sequence[Call]]) -> contextlib.AbstractContextManager[rounds.Asker]:
         """A context manager with the rounds.Asker of the timed calls."""
-        payloads = {name: payload.Payload(clients.PREDICT, tuple(
-            clients.request_bytes(one.name, call.inputs, call.signature, one.version) for call in calls[name]))
+        protocol = self._client.protocol
+        payloads = {name: payload.Payload(protocol.path, tuple(
+            protocol.request_bytes(one.name, call.inputs, call.signature, one.version) for call in calls[name]))
             for name, one in self.models.items()}
         target = load_plan.Target(address=self._client.address, tls=load_plan.Tls.of(self._options.tls), timeout_s=self._options.timeout)
         return rounds.asking(target, payloads, self._options.concurrency, self.problem)

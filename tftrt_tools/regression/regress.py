@@ -158,7 +158,7 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
             env = {gate.VARIABLE: "False"} if closed else {}
             server = stack.enter_context(
                 pair.served(native, candidate, options.backend, options.image, options.log_file, env))
-        client = stack.enter_context(clients.Client(server.address, timeout=options.timeout, tls=options.tls))
+        client = stack.enter_context(clients.opened(server.address, timeout=options.timeout, tls=options.tls))
         yield on_server.OnServer(options, server, client, gpus, closed)
 
 

@@ -1,6 +1,6 @@
 """The server whose models are managed: a client of it, and which version a label is on."""
 
-from tftrt_tools.client import Client, ServingError, Tls
+from tftrt_tools.client import Client, ServingError, Tls, TritonClient, protocols
 
 _MENDS = {"DEADLINE_EXCEEDED": "is that the gRPC port of a TensorFlow Serving? --deadline_seconds waits longer"}
 
@@ -10,7 +10,14 @@ def connected(address: str, deadline_seconds: float = 10, tls: Tls | None = None
     return Client(address, timeout=deadline_seconds, tls=tls, retries=0, mends=_MENDS)
 
 
-def version_of(client: Client, name: str, label: str = "") -> int | None:
+def asked(address: str, deadline_seconds: float = 10, tls: Tls | None = None) -> Client | TritonClient:
+    """`connected`, to a server that is only asked: a Triton too, as triton://HOST:PORT. Raises: UsageError."""
+    if protocols.of(address) is protocols.TRITON:
+        return TritonClient(address, timeout=deadline_seconds, tls=tls, retries=0)
+    return connected(address, deadline_seconds, tls)
+
+
+def version_of(client: Client | TritonClient, name: str, label: str = "") -> int | None:
     """The version that answers for a label, or, without one, for requests that name no version. None: no such label, or not loaded.
 
     Raises: ServingError.

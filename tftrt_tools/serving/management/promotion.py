@@ -13,6 +13,7 @@ from typing import Any
 from tftrt_tools import errors
 from tftrt_tools.client import Client, ServingError, Tls, VersionStatus
 from tftrt_tools.client.address import is_here, target
+from tftrt_tools.client.protocols import TENSORFLOW_SERVING
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.configuration import model_config
@@ -170,7 +171,7 @@ def _check_folder(address: str, model: Model, version: int, states: list[Version
     """Refuse a mistyped version at once, if the server's folders are on this machine."""
     base = pathlib.Path(model.base_path)
     known = {one.version for one in states}
-    if version in known or model_config.is_uri(model.base_path) or not is_here(target(address)):
+    if version in known or model_config.is_uri(model.base_path) or not is_here(target(address, TENSORFLOW_SERVING)):
         return
     there = [one.number for one in version_directories.listing(base)] if base.is_dir() else []
     if there and version not in there:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from tftrt_tools import errors, records
-from tftrt_tools.client import Client, ServingError, Tls, VersionStatus
+from tftrt_tools.client import Client, ServingError, Tls, TritonClient, VersionStatus
 from tftrt_tools.serving.configuration.model_config import Model
 from tftrt_tools.serving.management import managed_server
 from tftrt_tools.serving.management.models_config_file import ConfigFile
@@ -61,14 +61,19 @@ def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path |
     file = ConfigFile.read(path) if path else None
     listed = file.models() if file else {}
     names = tuple(names) or tuple(listed)
-    if not names:
-        raise errors.UsageError("which models? A server does not list them", "name them with --model_name, or give its --model_config_file")
     models: list[ModelVersions] = []
     asked: list[str] = []
-    with managed_server.connected(address, deadline_seconds, tls) as client:
+    with managed_server.asked(address, deadline_seconds, tls) as client:
+        triton = isinstance(client, TritonClient)
+        if triton and (path or tuple(labels)):
+            raise errors.UsageError("a Triton has neither a models.config nor version labels", "leave those flags out")
+        names = names or (tuple(client.names()) if isinstance(client, TritonClient) else ())
+        if not names:
+            raise errors.UsageError("which models? The repository is empty", "publish one") if triton else errors.UsageError(
+                "which models? A server does not list them", "name them with --model_name, or give its --model_config_file")
         for name in names:
             known = listed[name].labels if name in listed else {}
-            mine = list(dict.fromkeys([*known, *labels, *LIKELY]))
+            mine = [] if triton else list(dict.fromkeys([*known, *labels, *LIKELY]))
             asked += [label for label in mine if label not in asked]
             models.append(_of_model(client, name, mine))
     if all(one.error for one in models):
@@ -77,7 +82,7 @@ def versions(address: str, names: Iterable[str] = (), path: str | pathlib.Path |
     return Versions(address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed)))
 
 
-def _of_model(client: Client, name: str, labels: Iterable[str]) -> ModelVersions:
+def _of_model(client: Client | TritonClient, name: str, labels: Iterable[str]) -> ModelVersions:
     try:
         states = client.status(name)
     except ServingError as error:

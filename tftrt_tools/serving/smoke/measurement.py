@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tftrt_tools import client as clients
 from tftrt_tools import errors, progress
+from tftrt_tools.client import ServingError
 from tftrt_tools.execution import run
 from tftrt_tools.serving.smoke import latency
 from tftrt_tools.serving.smoke.engine_evidence import LIKELY, NO, NOTHING, WEAK, YES, Evidence
@@ -47,8 +47,16 @@ class Sender:
         self._client, self._served = client, served
 
     def request(self, call: run.Call) -> bytes:
-        """bytes of the PredictRequest for a run.Call."""
-        return clients.request_bytes(self._served.name, call.inputs, call.signature, self._served.version)
+        """bytes of the request for a run.Call."""
+        return self._client.protocol.request_bytes(self._served.name, call.inputs, call.signature, self._served.version)
+
+    def read(self, raw: bytes, call: run.Call) -> dict[str, npt.NDArray[Any]]:
+        """{output: ndarray} of an answer. Raises: TftrtError where it cannot be read."""
+        protocol = self._client.protocol
+        try:
+            return protocol.response_arrays(raw)[1]
+        except ValueError as error:
+            raise errors.TftrtError(f"the answer to {call.text()} does not decode: {error}", f"is that a {protocol.server}?") from None
 
     def send(self, request: bytes, call: run.Call) -> tuple[bytes, float]:
         """Returns: (bytes of the answer, seconds). Raises as Asking.predict."""
@@ -67,7 +75,7 @@ def group(sender: Sender, one: Group, repeats: int) -> Measured:
         for number, call in enumerate(one.calls):
             progress.say(f"asking {one.text}", number, len(one.calls))
             raw, seconds = sender.send(sender.request(call), call)
-            answers.append(_decoded(raw, call))
+            answers.append(sender.read(raw, call))
             if first is None:
                 first = seconds
             else:
@@ -75,16 +83,9 @@ def group(sender: Sender, one: Group, repeats: int) -> Measured:
         request = sender.request(one.calls[0])
         while len(later) < repeats:
             later.append(sender.send(request, one.calls[0])[1])
-    except clients.ServingError as error:
+    except ServingError as error:
         return Measured(first, tuple(later), f"{error.code}: {error.line}", ())
     return Measured(first, tuple(later), "", tuple(answers))
-
-
-def _decoded(raw: bytes, call: run.Call) -> dict[str, npt.NDArray[Any]]:
-    try:
-        return clients.response_arrays(raw)[1]
-    except ValueError as error:
-        raise errors.TftrtError(f"the answer to {call.text()} does not decode: {error}", "is that a TensorFlow Serving?") from None
 
 
 def against_native(converted: Sender, native: Sender, call: run.Call, repeats: int) -> latency.Ratio:

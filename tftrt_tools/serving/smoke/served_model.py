@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from tftrt_tools import errors
-from tftrt_tools.client import Client, ServingError
+from tftrt_tools.client import ServingError, opened, protocols
+from tftrt_tools.client.protocol import Protocol
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """The version that answers for a model. version: its number; signatures: {name: Signature}."""
+    """The version that answers for a model. version: its number; signatures: {name: Signature}; platform: what runs it, as a Triton says,
+    such as "tensorrt_plan"; "" on a TensorFlow Serving, which says nothing of it."""
 
     name: str
     version: int
     signatures: Mapping[str, Signature]
+    platform: str = ""
 
 
 class NotServed(errors.UsageError):
@@ -50,8 +53,13 @@ class Asking:
         """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request. Raises: UsageError."""
         self._timeout, self._metadata_timeout = timeout, max(timeout, _SECONDS)
         # No call is sent again, because a second attempt would be timed with the first.
-        self._client = Client(address, timeout=self._metadata_timeout, tls=tls, retries=0)
+        self._client = opened(address, timeout=self._metadata_timeout, tls=tls, retries=0)
         self.address = self._client.address
+
+    @property
+    def protocol(self) -> Protocol:
+        """What the server speaks."""
+        return self._client.protocol
 
     def __enter__(self) -> Asking:
         return self
@@ -70,10 +78,11 @@ class Asking:
                 raise NotServed(f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)) from None
             raise
         signatures = {key: _signature(one) for key, one in found.items() if not key.startswith("__saved_model_")}
-        return Served(name, found.model.version or 0, signatures)
+        platform = next((one.method for one in found.values()), "") if self.protocol is protocols.TRITON else ""
+        return Served(name, found.model.version or 0, signatures, platform)
 
     def predict(self, request: bytes, what: str) -> tuple[bytes, float]:
-        """Send a PredictRequest. Args: what: the call for people. Returns: (bytes of the answer, seconds).
+        """Send a request that runs a model. Args: what: the call for people. Returns: (bytes of the answer, seconds).
 
         Raises: ServingError where the server refuses it; TftrtError after the deadline; CheckFailed where the server is gone.
         """

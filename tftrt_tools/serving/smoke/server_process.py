@@ -11,7 +11,7 @@ from typing import Any
 from tftrt_tools import errors
 from tftrt_tools.stack import sockets
 
-SERVING, LOCAL = "tensorflow_model_server", "development server"
+SERVING, LOCAL, TRITON = "tensorflow_model_server", "development server", "tritonserver"
 _LOCAL_MODULE = "tftrt_tools.serving.local"
 
 

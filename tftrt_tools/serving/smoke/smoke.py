@@ -22,6 +22,7 @@ from tftrt_tools.serving.smoke import (
     log_watch,
     measurement,
     plan,
+    platform_evidence,
     served_model,
     server_process,
     steps,
@@ -129,13 +130,15 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
                                engines=verdict.calls[group.text], native=ratios.get(group.text))
                     for group, one in zip(planned.groups, measured, strict=True))
     shown = server if server and server.known else None
-    if server and not shown:
+    if server and not shown and server.program == server_process.TRITON:
+        unseen = f"a tritonserver (pid {server.pid}), of which only the answers are looked at"
+    elif server and not shown:
         unseen = f"{server.program} (pid {server.pid}) listens there, which is no server known here"
     version = gpu_use.version(shown) if shown else ""
-    return Smoke(address=client.address, model_name=model_name, model_version=served.version, server=shown, unseen=unseen,
-                 server_version=version, model=model, original=str(options.original), shapes_from=planned.sources, calls=results,
-                 judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict, require_engines=options.require_engines,
-                 seed=options.seed, dropped=planned.dropped, twins=planned.twins)
+    return Smoke(address=client.protocol.scheme + client.address, model_name=model_name, model_version=served.version, server=shown,
+                 unseen=unseen, server_version=version, model=model, original=str(options.original), shapes_from=planned.sources,
+                 calls=results, judged=judged, arithmetic=kind, form=tuple(form), gpu=use, engines=verdict,
+                 require_engines=options.require_engines, seed=options.seed, dropped=planned.dropped, twins=planned.twins)
 
 
 def _served(client: served_model.Asking, server: Process | None, flag: str, *which: Any) -> Served:
@@ -198,11 +201,11 @@ class _Asked:
     def __init__(self, client: served_model.Asking, served: Served, native: Served | None, server: Process | None,
                  model: models.Model | None, options: Options) -> None:
         self._server = server if server and server.known else None
-        self._model, self._options = model, options
+        self._model, self._options, self._platform = model, options, served.platform
         self._converted = measurement.Sender(client, served)
         self._native = measurement.Sender(client, native) if native else None
         self._log = log_watch.LogWatch(options.log_file) if options.log_file else None
-        self._found: list[Evidence] = []
+        self._found: list[Evidence] = [platform_evidence.of(served.platform)] if served.platform else []
 
     def group(self, group: Group) -> measurement.Measured:
         """Send a plan.Group. Returns: measurement.Measured."""
@@ -265,6 +268,8 @@ class _Asked:
 
     def _settle(self) -> list[str]:
         """What would make the answer more certain."""
+        if self._platform:
+            return [platform_evidence.SETTLE]
         found = []
         if self._model is None:
             found.append("--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all")

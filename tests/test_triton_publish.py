@@ -1,0 +1,336 @@
+"""`tftrt publish --server=triton` without a server: what it writes, how it batches, what it refuses, what is left when it is stopped."""
+
+import json
+import os
+import pathlib
+import stat
+
+import pytest
+from onnx import TensorProto, helper, save_model
+
+from tests.command_line import assert_clear
+from tftrt_tools import errors
+from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.serving.triton import backends, batching, config, preflight, publish, releases, servable
+from tftrt_tools.wire import triton_config
+
+
+def onnx_file(path, shape=(None, 4), dtype=TensorProto.FLOAT, outputs=(None, 4)):
+    """An ONNX file that gives its input x back as y."""
+    x, y = (helper.make_tensor_value_info(name, dtype, [one if one is not None else "n" for one in dims])
+            for name, dims in (("x", shape), ("y", outputs)))
+    save_model(helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y]),
+                                 opset_imports=[helper.make_opsetid("", 16)], ir_version=8), str(path))
+    return path
+
+
+def plan_directory(folder, profiles=(((1, 4), (8, 4), (32, 4)),), tensorrt="8.5.3.1", shape=(None, 4), verified=True, **more):
+    """The files of a plan directory, with a few bytes for the plan: publishing reads only what is said about it."""
+    folder.mkdir()
+    (folder / "model.plan").write_bytes(b"plan")
+    onnx_file(folder / "model.onnx", shape)
+    tensors = [{"name": name, "dtype": "float32", "shape": list(shape), "engine_dtype": ""} for name in ("x", "y")]
+    (folder / "plan.json").write_text(json.dumps({
+        "kind": "plan", "tensorrt": tensorrt, "compute_capability": "9.0", "gpu": "H100", "precision": "FP16", "inputs": tensors[:1],
+        "outputs": tensors[1:], "bytes": 4, "profiles": [{"inputs": {"x": dict(zip(("min", "opt", "max"), one, strict=True))}}
+                                                         for one in profiles], **more}))
+    if verified:
+        passport.write(folder, passport.VERIFY, {"passed": True, "converted_digest": files.digest(folder), "sources": {"serving_default": "x"},
+                                                 "created": "2026", "evidence": "engines watched"})
+    return folder
+
+
+def published(model, folder, **options):
+    return publish.publish(str(model), "m", str(folder / "repository"), publish.Options(**options))
+
+
+def written(folder):
+    return triton_config.parse((folder / "repository/m/config.pbtxt").read_text())
+
+
+# What it writes
+
+
+def test_a_plan_becomes_a_version_with_its_passport_and_its_profiles(tmp_path):
+    plan = plan_directory(tmp_path / "plan")
+    done = published(plan, tmp_path, release="23.03", compute_capability="9.0")
+    version = pathlib.Path(done.path)
+    assert done.version == 1 and version == tmp_path / "repository/m/1" and done.release.tensorrt == "8.5.3" and done.notes == ()
+    assert (version / "model.plan").read_bytes() == b"plan" and (version / "plan.json").is_file()
+    assert passport.read(version, passport.VERIFY)["passed"] and passport.read(version, passport.PUBLISH)["digest"] == done.digest
+    made = written(tmp_path)
+    assert (made.name, made.platform, made.max_batch_size, made.version_policy.latest.num_versions) == ("m", "tensorrt_plan", 32, 1)
+    assert list(made.dynamic_batching.preferred_batch_size) == [8, 32] and list(made.input[0].dims) == list(made.output[0].dims) == [4]
+    assert [(one.batch_size, one.inputs[0].value.random_data) for one in made.model_warmup] == [(8, True), (32, True)]
+
+
+def test_an_onnx_file_becomes_a_version_with_the_files_beside_it(tmp_path, tftrt):
+    source = onnx_file(tmp_path / "net.onnx")
+    done = tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
+                 f"--json={tmp_path / 'done.json'}")
+    assert done.returncode == 0, done.stderr
+    said = json.loads((tmp_path / "done.json").read_text())
+    assert (said["kind"], said["backend"], said["max_batch_size"], said["joined"]) == ("triton publication", "onnxruntime", 0, False)
+    assert (tmp_path / "repository/m/1/model.onnx").read_bytes() == source.read_bytes()
+    made = written(tmp_path)
+    assert made.platform == "onnxruntime_onnx" and list(made.input[0].dims) == [-1, 4] and not made.HasField("dynamic_batching")
+    assert said["command"].startswith("tftrt publish /") and "--server=triton" in said["command"]
+
+
+def test_the_files_of_the_models_that_are_not_python_have_no_model_py(tmp_path):
+    published(onnx_file(tmp_path / "m.onnx"), tmp_path, backend="python")
+    done = published(onnx_file(tmp_path / "m.onnx"), tmp_path, backend="onnxruntime", replace_config=True)
+    assert sorted(one.name for one in pathlib.Path(done.path).iterdir()) == ["assets.extra", "model.onnx"]
+    assert (tmp_path / "repository/m/1/model.py").read_text().startswith('"""model.py of Triton')
+
+
+def test_a_saved_model_goes_to_the_tensorflow_backend(tmp_path, tftrt, zoo_model):
+    done = tftrt("publish", zoo_model("digits_cnn"), "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
+                 "--triton_release=24.05", "--triton_max_batch_size=4")
+    assert done.returncode == 0, done.stderr
+    assert files.is_saved_model(tmp_path / "repository/m/1/model.savedmodel") and written(tmp_path).platform == "tensorflow_savedmodel"
+    again = tftrt("publish", zoo_model("digits_cnn"), "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}",
+                  "--triton_release=26.02", "--triton_tensorrt=10.13")
+    assert_clear(again, 3, "Triton 26.02 has no TensorFlow backend")
+
+
+def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
+    source = onnx_file(tmp_path / "m.onnx")
+    published(source, tmp_path, max_batch_size=8)
+    path = tmp_path / "repository/m/config.pbtxt"
+    path.write_text(path.read_text() + 'response_cache { enable: true }\n')
+    mine = path.read_text()
+    done = published(source, tmp_path, max_batch_size=16)
+    assert done.version == 2 and done.config_kept and path.read_text() == mine and "stays as it is" in done.notes[-1]
+    for model, options, told in ((source, {}, "max_batch_size is 8 there, and 0 here"),
+                                 (source, {"backend": "python", "max_batch_size": 8}, "the backend is onnxruntime_onnx there, and python here"),
+                                 (onnx_file(tmp_path / "o.onnx", (None, 5), outputs=(None, 5)), {"max_batch_size": 8},
+                                  r"list of inputs is x FP32\[4\] there, and x FP32\[5\] here")):
+        with pytest.raises(errors.UsageError, match=told):
+            published(model, tmp_path, **options)
+    assert published(source, tmp_path, max_batch_size=16, replace_config=True).version == 3 and written(tmp_path).max_batch_size == 16
+    path.write_text("max_batch_size: many")
+    with pytest.raises(errors.UsageError, match="cannot be read"):
+        published(source, tmp_path)
+
+
+def test_integers_are_warmed_up_with_zeros_and_open_shapes_not_at_all(tmp_path):
+    published(onnx_file(tmp_path / "m.onnx", dtype=TensorProto.INT64), tmp_path, max_batch_size=4)
+    assert [(one.batch_size, one.inputs[0].value.zero_data) for one in written(tmp_path).model_warmup] == [(1, True), (4, True)]
+    source = onnx_file(tmp_path / "open.onnx", (None, None), outputs=(None, None))
+    done = published(source, tmp_path / "open", max_batch_size=4)
+    assert done.warm_up == 0 and "--warmup_shapes names some" in done.notes[-1]
+    done = published(source, tmp_path / "named", max_batch_size=4, warmup_shapes="x:2x7,4x9")
+    assert [(one.batch_size, list(one.inputs[0].value.dims)) for one in written(tmp_path / "named").model_warmup] == [(2, [7]), (4, [9])]
+    for text, told in (("x:8x7", "a batch of 8 is larger"), ("z:1x7", "no input 'z'"), ("x:1", "does not take 1")):
+        with pytest.raises(errors.UsageError, match=told):
+            published(source, tmp_path / "named", max_batch_size=4, warmup_shapes=text)
+
+
+def test_instances_versions_and_the_queue_are_the_users(tmp_path):
+    settings = config.Settings(instances=3, instance_kind="cpu", versions=2, queue_delay=700)
+    published(onnx_file(tmp_path / "m.onnx"), tmp_path, max_batch_size=8, preferred_batch_sizes=(8, 4), settings=settings)
+    made = written(tmp_path)
+    assert (made.instance_group[0].count, made.instance_group[0].kind, made.version_policy.latest.num_versions) == (3, 2, 2)
+    assert list(made.dynamic_batching.preferred_batch_size) == [4, 8] and made.dynamic_batching.max_queue_delay_microseconds == 700
+
+
+# Batching
+
+
+def servable_of(folder, *profiles, shape=(None, 4)):
+    return servable.read(plan_directory(folder, profiles, shape=shape))
+
+
+def test_profiles_with_a_hole_are_not_joined(tmp_path):
+    whole = batching.choose(servable_of(tmp_path / "a", ((1, 4), (1, 4), (8, 4)), ((9, 4), (16, 4), (32, 4))), None, ())
+    assert whole == batching.Batching(32, True, (8, 16, 32), "")
+    listed = batching.choose(servable_of(tmp_path / "b", *(((n, 4),) * 3 for n in (1, 8))), None, ())
+    assert (listed.largest, listed.joined) == (8, False) and "no profile of the plan takes a batch of 2" in listed.why
+    late = batching.choose(servable_of(tmp_path / "c", ((4, 4), (8, 4), (8, 4))), None, ())
+    assert not late.joined and "a batch of 1," in late.why
+    assert batching.choose(servable_of(tmp_path / "d", ((1, 4), (8, 4), (32, 4))), 16, ()) == batching.Batching(16, True, (8,), "")
+    assert batching.choose(servable_of(tmp_path / "e", ((1, 4), (1, 4), (1, 4))), None, ()) == batching.Batching(1, False, (), "")
+
+
+def test_a_model_without_an_open_batch_is_whole(tmp_path):
+    fixed = batching.choose(servable_of(tmp_path / "a", ((2, 4),) * 3, shape=(2, 4)), None, ())
+    assert fixed.largest == 0 and "its first dimension is not open" in fixed.why
+    flat = servable.read(onnx_file(tmp_path / "flat.onnx", (None,), outputs=(None,)))
+    assert "no dimension besides the batch" in batching.choose(flat, None, ()).why
+    with pytest.raises(errors.UsageError, match="cannot batch this model"):
+        batching.choose(flat, 8, ())
+
+
+@pytest.mark.parametrize("wanted, preferred, told", [(64, (), "the largest profile of the plan has 32"), (None, (64,), "64 is not from 1 to 32")])
+def test_batches_that_no_profile_takes_are_refused(tmp_path, wanted, preferred, told):
+    with pytest.raises(errors.UsageError, match=told):
+        batching.choose(servable_of(tmp_path / "p", ((1, 4), (8, 4), (32, 4))), wanted, preferred)
+
+
+# The release
+
+
+def test_a_plan_of_another_tensorrt_is_refused_with_the_release_that_fits(tmp_path, tftrt):
+    plan = plan_directory(tmp_path / "plan")
+    done = tftrt("publish", plan, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_release=24.05")
+    assert_clear(done, 3, "built by TensorRT 8.5.3.1, and Triton 24.05 has 10.0.1.6")
+    assert "--triton_release=23.03 fits" in done.stderr and not (tmp_path / "repository").exists()
+    assert tftrt("publish", plan, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_release=24.05",
+                 "--triton_backend=python").returncode == 0, "that TensorRT is of the Python backend's own Python"
+
+
+def test_every_release_has_a_source_and_one_of_its_own():
+    assert len({one.name for one in releases.RELEASES}) == len(releases.RELEASES) and all(one.source for one in releases.RELEASES)
+    assert list(releases.RELEASES) == sorted(releases.RELEASES, key=lambda one: one.name)
+    assert [one.name for one in releases.RELEASES if one.tensorflow is None] == ["25.06"]
+
+
+@pytest.mark.parametrize("name, tensorrt, told", [("24.13", "", "is none"), ("latest", "", "is none"), ("25.01", "", "is not known here")])
+def test_a_release_that_is_none_or_not_known_is_told(name, tensorrt, told):
+    with pytest.raises(errors.UsageError, match=told):
+        releases.release(name, tensorrt)
+
+
+def test_the_user_may_say_what_is_not_known():
+    assert releases.release("25.01", "10.8.0.43").text() == "Triton 25.01: TensorRT 10.8.0.43"
+
+
+def checked(tmp_path, backend="tensorrt", release="23.03", capability="", **more):
+    model = servable.read(plan_directory(tmp_path / "p", **more))
+    return preflight.check(model, backends.choose(backend, model), releases.release(release) if release else None, capability)
+
+
+def test_a_version_compatible_plan_goes_forward_and_not_back(tmp_path):
+    assert not checked(tmp_path, release="24.05", tensorrt="10.0.1.6").obstacles
+    (tmp_path / "b").mkdir()
+    assert not checked(tmp_path / "b", release="24.08", tensorrt="10.0.1.6", version_compatible=True).obstacles
+    (tmp_path / "c").mkdir()
+    assert checked(tmp_path / "c", release="24.05", tensorrt="10.3.0.26", version_compatible=True).obstacles
+
+
+def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
+    assert "compute capability 9.0, and the server has 8.6" in checked(tmp_path, capability="8.6").obstacles[0].text
+    (tmp_path / "b").mkdir()
+    noted = checked(tmp_path / "b", release="", plugins=[{"file": "plugins/libx.so", "digest": "sha256:0"}]).notes
+    assert [one for one in noted if "23.03" in one] and [one for one in noted if "LD_PRELOAD=plugins/libx.so" in one]
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize("flags, code, told", [
+    (("--target=local",), 2, "--target has no effect with --server=triton"), (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
+    (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"), (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
+    (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"), (("--model_name=a b",), 2, "Triton cannot name that"),
+    (("--base_path=s3://bucket/x",), 2, "no local directory"), (("--version=0",), 2, "a version is a number from 1"),
+    (("--signature_keys=a,b",), 2, "names several signatures")])
+def test_flags_that_do_not_fit_are_one_clear_line(tmp_path, tftrt, flags, code, told):
+    source = onnx_file(tmp_path / "m.onnx")
+    assert_clear(tftrt("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", *flags), code, told)
+    assert not (tmp_path / "repository").exists()
+
+
+def test_flags_of_triton_need_triton(tmp_path, tftrt):
+    done = tftrt("publish", tmp_path, "--model_name=m", "--base_path=models", "--triton_release=24.05")
+    assert_clear(done, 2, "--triton_release has no effect without --server=triton")
+
+
+def test_files_that_are_no_whole_model_are_told(tmp_path):
+    (tmp_path / "alone.plan").write_bytes(b"plan")
+    (tmp_path / "cut.onnx").write_bytes(onnx_file(tmp_path / "m.onnx").read_bytes()[:40])
+    plan = plan_directory(tmp_path / "plan")
+    (plan / "model.plan").write_bytes(b"pl")
+    lost = plan_directory(tmp_path / "lost")
+    (lost / "plan.json").unlink()
+    for path, told in (("alone.plan", "a plan alone"), ("cut.onnx", "truncated or damaged"), ("plan", "truncated or another one"),
+                       ("lost", "no plan.json"), ("none.onnx", "no such file")):
+        with pytest.raises(errors.TftrtError, match=told):
+            published(tmp_path / path, tmp_path)
+    assert not (tmp_path / "repository").exists()
+
+
+def test_a_plan_without_evidence_is_refused(tmp_path):
+    plan = plan_directory(tmp_path / "plan", verified=False)
+    with pytest.raises(errors.CheckFailed, match="never verified"):
+        published(plan, tmp_path)
+    assert "NOT VERIFIED" in published(plan, tmp_path, unverified=True).notes[0]
+
+
+def test_a_version_that_exists_and_a_folder_that_cannot_be_written_are_told(tmp_path, monkeypatch):
+    source = onnx_file(tmp_path / "m.onnx")
+    published(source, tmp_path)
+    with pytest.raises(errors.UsageError, match="version 1 exists"):
+        published(source, tmp_path, version=1)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # the user of the tests may be root, who may write everywhere
+    with pytest.raises(errors.UsageError, match="cannot be written to"):
+        published(source, tmp_path)
+    assert stat.S_ISDIR((tmp_path / "repository/m/1").stat().st_mode)
+
+
+def test_a_publication_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    source = onnx_file(tmp_path / "m.onnx")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(publish.placing.os, "rename", full)
+    with pytest.raises(OSError, match="No space"):
+        published(source, tmp_path)
+    assert not (tmp_path / "repository").exists()
+    (tmp_path / "repository").mkdir()
+    with pytest.raises(OSError, match="No space"):
+        published(source, tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"] and not any((tmp_path / "repository").iterdir())
+    monkeypatch.undo()
+    published(source, tmp_path, max_batch_size=4)
+    before = (tmp_path / "repository/m/config.pbtxt").read_text()
+    monkeypatch.setattr(publish.placing.os, "rename", full)
+    with pytest.raises(OSError, match="No space"):
+        published(source, tmp_path, max_batch_size=8, replace_config=True)
+    assert (tmp_path / "repository/m/config.pbtxt").read_text() == before
+    assert sorted(one.name for one in (tmp_path / "repository/m").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_a_new_model_appears_in_a_repository_with_one_rename(tmp_path, monkeypatch):
+    """A Triton that starts takes every directory there for a model, and ends with one that is not whole."""
+    source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    repository.mkdir()
+    seen, rename = [], os.rename
+
+    def watched(one, other):
+        seen.append(sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*")))
+        rename(one, other)
+
+    monkeypatch.setattr(os, "rename", watched)
+    published(source, tmp_path)
+    assert len(seen) >= 2 and not any(seen), seen
+    assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.onnx", "repository"]
+
+
+def test_a_new_model_that_another_publisher_was_faster_with_is_told(tmp_path, monkeypatch):
+    source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    repository.mkdir()
+    fill = publish._fill
+
+    def slow(*arguments):
+        monkeypatch.setattr(publish, "_fill", fill)
+        published(source, tmp_path)
+        fill(*arguments)
+
+    monkeypatch.setattr(publish, "_fill", slow)
+    with pytest.raises(errors.TftrtError, match="another publisher has made"):
+        published(source, tmp_path)
+    assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "config.pbtxt"]
+
+
+def test_what_a_killed_publisher_left_long_ago_is_removed(tmp_path):
+    source, left = onnx_file(tmp_path / "m.onnx"), tmp_path / ".tftrt-new-model-0"
+    (tmp_path / "repository").mkdir()
+    left.mkdir()
+    published(source, tmp_path)
+    assert left.is_dir(), "it may be at work"
+    os.utime(left, (0, 0))
+    publish.publish(str(source), "n", str(tmp_path / "repository"), publish.Options())
+    assert not left.exists()

@@ -1,0 +1,300 @@
+"""A real tritonserver: the client's calls, what `tftrt publish` wrote for it, and the commands that ask it."""
+
+import concurrent.futures
+import json
+import threading
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto
+
+from tests.command_line import assert_clear
+from tests.test_kserve_messages import DTYPES
+from tests.test_triton_publish import onnx_file
+from tests.triton_server import TritonServer, installed, wait_for
+from tests.wire_arrays import random, same
+from tftrt_tools.client import AsyncTritonClient, Client, ServingError, TritonClient
+from tftrt_tools.execution import npz
+
+_ECHO = '''
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [triton.InferenceResponse([triton.Tensor("y" + one.name()[1:], one.as_numpy()) for one in request.inputs()])
+                for request in requests]
+'''
+# Triton's Python tensors have no bfloat16.
+ECHOED = {name: dtype for name, dtype in DTYPES.items() if name != "BF16"}
+
+
+@pytest.fixture(scope="module")
+def digits(zoo_model, tftrt, tmp_path_factory):
+    """The digits as an ONNX file, and with other weights in its last layer: a second version whose answers differ."""
+    installed()
+    folder = tmp_path_factory.mktemp("onnx")
+    done = tftrt("export", zoo_model("digits_cnn"), f"--output={folder / 'digits.onnx'}")
+    assert done.returncode == 0, done.stderr
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(folder / "digits.onnx")
+    last, = (one for one in model.graph.initializer if len(one.dims) == 2 and one.dims[-1] == 10)
+    last.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(last), last.name))
+    onnx.save(model, folder / "other.onnx")
+    return folder
+
+
+def publish(tftrt, model, repository, *flags, name="digits"):
+    done = tftrt("publish", model, "--server=triton", f"--model_name={name}", f"--base_path={repository}", "--triton_backend=python", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def repository(digits, tftrt, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("triton") / "repository"
+    said = publish(tftrt, digits / "digits.onnx", folder, "--triton_max_batch_size=8", "--triton_queue_delay_us=2000", "--triton_instances=2")
+    assert "at most 8; Triton joins requests to batches" in said and "2 calls in each instance" in said
+    publish(tftrt, digits / "digits.onnx", folder, name="whole")
+    publish(tftrt, digits / "other.onnx", folder, "--triton_max_batch_size=8", name="other")
+    for name, dtype in (("texts", TensorProto.STRING), ("whole_numbers", TensorProto.INT64)):
+        publish(tftrt, onnx_file(digits / f"{name}.onnx", dtype=dtype), folder, "--triton_max_batch_size=4", name=name)
+    written(folder, "echo", _ECHO)
+    written(folder, "broken", "raise RuntimeError('it is broken')")
+    return folder
+
+
+def written(repository, name, code):
+    """A model that gives each of its inputs back, one of each type."""
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "1" / "model.py").write_text(code)
+    tensors = [f'{kind} {{ name: "{letter}_{one}" data_type: TYPE_{one} dims: [-1] }}'
+               for one in (*ECHOED, "STRING") for kind, letter in (("input", "x"), ("output", "y"))]
+    (repository / name / "config.pbtxt").write_text(f'name: "{name}" backend: "python" {" ".join(tensors)}')
+
+
+@pytest.fixture(scope="module")
+def server(repository, tmp_path_factory):
+    with TritonServer(repository, tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+@pytest.fixture
+def client(server):
+    with TritonClient(server.address, timeout=30) as one:
+        yield one
+
+
+def answers(path, images):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
+
+
+def images(rows, seed=0):
+    return np.random.default_rng(seed).random((rows, 8, 8, 1), np.float32)
+
+
+# The client
+
+
+@pytest.mark.parametrize("count", [7, 0])
+def test_every_dtype_comes_back_as_it_went(client, count):
+    sent = {name: random(dtype, (count,), 3) for name, dtype in ECHOED.items()}
+    texts = np.array(["ä", "", "b"])[:count]
+    found = client.predict("echo", {**{f"x_{name}": array for name, array in sent.items()}, "x_STRING": texts})
+    assert len(found) == len(sent) + 1 and all(same(found[f"y_{name}"], array) for name, array in sent.items())
+    assert found["y_STRING"].tolist() == [one.encode() for one in texts.tolist()]
+
+
+def test_a_published_model_answers_like_onnx_runtime(client, digits):
+    for model, file in (("digits", "digits.onnx"), ("whole", "digits.onnx"), ("other", "other.onnx")):
+        found = client.predict(model, {"image": images(3)})
+        np.testing.assert_allclose(found["probabilities"], answers(digits / file, images(3)), atol=1e-6)
+        assert found.model.version == 1
+
+
+def test_requests_that_triton_joins_get_each_its_own_answer(client, digits):
+    asked = [images(1 + number % 3, number) for number in range(48)]
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda one: client.predict("digits", {"image": one})["probabilities"], asked))
+    for one, answer in zip(asked, found, strict=True):
+        np.testing.assert_allclose(answer, answers(digits / "digits.onnx", one), atol=1e-6)
+
+
+def test_metadata_readiness_and_the_index(client):
+    one = client.metadata("digits")
+    assert one.model.version == 1 and one["serving_default"].method == "python"
+    assert one["serving_default"].inputs["image"].text() == "float32[?,8,8,1]"
+    assert client.ready("digits") and not client.ready("no_such") and not client.ready("broken")
+    assert not client.ready(), "a model failed"
+    broken, = client.status("broken")
+    assert broken.failed and "it is broken" in broken.error
+    assert {"digits", "whole", "broken"} <= {one.name for one in client.repository()}
+
+
+async def _asked(address):
+    async with AsyncTritonClient(address) as client:
+        return (await client.predict("digits", {"image": images(2)}))["probabilities"].shape, await client.ready("digits")
+
+
+def test_the_asyncio_client_has_the_same_methods(server):
+    import asyncio
+
+    assert asyncio.run(_asked(server.address)) == ((2, 10), True)
+
+
+def test_texts_and_whole_numbers_of_an_onnx_file(client):
+    assert client.predict("texts", {"x": [["ä", "", "c", "d"]] * 2})["y"].tolist() == [["ä".encode(), b"", b"c", b"d"]] * 2
+    assert client.predict("whole_numbers", {"x": [[1, -2, 2**62, 0]]})["y"].tolist() == [[1, -2, 2**62, 0]]
+    with pytest.raises(ServingError, match="decode") as caught:
+        client.predict("texts", {"x": np.array([[b"\xff", b"", b"", b""]], object)})
+    assert "\n" not in str(caught.value)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("call, code, told", [
+    (lambda client: client.predict("no_such", {"image": images(1)}), "NOT_FOUND", "unknown model: 'no_such'"),
+    (lambda client: client.predict("digits", {"image": images(1)}, version=7), "NOT_FOUND", "'digits' version 7"),
+    (lambda client: client.metadata("digits", 7), "NOT_FOUND", "'digits' version 7"),
+    (lambda client: client.predict("digits", {"image": images(9)}), "INVALID_ARGUMENT", "batch-size must be <= 8"),
+    (lambda client: client.predict("digits", {"image": images(1)[:, :7]}), "INVALID_ARGUMENT", r"Expected \[-1,8,8,1\], got \[1,7,8,1\]"),
+    (lambda client: client.predict("digits", {"image": images(1).astype(int)}), "INVALID_ARGUMENT", "'image' data-type is 'INT64'"),
+    (lambda client: client.predict("digits", {"x": images(1)}), "INVALID_ARGUMENT", "unexpected inference input 'x'"),
+    (lambda client: client.predict("digits", {"image": images(1)}, outputs="y"), "INVALID_ARGUMENT", "unexpected inference output 'y'"),
+    (lambda client: client.status("no_such"), "NOT_FOUND", "its models: .*digits"),
+    (lambda client: client.load("digits"), "UNAVAILABLE", "loads models by itself")])
+def test_what_triton_refuses_is_one_clear_line(client, call, code, told):
+    with pytest.raises(ServingError, match=told) as caught:
+        call(client)
+    assert caught.value.code == code and "\n" not in str(caught.value) and "id_unknown" not in str(caught.value)
+
+
+def test_a_server_of_the_other_protocol_is_told(server, tftrt):
+    bare = server.address.removeprefix("triton://")
+    with pytest.raises(ServingError, match="is no TensorFlow Serving") as caught, Client(bare) as client:
+        client.metadata("digits")
+    assert "triton://HOST:PORT" in caught.value.mend
+    assert_clear(tftrt("bench", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
+    assert_clear(tftrt("smoke", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
+    with pytest.raises(ServingError, match="127.0.0.1") as caught, TritonClient(f"127.0.0.1:{server.http_port}", retries=0) as client:
+        client.metadata("digits")
+    assert "8001" in caught.value.mend
+
+
+def test_no_server_and_no_model_are_told(server, tftrt):
+    assert_clear(tftrt("bench", "triton://localhost:1", "--model_name=digits"), 1, "no server at localhost:1")
+    done = tftrt("bench", server.address, "--model_name=dogits")
+    assert_clear(done, 2, "serves no model 'dogits'")
+    assert "digits" in done.stderr
+    assert_clear(tftrt("smoke", server.address, "--model_name=dogits"), 2, "serves no model 'dogits'")
+    assert_clear(tftrt("bench", server.address, "--model_name=digits", "--version_label=stable"), 2, "no version labels")
+    assert_clear(tftrt("bench", server.address, "--model_name=digits", "--rest=localhost:8000"), 2, "--rest reads the counters of a TensorFlow")
+
+
+# Commands
+
+
+def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model, tmp_path):
+    done = tftrt("smoke", server.address, "--model_name=digits", f"--original={zoo_model('digits_cnn')}", "--repeats=3",
+                 "--shapes=image:1x8x8x1,8x8x8x1", f"--json={tmp_path / 'smoke.json'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads((tmp_path / "smoke.json").read_text())
+    assert said["address"] == server.address and said["rightness_judged"] and said["engines"]["answer"] == "cannot tell"
+    assert any("platform for this model is python" in one["seen"] for one in said["engines"]["evidence"])
+    wrong = tftrt("smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--repeats=3")
+    assert wrong.returncode == 3 and "FAILED" in wrong.stdout
+
+
+def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
+    flags = ("--duration_seconds=0.3", "--warmup_seconds=0.2", "--batch_size=2", f"--json={tmp_path / 'bench.json'}")
+    done = tftrt("bench", server.address, "--model_name=digits", "--concurrency=1,4", f"--original={zoo_model('digits_cnn')}", *flags,
+                 f"--html={tmp_path / 'bench.html'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert len(rows) == 2 and all(row["answered"] > 0 and not row["failed"] and not row["wrong"] for row in rows)
+    for row in rows:
+        seen = row["server"]
+        assert seen["requests"]["OK"] >= row["answered"] and seen["input_rows"] == 2 and 0 < seen["runtime_ms"] < seen["request_ms"]
+        assert seen["processed_rows"] >= 2 and sum(seen["batches"].values()) == seen["graph_runs"] > 0
+    assert "What the server saw" in (tmp_path / "bench.html").read_text() and "the server counted" in done.stdout
+    wrong = tftrt("bench", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", *flags[:2])
+    assert_clear(wrong, 3, "not like the original's")
+
+
+def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, tmp_path):
+    done = tftrt("bench", server.address, "--model_name=digits", f"--in_process={digits / 'digits.onnx'}", "--duration_seconds=0.3",
+                 "--warmup_seconds=0.2", f"--json={tmp_path / 'bench.json'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["target"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {"server", "in process"}
+
+
+def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
+    flags = ("--rounds=20", "--max_rounds=20", "--requests=2", "--metrics=p50", f"--server={server.address}")
+    done = tftrt("regress", "--native=digits", "--candidate=whole", *flags, f"--json={tmp_path / 'same.json'}")
+    assert done.returncode in (0, 3), done.stderr
+    assert not json.loads((tmp_path / "same.json").read_text())["answers"]["problems"]
+    wrong = tftrt("regress", "--native=digits", "--candidate=other", *flags)
+    assert wrong.returncode == 3 and "probabilities" in wrong.stdout, wrong.stdout + wrong.stderr
+
+
+def test_versions_lists_the_repository(server, tftrt):
+    done = tftrt("versions", server.address)
+    assert done.returncode == 0 and "digits" in done.stdout and "it is broken" in done.stdout, done.stdout + done.stderr
+
+
+# Versions
+
+
+def test_a_new_version_takes_over_without_a_failed_request(digits, tftrt, tmp_path):
+    repository = tmp_path / "repository"
+    publish(tftrt, digits / "digits.onnx", repository, "--triton_max_batch_size=8")
+    asked = images(2)
+    expected = {1: answers(digits / "digits.onnx", asked), 2: answers(digits / "other.onnx", asked)}
+    with TritonServer(repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as server, \
+            TritonClient(server.address, timeout=30, retries=0) as client:
+        stop, seen = threading.Event(), []
+
+        def ask():
+            while not stop.is_set():
+                answer = client.predict("digits", {"image": asked})
+                seen.append(answer.model.version)
+                np.testing.assert_allclose(answer["probabilities"], expected[answer.model.version], atol=1e-6)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            running = [pool.submit(ask) for _ in range(2)]
+            try:
+                said = publish(tftrt, digits / "other.onnx", repository, "--triton_max_batch_size=8")
+                assert "config.pbtxt, which was there" in said
+                wait_for(lambda: seen[-1:] == [2] or any(one.done() for one in running))
+            finally:
+                stop.set()
+            for one in running:
+                one.result()
+        assert {1, 2} == set(seen)
+        wait_for(lambda: [(one.version, one.state) for one in client.status("digits")] == [(2, "AVAILABLE"), (1, "END")])
+    log = server.log.read_text()
+    assert "publish" not in log, "Triton takes no notice of the place where a version grew"
+
+
+def test_a_version_that_is_loaded_by_a_call(digits, tftrt, tmp_path):
+    repository = tmp_path / "repository"
+    publish(tftrt, digits / "digits.onnx", repository)
+    with TritonServer(repository, tmp_path, "--model-control-mode=explicit") as server, TritonClient(server.address, timeout=30) as client:
+        assert not client.ready("digits")
+        client.load("digits")
+        assert client.ready("digits") and client.metadata("digits").model.version == 1
+        publish(tftrt, digits / "other.onnx", repository)
+        client.load("digits")
+        assert client.metadata("digits").model.version == 2
+        client.unload("digits")
+        wait_for(lambda: not client.ready("digits"))
+
+
+def test_npz_rows_are_asked(server, tftrt, tmp_path):
+    """--data goes to Triton as it goes to TensorFlow Serving."""
+    npz.save(tmp_path / "rows.npz", {"image": images(5)})
+    done = tftrt("smoke", server.address, "--model_name=whole", f"--data={tmp_path / 'rows.npz'}", "--batch_size=5", "--repeats=2")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,132 @@
+"""config.pbtxt of a model: made from what is served, and held against the one that is there already."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from tftrt_tools import errors
+from tftrt_tools.client.kserve import datatypes
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.triton.backends import Backend
+from tftrt_tools.serving.triton.batching import Batching
+from tftrt_tools.serving.triton.servable import Servable
+from tftrt_tools.wire import triton_config
+
+FILE = "config.pbtxt"
+InstanceKind = Literal["auto", "gpu", "cpu"]
+_KINDS: dict[InstanceKind, int] = {"auto": 0, "gpu": 1, "cpu": 2}
+# {input: whole shape} of one call.
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user chose for a model."""
+
+    # Copies of the model that run at a time, on each GPU.
+    instances: int = 1
+    instance_kind: InstanceKind = "auto"
+    # How many of the latest versions are served.
+    versions: int = 1
+    # Microseconds that a request may wait for others, None for Triton's default.
+    queue_delay: int | None = None
+
+
+def make(name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]) -> Any:
+    """The ModelConfig of a model. Args: warm_up: shapes of the calls that warm each instance up."""
+    made = triton_config.new()
+    made.name, made.max_batch_size = name, batching.largest
+    if backend.platform:
+        made.platform = backend.platform
+    else:
+        made.backend = backend.name
+    own = model.engine_dtypes if backend.name == "tensorrt" else {}
+    for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
+        for spec in specs:
+            field.add(name=spec.name, data_type=_type(spec, own), dims=_dims(spec, batching.largest))
+    made.version_policy.latest.num_versions = settings.versions
+    group = made.instance_group.add(count=settings.instances, kind=_KINDS[settings.instance_kind])
+    if backend.name == "tensorrt" and len(model.profiles) > 1:
+        group.profile.extend(str(number) for number in range(len(model.profiles)))
+    if batching.joined:
+        made.dynamic_batching.preferred_batch_size.extend(batching.preferred)
+        if settings.queue_delay is not None:
+            made.dynamic_batching.max_queue_delay_microseconds = settings.queue_delay
+        made.dynamic_batching.SetInParent()
+    if backend.name == "tensorflow" and model.signature != "serving_default":
+        made.parameters.add(key="TF_SIGNATURE_DEF").value.string_value = model.signature
+    for shapes in warm_up:
+        _warm_up(made, model, own, batching.largest, shapes)
+    return made
+
+
+def kept(path: pathlib.Path, made: Any, replace: bool) -> bool:
+    """Whether the file that is there stays as it is: it holds for all versions of the model.
+
+    Args: path: of the file. made: the ModelConfig that this version needs. replace: write it in any case.
+    Raises: UsageError where the two do not fit together.
+    """
+    if replace or not path.is_file():
+        return False
+    mend = "--triton_replace_config writes it anew, for all versions; or use another --model_name"
+    try:
+        there = triton_config.parse(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise errors.UsageError(f"{path} cannot be read: {error}", mend) from None
+    for what, one, other in _compared(there, made):
+        if one != other:
+            raise errors.UsageError(f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
+                                    f"{other} here", mend)
+    return True
+
+
+def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
+    yield "the backend", there.platform or there.backend, made.platform or made.backend
+    # A smaller one is the user's choice.
+    yield "max_batch_size", str(there.max_batch_size), str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size
+                                                           else there.max_batch_size)
+    for kind in ("input", "output"):
+        yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
+
+
+def _listed(tensors: Sequence[Any]) -> str:
+    return ", ".join(sorted(map(_text, tensors))) or "empty"
+
+
+def _text(tensor: Any) -> str:
+    return f"{tensor.name} {triton_config.type_name(tensor.data_type)}[{','.join('?' if size < 0 else str(size) for size in tensor.dims)}]"
+
+
+def _type(spec: InputSpec, own: Mapping[str, str]) -> str:
+    """Such as "TYPE_FP32". Raises: UsageError for a type that Triton has not."""
+    dtype = own.get(spec.name) or spec.dtype
+    try:
+        name = datatypes.of_text(dtype)
+    except ValueError:
+        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton has not", "export the model with another type there") from None
+    return f"TYPE_{'STRING' if name == datatypes.BYTES else name}"
+
+
+def _dims(spec: InputSpec, largest: int) -> list[int]:
+    """The shape as config.pbtxt has it: without the batch where Triton batches."""
+    if spec.shape is None:
+        raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
+    return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
+
+
+def _warm_up(made: Any, model: Servable, own: Mapping[str, str], largest: int, shapes: Shapes) -> None:
+    """Add a warm-up request: numbers are drawn, integers are zeros, since a model may take them for places in a table."""
+    first = next(iter(shapes.values()))
+    batch = first[0] if largest else 1
+    added = made.model_warmup.add(name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
+                                  batch_size=batch)
+    for spec in model.inputs:
+        shape = shapes[spec.name]
+        data = added.inputs.add(key=spec.name).value
+        data.data_type = triton_config.type_number(_type(spec, own))
+        data.dims.extend(shape[1:] if largest else shape)
+        if spec.dtype.startswith(("float", "bfloat")):
+            data.random_data = True
+        else:
+            data.zero_data = True

@@ -1,0 +1,78 @@
+"""model.py of Triton's Python backend: `tftrt publish --server=triton --triton_backend=python` copies it beside the model's files.
+
+It runs in Triton, not in this project. On a CPU, ONNX Runtime runs model.onnx, and nothing but numpy and onnxruntime has to be there. On a
+GPU (instance_group of KIND_GPU) with a plan.json beside it, tftrt-tools and the TensorRT that built the plan run model.plan.
+"""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as triton  # Triton's Python backend puts it there
+
+
+class TritonPythonModel:
+    """One instance of the model."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load it. Args: args: of Triton: the configuration as JSON, the folder, the version, the kind of the instance."""
+        config = json.loads(args["model_config"])
+        self._inputs = [one["name"] for one in config["input"]]
+        self._outputs = [one["name"] for one in config["output"]]
+        self._dtypes = {one["name"]: triton.triton_string_to_numpy(one["data_type"]) for one in config["output"]}
+        self._batched = int(config["max_batch_size"]) > 0
+        folder = os.path.join(args["model_repository"], args["model_version"])
+        planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
+        self._run = _plan(folder) if planned else _onnx(folder, self._outputs)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """The answers to requests. Those of one batch that Triton joined run as one call."""
+        given = [{name: triton.get_input_tensor_by_name(one, name).as_numpy() for name in self._inputs} for one in requests]
+        if not self._batched or len(given) == 1 or not _alike(given):
+            return [self._answer(one) for one in given]
+        rows = [len(one[self._inputs[0]]) for one in given]
+        try:
+            found = self._run({name: np.concatenate([one[name] for one in given]) for name in self._inputs})
+        except Exception:
+            # One bad request must not fail the others.
+            return [self._answer(one) for one in given]
+        places = np.cumsum(rows)[:-1]
+        parts = {name: np.split(found[name], places) for name in self._outputs}
+        return [self._response({name: parts[name][number] for name in self._outputs}) for number in range(len(given))]
+
+    def _answer(self, inputs: dict[str, Any]) -> Any:
+        try:
+            return self._response(self._run(inputs))
+        except Exception as error:
+            return triton.InferenceResponse(error=triton.TritonError(" ".join(str(error).split())))
+
+    def _response(self, found: dict[str, Any]) -> Any:
+        return triton.InferenceResponse([triton.Tensor(name, np.ascontiguousarray(found[name], self._dtypes[name]))
+                                         for name in self._outputs])
+
+
+def _alike(given: list[dict[str, Any]]) -> bool:
+    """Whether calls differ in nothing but their rows."""
+    return len({tuple(array.shape[1:] for array in one.values()) for one in given}) == 1
+
+
+def _onnx(folder: str, outputs: list[str]) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
+    texts = {one.name for one in session.get_inputs() if one.type == "tensor(string)"}
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        feed = {name: np.vectorize(bytes.decode, otypes=[object])(array) if name in texts and array.size else array
+                for name, array in inputs.items()}
+        return dict(zip(outputs, session.run(outputs, feed), strict=True))
+
+    return run
+
+
+def _plan(folder: str) -> Any:
+    import importlib
+
+    loaded = importlib.import_module("tftrt_tools.models.plan.runner_job").Loaded(folder)
+    return lambda inputs: loaded.ready("serving_default", inputs)()

@@ -1,0 +1,113 @@
+"""What is to be served, read from its files alone: an ONNX file, a plan directory or a SavedModel. No runtime is imported here."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tftrt_tools import errors, records
+from tftrt_tools.models.onnx import file as onnx_file
+from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.savedmodel import describe, engine_assets, files, passport
+from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import DEFAULT
+
+# "plan": a directory of `tftrt convert --backend=tensorrt`.
+Kind = Literal["onnx", "plan", "savedmodel"]
+_PLAN_FILE, _PLAN_DOCUMENT = "model.plan", "plan.json"
+# (min, opt, max) of an input.
+Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Servable(records.Record):
+    """A model for Triton. Triton asks one function of it."""
+
+    kind: Kind
+    # As the user named it.
+    path: str
+    # Of its files.
+    digest: str
+    # The signature that is served.
+    signature: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    # {tensor: dtype} of tensors that a plan itself has in another type.
+    engine_dtypes: dict[str, str] = dataclasses.field(default_factory=dict)
+    # {input: (min, opt, max)} of each profile, () for a model without.
+    profiles: tuple[dict[str, Range], ...] = ()
+    # What a plan, or the engines of a SavedModel, were built with and for; "" without.
+    tensorrt: str = ""
+    compute_capability: str = ""
+    # A plan that other releases of TensorRT run too.
+    version_compatible: bool = False
+    # Libraries of plugins, by their paths in the plan directory.
+    plugins: tuple[str, ...] = ()
+    # Whether TF-TRT or TensorRT made it, so that it needs a verification.
+    converted: bool = False
+
+
+def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
+    """The Servable at a path. Args: signature: of a SavedModel, "" for serving_default or the only one. Raises: UsageError, TftrtError."""
+    named, folder = os.fspath(path), pathlib.Path(path)
+    if (folder / _PLAN_DOCUMENT).is_file() or (folder / _PLAN_FILE).is_file():
+        return _plan(named, folder)
+    if ONNX.takes(named):
+        return _onnx(named)
+    if folder.is_file() and folder.suffix == ".plan":
+        raise errors.UsageError(f"{path} is a plan alone, and nothing says for which TensorRT, GPU and shapes it is",
+                                "give the plan directory that `tftrt convert --backend=tensorrt` wrote")
+    files.check(folder)
+    return _saved_model(named, signature)
+
+
+def _onnx(path: str) -> Servable:
+    (name, one), = onnx_file.overview(path).signatures.items()
+    return Servable(kind="onnx", path=path, digest=ONNX.digest(path), signature=name, inputs=one.inputs, outputs=one.outputs)
+
+
+def _plan(path: str, folder: pathlib.Path) -> Servable:
+    for name in (_PLAN_DOCUMENT, _PLAN_FILE):
+        if not (folder / name).is_file():
+            raise errors.UsageError(f"{path} is no whole plan directory: it has no {name}", "build it again: `tftrt convert "
+                                    "--backend=tensorrt`")
+    try:
+        said = json.loads((folder / _PLAN_DOCUMENT).read_text())
+        inputs, outputs = (tuple(map(_tensor, said[side])) for side in ("inputs", "outputs"))
+        engine = {one["name"]: one["engine_dtype"] for side in ("inputs", "outputs") for one in said[side] if one["engine_dtype"]}
+        profiles = tuple({name: (tuple(one["min"]), tuple(one["opt"]), tuple(one["max"])) for name, one in profile["inputs"].items()}
+                         for profile in said["profiles"])
+        plugins = tuple(one["file"] for one in said.get("plugins", ()))
+        found = Servable(kind="plan", path=path, digest=files.digest(folder), signature=DEFAULT, inputs=inputs, outputs=outputs,
+                         engine_dtypes=engine, profiles=profiles, tensorrt=said["tensorrt"], plugins=plugins, converted=True,
+                         compute_capability=said["compute_capability"], version_compatible=bool(said.get("version_compatible")))
+        size = said["bytes"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise errors.TftrtError(f"{folder / _PLAN_DOCUMENT} is damaged: {what}", "build the plan again: `tftrt convert "
+                                "--backend=tensorrt`") from None
+    there = (folder / _PLAN_FILE).stat().st_size
+    if there != size:
+        raise errors.TftrtError(f"{folder / _PLAN_FILE} is truncated or another one: it has {there} bytes, and {_PLAN_DOCUMENT} says "
+                                f"{size}", "copy the directory again, or build it again")
+    return found
+
+
+def _tensor(said: Mapping[str, Any]) -> InputSpec:
+    return InputSpec(said["name"], said["dtype"], None if said["shape"] is None else tuple(said["shape"]))
+
+
+def _saved_model(path: str, signature: str) -> Servable:
+    described, = describe.describe(path)
+    names = list(described.inputs)
+    wanted = signature or (DEFAULT if DEFAULT in names else names[0] if len(names) == 1 else "")
+    if wanted not in names:
+        raise errors.UsageError(f"the model has no signature {wanted!r}" if wanted else "which signature? Triton serves one of a model",
+                                f"--signature_keys names one of: {', '.join(names)}")
+    origins = [engine_assets.origin(one, passport.read(path, passport.MANIFEST)) for one in engine_assets.read(path)]
+    tensorrt, capability = origins[0] if origins else ("", "")
+    return Servable(kind="savedmodel", path=path, digest=files.digest(path), signature=wanted, inputs=described.inputs[wanted],
+                    outputs=described.outputs[wanted], tensorrt=tensorrt or "", compute_capability=capability or "",
+                    converted=bool(described.engines))
