@@ -38,7 +38,7 @@ class Session:
         if more:
             copy = onnx.ModelProto()
             copy.CopyFrom(model)
-            own = {one.name for one in model.graph.output}
+            own = {one.name for one in (*model.graph.output, *model.graph.input)}
             copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in more if name not in own)
             model = copy
         self._loaded = runner_job.Loaded(runner_job.session(model.SerializeToString(), _SAID))
@@ -89,6 +89,20 @@ class Simulated:
         """The answers with everything rounded. Args: scales: {tensor of the placement: float > 0}."""
         fed = {qdq.scale_name(tensor): np.array(scales[tensor], np.float32) for tensor in self.placement.tensors}
         return self._rounded.run({**batch, **fed})
+
+
+def largest(model: onnx.ModelProto, wanted: Sequence[str], calls: Iterable[Batch]) -> dict[str, float]:
+    """{tensor: the largest finite |x| over some calls}."""
+    found = dict.fromkeys(wanted, 0.0)
+    parts = [wanted[at:at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
+    sessions = [(part, Session(model, part)) for part in parts]
+    for number, call in enumerate(calls):
+        progress.say(f"looking at the values of call {number + 1}")
+        for part, session in sessions:
+            for name, array in {**call, **session.run(call)}.items():
+                if name in part:
+                    found[name] = max(found[name], float(np.abs(array[np.isfinite(array)]).max(initial=0.0)))
+    return found
 
 
 def scales_by_tensor(histograms: Mapping[str, Histogram], scales: Mapping[int, float | None]) -> dict[str, float]:
