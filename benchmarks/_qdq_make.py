@@ -34,7 +34,8 @@ def case(name, work, trained):
     if name in SAMPLES:
         return _sample(name, pathlib.Path(work))
     labels = trained / f"{name}.labels.npy"
-    return Case(name, trained / name, trained / f"{name}.calibration.npz", trained / f"{name}.rows.npz", labels if labels.exists() else None)
+    return Case(name, trained / name, trained / f"{name}.calibration.npz", trained / f"{name}.rows.npz",
+                labels if labels.exists() else None)
 
 
 def _sample(name, work):

@@ -210,7 +210,9 @@ def _scored(context, rows, batch, folder):
 
 def _db(expected, answer):
     noise = float(((expected - answer) ** 2).sum())
-    return min(200.0, 10 * float(np.log10((expected ** 2).sum() / noise))) if noise and np.isfinite(noise) else (200.0 if not noise else -200.0)
+    if not np.isfinite(noise):
+        return -200.0
+    return min(200.0, 10 * float(np.log10((expected ** 2).sum() / noise))) if noise else 200.0
 
 
 if __name__ == "__main__":

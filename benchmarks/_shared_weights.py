@@ -14,7 +14,10 @@ _ALIGNED = 64
 
 
 def share(models, folder):
-    """Write models to folder/NAME.onnx, with their larger constants in one file. Args: models: {NAME: onnx.ModelProto}, changed in place."""
+    """Write models to folder/NAME.onnx, with their larger constants in one file.
+
+    Args: models: {NAME: onnx.ModelProto}, changed in place.
+    """
     from onnx import TensorProto, numpy_helper
 
     full, half, halves = _Store(), _Store(), []

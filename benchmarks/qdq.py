@@ -21,9 +21,10 @@ import time
 from benchmarks import _models, _report
 
 NEEDS_GPU = True
-_COLUMNS = [("model", "model"), ("way", "way"), ("ms", "ms a call"), ("call_ms", "ms, awaited"), ("db", "SNR dB"), ("top1_same", "top-1 same"),
-            ("accuracy", "accuracy"), ("accuracy_fp32", "of float32"), ("layers", "layers"), ("int8_layers", "that read INT8"), ("mb", "MB"),
-            ("build_s", "build s"), ("error", "error")]
+_COLUMNS = [("model", "model"), ("way", "way"), ("ms", "ms a call"), ("call_ms", "ms, awaited"), ("db", "SNR dB"),
+            ("top1_same", "top-1 same"), ("accuracy", "accuracy"), ("accuracy_fp32", "of float32"), ("layers", "layers"),
+            ("int8_layers", "that read INT8"), ("mb", "MB"), ("build_s", "build s"), ("error", "error")]
+_FIRST = ["resnet50", "fer"]
 
 
 def main(argv=None):
@@ -36,7 +37,8 @@ def main(argv=None):
 
 
 def _parse(argv):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.qdq", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.qdq", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     folder, build = pathlib.Path, _models.ROOT / "build"
     parser.add_argument("--make", type=folder, metavar="DIR", help="make the inputs of --gpu in DIR")
     parser.add_argument("--trained", type=folder, default=build / "real_models" / "models", help="models with trained weights, their rows "
@@ -45,7 +47,8 @@ def _parse(argv):
     parser.add_argument("--method", default="auto", help="of calibration")
     parser.add_argument("--gpu", action="store_true", help="measure")
     parser.add_argument("--input", type=folder, default=build / "qdq", metavar="DIR", help="what --make made")
-    parser.add_argument("--output", type=folder, default=build / "qdq_results", metavar="DIR", help="results, and the layers of each engine")
+    parser.add_argument("--output", type=folder, default=build / "qdq_results", metavar="DIR",
+                        help="results, and the layers of each engine")
     parser.add_argument("--models", type=lambda text: text.split(","), default=[], help="by default all")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=["qdq", "implicit", "fp16 graph", "fp16 flag"])
     parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=[1, 32],
@@ -87,8 +90,8 @@ def measure(options):
     folders = sorted(path.parent for path in options.input.glob("*/case.json"))
     folders = [one for one in folders if not options.models or one.name in options.models]
     # What matters most comes first.
-    folders.sort(key=lambda one: (options.models or ["resnet50", "fer"]).index(one.name) if one.name in (options.models or ["resnet50", "fer"])
-                 else 99)
+    first = options.models or _FIRST
+    folders.sort(key=lambda one: first.index(one.name) if one.name in first else len(first))
     results = _report.Results(options.output / "qdq.json", "qdq", resume=True)
     done = {(row["model"], row["way"], row["batch"]) for row in results.rows}
     missing = []
@@ -119,8 +122,8 @@ def _measured(folder, way, options, seconds):
                                    "layers": str(options.output / f"{label}.layers.json")}))
     facts = {"model": folder.name, "way": way}
     try:
-        done = subprocess.run([sys.executable, "-m", "benchmarks._qdq_worker", str(request)], cwd=_models.ROOT, capture_output=True, text=True,
-                              env=_models.environment(True), errors="replace", timeout=seconds, check=False)
+        done = subprocess.run([sys.executable, "-m", "benchmarks._qdq_worker", str(request)], cwd=_models.ROOT, capture_output=True,
+                              text=True, env=_models.environment(True), errors="replace", timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return [{**facts, "batch": batch, "error": f"given up after {seconds:.0f} s"} for batch in options.batches]
     finally:
@@ -132,7 +135,8 @@ def _measured(folder, way, options, seconds):
     found = json.loads(done.stdout.strip().splitlines()[-1])
     (options.output / f"{label}.json").write_text(json.dumps(found, indent=1))
     kept = {key: value for key, value in found.items() if key not in ("warnings", "dbs") and not key.startswith(("ms_", "call_ms_"))}
-    return [{**facts, "batch": batch, "ms": found[f"ms_{batch}"], "call_ms": found[f"call_ms_{batch}"], **kept} for batch in options.batches]
+    return [{**facts, "batch": batch, "ms": found[f"ms_{batch}"], "call_ms": found[f"call_ms_{batch}"], **kept}
+            for batch in options.batches]
 
 
 def markdown(data):

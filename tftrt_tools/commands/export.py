@@ -19,7 +19,7 @@ examples:
   tftrt export resnet --output=resnet.onnx --data=images.npz
   tftrt export model.h5 --output=model.onnx --target=10
   tftrt export resnet --output=resnet_fp16.onnx --precision_mode=FP16 --fp32_nodes='.*/predictions/.*'
-  tftrt export resnet --output=resnet_int8.onnx --precision_mode=INT8 --calibration_data=training.npz --data=held_back.npz --labels=labels.npy
+  tftrt export resnet --output=resnet_int8.onnx --precision_mode=INT8 --calibration_data=training.npz --data=held_back.npz
   tftrt export ranker --output=ranker.onnx --target=onnxruntime --signature_keys=user_embedding
 """
 
@@ -60,8 +60,8 @@ def define(values: flags.FlagValues) -> None:
                       "FP32", **text)
     _calibration_flags.define(values)
     _calibration_flags.define_method(values)
-    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` or "
-                        "`tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names", **text)
+    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
+                        "or `tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names", **text)
     flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
                         "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)

@@ -272,7 +272,7 @@ def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verif
     return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")
 
 
-def _write(made: Sequence[File], folder: pathlib.Path, texts: Mapping[str, str]) -> None:
+def _write(made: Sequence[File], folder: pathlib.Path, texts: Mapping[str, str] | None = None) -> None:
     """Put all files in place: their contents first, then their names; after an interrupt nothing is left of any, or each is whole.
     Args: texts: {path: content} of further files."""
     with contextlib.ExitStack() as stack:
@@ -281,5 +281,5 @@ def _write(made: Sequence[File], folder: pathlib.Path, texts: Mapping[str, str])
             target = stack.enter_context(whole_file.replacing(path))
             with open(folder / pathlib.Path(path).name, "rb") as content:
                 shutil.copyfileobj(content, target)
-        for path, text in texts.items():
+        for path, text in (texts or {}).items():
             stack.enter_context(whole_file.replacing(path)).write(text.encode())

@@ -102,5 +102,5 @@ def calibration(made: Mapping[str, Precise], model: str, digest: str) -> Calibra
     first = next(iter(made.values()))
     engines = tuple(EngineTable(segment="", signature=name, engine=name, table=Table(header(_TENSORRT), dict(one.scales)))
                     for name, one in made.items())
-    return Calibration(**passport.stamp(), calibrator="toolkit", method=first.written.method, tensorrt=_TENSORRT, tensorflow="", model=model,
-                       model_digest=digest, data=dict(first.data), engines=engines, comparison=first.written.comparison)
+    return Calibration(**passport.stamp(), calibrator="toolkit", method=first.written.method, tensorrt=_TENSORRT, tensorflow="",
+                       model=model, model_digest=digest, data=dict(first.data), engines=engines, comparison=first.written.comparison)

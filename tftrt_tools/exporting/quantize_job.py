@@ -60,10 +60,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     made = qdq.with_rounding(model, found.placement, found.scales)
     properties = {"tftrt.precision": "INT8", "tftrt.calibration_method": found.method}
     made = model_file.rewrite(made, request["output"], request["weights"], properties)
+    record = found.record
     written = Written(precision="INT8", nodes=found.placement.nodes(), method=found.method, comparison=found.comparison,
-                      ranges={tensor: found.scales[tensor] * LEVELS for tensor in found.placement.tensors}, samples=found.record.samples if found.record else 0,
-                      warnings=found.record.warnings if found.record else ())
-    return {"written": written.to_dict(), "scales": dict(found.scales), "data": found.record.to_dict() if found.record else {},
+                      ranges={tensor: found.scales[tensor] * LEVELS for tensor in found.placement.tensors},
+                      samples=record.samples if record else 0, warnings=record.warnings if record else ())
+    return {"written": written.to_dict(), "scales": dict(found.scales), "data": record.to_dict() if record else {},
             "nodes": [one.to_dict() for one in model_file.nodes(made)]}
 
 
@@ -85,7 +86,8 @@ def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement
     method = next(one for one in candidates if one.text == decided.taken)
     if compared.levels:
         chosen = [dataclasses.replace(one, scales={method: one.scales[method]}) for one in judging]
-        ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, min(compared.levels[method.text].values()))
+        level = min(compared.levels[method.text].values())
+        ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, level)
     scales = onnx_ranges.scales_by_tensor(collector.histograms, toolkit.scales_of(collector.histograms, method))
     return _Scaled(ranged, scales, method.text, decided, batches.record)
 
