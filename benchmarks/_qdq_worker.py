@@ -14,7 +14,7 @@ import tensorrt as trt
 
 from benchmarks import _loop
 from benchmarks._qdq_make import as_pictures
-from tftrt_tools.profiling.job import plan_cudart
+from tftrt_tools.profiling.job import plan_context, plan_cudart
 
 # {way: (ONNX file, builder flags, whether the ranges are set on its tensors)}.
 WAYS = {"qdq": ("qdq", ("INT8", "FP16"), False), "implicit": ("fp32", ("INT8", "FP16"), True), "fp16 flag": ("fp32", ("FP16",), False),
@@ -86,7 +86,7 @@ def _build(request, folder, logger):
         raise RuntimeError("TensorRT built no engine: " + " | ".join(logger.warnings[-3:]))
     seconds = time.monotonic() - start
     cache.write_bytes(bytes(timings.serialize()))
-    engine = trt.Runtime(logger).deserialize_cuda_engine(serialized)
+    engine = plan_context.load(bytes(serialized))
     layers = json.loads(engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON))["Layers"]
     pathlib.Path(request["layers"]).write_text(json.dumps(layers, indent=1))
     return engine, {"build_s": seconds, "mb": len(bytes(serialized)) / 1e6, "layers": len(layers), "int8_layers": _in_int8(layers),

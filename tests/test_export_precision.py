@@ -187,7 +187,6 @@ def test_the_rounded_graph_computes_what_its_scales_say():
 
 
 def test_scales_that_are_fed_are_those_that_count():
-    # ONNX Runtime moves rounding through poolings and activations.
     model = graph("g (float[N,4,8,8] x) => (float[N,4,4,4] y) { a = Conv(x, w) b = Relu(a) p = MaxPool <kernel_shape: ints = [2,2], strides: "
                   "ints = [2,2]> (b) t = Relu(p) c = Conv(t, w) y = Add(c, t) }", w=W)
     found = placement.place(model, ())
@@ -282,6 +281,12 @@ def test_fp16_weights_are_half_as_large_and_named_nodes_keep_theirs(zoo_model, t
     assert set(sizes["all"].values()) == {onnx.TensorProto.FLOAT16}
     assert [name for name, kind in sizes["but one"].items() if kind == onnx.TensorProto.FLOAT] == [
         "StatefulPartitionedCall/digits_cnn/hidden/MatMul/ReadVariableOp:0"]
+
+
+def test_a_tiny_bias_is_no_reason_for_fp32_and_a_tiny_divisor_is():
+    text = "g (float[N,4,8,8] x) => (float[N,4,8,8] y) { a = Conv(x, w, b) c = Add(a, b4) d = Add(c, e) y = Div(d, e) }"
+    made = half.convert(graph(text, w=W, b=np.full(4, 1e-6), b4=np.full((1, 4, 1, 1), 1e-6), e=np.float32(1e-6)), (), {})
+    assert [one.precision for one in made.nodes] == ["FP16", "FP16", "FP32", "FP32"]
 
 
 def test_simulated_fp16_rounds_as_numpy_does():

@@ -32,6 +32,8 @@ _AS_THEY_ARE = frozenset({"Cast", "CastLike", "Constant", "ConstantOfShape", "Ey
 _SENSITIVE = frozenset({"CumSum", "TopK", "Range"})
 # They ask for a tensor's form alone, in whatever type it is there.
 _FORMS = frozenset({"Shape", "Size"})
+# {op: the inputs that are added to its result}.
+_BIASES = {"Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "BatchNormalization": (2, 3)}
 _WITH_GRAPHS = frozenset({"If", "Loop", "Scan"})
 
 
@@ -154,7 +156,7 @@ class _Writer:
         for index, name in enumerate(node.input):
             holder = scope.holder(name)
             if holder and name in holder.values and _either(schema, index, outputs=False):
-                if lost := _lost(holder.values[name]):
+                if lost := _lost(holder.values[name], summand=_summand(node, index, holder.values[name])):
                     self.constants[f"constant {name}: {lost}"] = None
                     return f"its constant {name} {lost}"
         beyond = [name for name in (*node.input, *outputs) if self._largest.get(name, 0.0) > LARGEST]
@@ -218,13 +220,18 @@ def _either(schema: Any, index: int, outputs: bool) -> bool:
     return {_FLOAT, _HALF} <= allowed
 
 
-def _lost(values: npt.NDArray[Any]) -> str:
-    """What FP16 would lose of a constant, or ""."""
+def _summand(node: onnx.NodeProto, index: int, values: npt.NDArray[Any]) -> bool:
+    """Whether a constant is a bias, which may well be next to nothing; a single number that is added may be there to keep from zero."""
+    return index in _BIASES.get(node.op_type, ()) or (node.op_type == "Add" and values.size > 1)
+
+
+def _lost(values: npt.NDArray[Any], summand: bool) -> str:
+    """What FP16 would lose of a constant, or "". Args: summand: it may be tiny."""
     magnitudes = np.abs(values[np.isfinite(values)])
     most = float(magnitudes.max(initial=0.0))
     if most > LARGEST:
         return f"holds {most:.3g}, and FP16 ends at {LARGEST:.0f}"
-    if 0 < most < SMALLEST:
+    if 0 < most < SMALLEST and not summand:
         return f"holds nothing above {most:.3g}, and FP16 has few digits below {SMALLEST:.3g}"
     return ""
 
