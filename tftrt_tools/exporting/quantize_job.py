@@ -26,9 +26,10 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 _LEAST_GAIN_DB = 3.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scaled:
-    """placement: what is rounded; scales: {tensor: scale}, of all that were measured; written: the facts for the result."""
+    """placement: what is rounded; scales: {tensor: scale}, of all that were measured; method, comparison: how they were chosen; record: of
+    the data."""
 
     placement: Placement
     scales: Mapping[str, float]
@@ -70,7 +71,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, float]) -> _Scaled:
     scales = tables.by_tensor(model, table)
-    return _Scaled(placed.with_scales(scales, "the table has"), scales, GIVEN)
+    return _Scaled(placement=placed.with_scales(scales, "the table has"), scales=scales, method=GIVEN)
 
 
 def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement) -> _Scaled:
@@ -89,7 +90,7 @@ def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement
         level = min(compared.levels[method.text].values())
         ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, level)
     scales = onnx_ranges.scales_by_tensor(collector.histograms, toolkit.scales_of(collector.histograms, method))
-    return _Scaled(ranged, scales, method.text, decided, batches.record)
+    return _Scaled(placement=ranged, scales=scales, method=method.text, comparison=decided, record=batches.record)
 
 
 def _takes(specs: list[InputSpec], rows: int) -> bool:

@@ -61,7 +61,7 @@ def convert(model: onnx.ModelProto, kept: Collection[str], largest: Mapping[str,
     return Made(model=made, nodes=tuple(writer.nodes), constants=tuple(writer.constants))
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class _Scope:
     """A graph that is being written. outer: the graph around it; nodes: those written so far; versions: {float tensor: {whether in FP16:
     its name}}; values: {constant: its values}; floats: names of the tensors that are float32."""
@@ -91,7 +91,7 @@ class _Writer:
     def graph(self, graph: onnx.GraphProto, outer: _Scope | None) -> None:
         """Rewrite a graph, in place."""
         listed = [onnx.NodeProto.FromString(one.SerializeToString()) for one in graph.node]
-        scope = _Scope(graph, outer, frozenset(_floats(graph)))
+        scope = _Scope(graph=graph, outer=outer, floats=frozenset(_floats(graph)))
         for tensor in graph.initializer:
             self._constant(scope, tensor.name, tensor)
         for value in graph.input:

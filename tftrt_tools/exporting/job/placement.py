@@ -4,7 +4,7 @@ NVIDIA's recommendations for the placing of Q/DQ (TensorRT's developer guide, "E
 TensorFlow do the same) say:
 
 - All inputs of convolutions and products with constant weights are rounded, the weights for each output channel. Outputs are not: the
-  rounding of the next node's input moves up to them, through activations, poolings of the largest, concatenations and changes of form.
+  rounding of the next node's input moves up to them, through activations, poolings of the largest and changes of form.
 - Where a convolution's result is added to a computed tensor, that other tensor is rounded as well, and the convolution's result is not:
   then the addition is one kernel with the convolution, which reads and writes 8 bits. Of two convolutions' results the later one stays.
 - An average is rounded where everything behind it is rounded, too: else 8 bits would cost accuracy and save nothing.
