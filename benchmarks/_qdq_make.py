@@ -19,7 +19,8 @@ _OPEN = "snr_db>=-200,cosine>=-1,top1>=0"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A model. source: its SavedModel; calibration, rows: .npz files; labels: .npy, or None; pictures: rows are stored in 8 bits."""
+    """A model. source: its SavedModel; calibration, rows: .npz files; labels: .npy, or None; pictures: weights and rows are random, and so
+    may be stored rounded."""
 
     name: str
     source: pathlib.Path
@@ -93,13 +94,17 @@ def make(one, output, work, method):
     models = {name: onnx.load(partial / f"{name}.onnx") for name in said}
     with np.load(one.rows) as file:
         rows = {key.rpartition("/")[2]: file[key] for key in file.files}
-    session = onnxruntime.InferenceSession(str(partial / "fp32.onnx"), providers=["CPUExecutionProvider"])
+    folder.mkdir(parents=True, exist_ok=True)
+    _shared_weights.share(models, folder, rounded=one.pictures)
+    restored = _shared_weights.restore(folder)
+    session = onnxruntime.InferenceSession(str(folder / "fp32.onnx"), providers=["CPUExecutionProvider"])
     rows = {each.name: rows[each.name] for each in session.get_inputs()}
     count = min(map(len, rows.values()))
     parts = [session.run(None, {key: array[at:at + 16] for key, array in rows.items()}) for at in range(0, count, 16)]
     answers = {each.name: np.concatenate([part[index] for part in parts]) for index, each in enumerate(session.get_outputs())}
-    folder.mkdir(parents=True, exist_ok=True)
-    _shared_weights.share(models, folder)
+    del session
+    for path in restored:
+        path.unlink()
     np.savez_compressed(folder / "rows.npz", **{key: in_8_bits(array)[0] if one.pictures else array for key, array in rows.items()})
     np.savez_compressed(folder / "answers.npz", **answers)
     if one.labels:

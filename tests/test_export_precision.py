@@ -369,13 +369,18 @@ def test_a_pattern_that_matches_inside_is_told_how():
     assert precision.kept([".*conv.*", "b"], ["a/conv/x", "b", "c"]) == {"a/conv/x", "b"}
 
 
-def test_shared_weights_come_back_bit_by_bit(tmp_path):
-    weights = RNG.normal(size=(64, 64))
+@pytest.mark.parametrize("rounded", [False, True])
+def test_shared_weights_come_back(rounded, tmp_path):
+    weights = RNG.normal(size=(64, 64)).astype(np.float32)
+    weights = weights.astype(np.float16).astype(np.float32) if rounded else weights
     model = graph("g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, w) }", w=weights)
-    models = {"fp32": model, "fp16": half.convert(model, (), {}).model}
-    answers = {name: onnx_ranges.Session(one).run({"x": np.ones((1, 64), np.float32)})["y"] for name, one in models.items()}
-    _shared_weights.share(models, tmp_path)
-    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 64 * 64 * 4 + 4000 and not (tmp_path / "half.data").exists()
-    _shared_weights.restore(tmp_path)
+    found = placement.place(model, ())
+    models = {"fp32": model, "fp16": half.convert(model, (), {}).model, "qdq": qdq.with_rounding(model, found, {"x": 0.1})}
+    x = {"x": np.ones((1, 64), np.float32)}
+    answers = {name: onnx_ranges.Session(one).run(x)["y"] for name, one in models.items()}
+    _shared_weights.share(models, tmp_path, rounded)
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 64 * 64 * (2 if rounded else 4) + 6000
+    made = _shared_weights.restore(tmp_path)
+    assert [one.stat().st_size for one in made] == [64 * 64 * 4, 64 * 64 * 2]
     for name, expected in answers.items():
-        assert (onnx_ranges.Session(onnx.load(tmp_path / f"{name}.onnx")).run({"x": np.ones((1, 64), np.float32)})["y"] == expected).all()
+        assert (onnx_ranges.Session(onnx.load(tmp_path / f"{name}.onnx")).run(x)["y"] == expected).all()
