@@ -66,6 +66,8 @@ class Options:
     signature_keys: tuple[str, ...] = ()
     # ORIGINAL=CONVERTED each, of inputs and outputs that have another name in the converted model.
     rename: tuple[str, ...] = ()
+    # Whose bounds hold, a key of thresholds.DEFAULTS; "" for those of the arithmetic that ran.
+    arithmetic: str = ""
     # Where to keep what the runtimes log.
     log_file: str | None = None
 
@@ -254,7 +256,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         reference, answers = _run_both(first, second, saved, folder, options, matched.names)
         progress.say("comparing")
         pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls))
-        arithmetic = _arithmetic(answers, first, second)
+        arithmetic = options.arithmetic or _arithmetic(answers, first, second)
         judged = judgement.judge(pairs, arithmetic, list(chosen.own), rules, labels)
         accuracy, short = _accuracy(chosen, reference, answers, judged, labels, options, rules)
     return Verification(

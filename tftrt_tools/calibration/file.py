@@ -93,7 +93,11 @@ class Calibration(records.Record):
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write it to `path`, whole or not at all. Raises: OSError."""
-        whole_file.write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        whole_file.write_text(path, self.text())
+
+    def text(self) -> str:
+        """The content of its file."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
 
 
 def of_table(table: Table, engine: str = "", signature: str = "", source: str = "", zeros: Iterable[str] = ()) -> Calibration:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools import errors
+from tftrt_tools.calibration import methods
 from tftrt_tools.inputs import options as options_module
 from tftrt_tools.inputs.options import DataOptions
 
@@ -34,6 +35,15 @@ def define(values: flags.FlagValues) -> None:
                         "normal and integers 0 or 1", **text)
     flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
     define_images(values)
+
+
+def define_method(values: flags.FlagValues) -> None:
+    """Define the flags of the toolkit's calibration method on FlagValues `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string("calibration_method", methods.AUTO, "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
+                        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
+                        **text)
+    flags.DEFINE_float("calibration_percentile", methods.PERCENTILE, "of |x|, for the method percentile", **text)
 
 
 def define_images(values: flags.FlagValues) -> None:

@@ -101,10 +101,7 @@ def define_calibrator(values: flags.FlagValues) -> None:
     default = settings_module.Settings()
     text = dict(flag_values=values)
     flags.DEFINE_string("calibrator", default.calibrator, "toolkit (needs no GPU) or tensorrt (TensorRT's own, on the GPU)", **text)
-    flags.DEFINE_string("calibration_method", default.calibration_method, "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
-                        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
-                        **text)
-    flags.DEFINE_float("calibration_percentile", default.calibration_percentile, "of |x|, for the method percentile", **text)
+    _calibration_flags.define_method(values)
     flags.DEFINE_string("high_precision_nodes", default.high_precision_nodes, "INT8: regular expression; nodes whose whole name matches "
                         "get unquantized inputs, and so run in FP16 or FP32 inside the same engine", **text)
 

@@ -8,32 +8,44 @@ Then, always: onnx.checker and the inference of shapes and types; the file under
 drawn inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
 that the parser refuses is named with the reason. If the answers differ, the first tensor that departs is named.
 
+--precision_mode writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where
+TensorRT computes in INT8, with ranges by the toolkit's calibration. Inputs and outputs keep their types; --fp32_nodes keeps nodes. The
+answers are judged by the bounds of that precision, and every node that stayed in FP32 is listed with the reason in --json.
+
 If a check fails, nothing is written (exit 3). --allow_refused writes a file that the parser refuses, for those who bring a plugin or cut
 the graph.
 
 examples:
   tftrt export resnet --output=resnet.onnx --data=images.npz
   tftrt export model.h5 --output=model.onnx --target=10
+  tftrt export resnet --output=resnet_fp16.onnx --precision_mode=FP16 --fp32_nodes='.*/predictions/.*'
+  tftrt export resnet --output=resnet_int8.onnx --precision_mode=INT8 --calibration_data=training.npz --data=held_back.npz
   tftrt export ranker --output=ranker.onnx --target=onnxruntime --signature_keys=user_embedding
 """
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _output, _source_flags
+from tftrt_tools import choices, errors, progress
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags, convert
 from tftrt_tools.exporting import parser
 from tftrt_tools.exporting.targets import OPSETS, TARGETS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tftrt_tools.accuracy.verify import Verification
+    from tftrt_tools.exporting.precision import Asked, Written
     from tftrt_tools.exporting.result import Exported, File
+    from tftrt_tools.inputs.options import DataOptions
 
-OUTPUTS = ("output",)
+OUTPUTS = ("output", "output_table")
+# Nodes that are named with a reason.
+_MOST_NAMED = 3
 
 
 def define(values: flags.FlagValues) -> None:
@@ -43,6 +55,15 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("target", "8.5", list(TARGETS), "who will read it: TensorRT 8.5, 10 or 11, or ONNX Runtime", **text)
     flags.DEFINE_integer("opset", 0, f"the opset, {OPSETS[0]} to {OPSETS[1]}; by default the target's: "
                          + ", ".join(f"{name}: {one.opset}" for name, one in TARGETS.items()), **text)
+    flags.DEFINE_enum("precision_mode", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text)
+    flags.DEFINE_list("fp32_nodes", [], "FP16, INT8: regular expressions; nodes of the exported graph whose whole name matches one stay in "
+                      "FP32", **text)
+    _calibration_flags.define(values)
+    _calibration_flags.define_method(values)
+    flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
+                        "or `tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names", **text)
+    flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
+                        "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
     flags.DEFINE_boolean("external_data", False, "put the weights into FILE.onnx.data; that is also done without the flag where they are "
                          "too many for one file (2 GiB)", **text)
@@ -55,6 +76,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; 32 by default", lower_bound=0, **text)
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
+    _data_flags.define_labels(values, "reports what the model and the file have against it")
+    flags.DEFINE_string("label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text)
     _judging_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
@@ -69,17 +92,37 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.exporting import export
     from tftrt_tools.inputs import calls
 
-    asked = calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
+    reading, precision = _precision(values)
+    asked = calls.Asked(data=values.data, reading=reading, data_rows=values.data_rows, shapes=values.shapes,
                         ranges=values.ranges, seed=values.seed)
-    comparison = verify.Options(asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, **_judging_flags.read(values))
+    comparison = verify.Options(asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels,
+                                label_output=values.label_output, label_column=values.label_column, classes=values.classes,
+                                **_judging_flags.read(values))
     options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
                              external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
-                             comparison=comparison, log_file=values.log_file)
+                             precision=precision, comparison=comparison, log_file=values.log_file)
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
+    """(How --data is read, the precision that is asked for.) Raises: UsageError."""
+    from tftrt_tools.conversion.settings import Settings, checked
+    from tftrt_tools.exporting.precision import Asked
+
+    settings = checked(Settings(
+        precision_mode=values.precision_mode, calibration_table=values.calibration_table, calibration_method=values.calibration_method,
+        calibration_percentile=values.calibration_percentile))
+    reading, data = _data_flags.reading_beside(values, convert.read_data(values, settings))
+    if values.output_table and (settings.precision_mode != "INT8" or settings.calibration_table):
+        raise errors.UsageError("--output_table is for ranges that are measured here",
+                                "give --precision_mode=INT8 and --calibration_data, or leave it out")
+    return reading, Asked(
+        precision=settings.precision_mode, fp32_nodes=tuple(filter(None, values.fp32_nodes)), data=data, table=settings.calibration_table,
+        method=settings.calibration_method, percentile=settings.calibration_percentile, output_table=values.output_table)
 
 
 def _print(done: Exported, values: flags.FlagValues) -> None:
@@ -90,7 +133,10 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
         console.print(done.remark, markup=False)
     for one in done.files if done.written else ():
         beside = f", with its weights in {one.weights}" if one.weights else ""
-        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {done.opset})", markup=False, soft_wrap=True)
+        in_precision = f", {done.precision}" if done.precision != "FP32" else ""
+        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {done.opset}{in_precision})", markup=False, soft_wrap=True)
+    if done.table:
+        console.print(f"ranges of all tensors: {done.table}", markup=False, soft_wrap=True)
     if not done.written:
         console.print("nothing was written", markup=False)
         if any(one.refused for one in done.files):
@@ -100,7 +146,6 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
 
 
 def _print_file(console: Console, one: File, bisect: bool) -> None:
-    from tftrt_tools.commands import _answers
     from tftrt_tools.savedmodel import signatures
 
     def say(text: str) -> None:
@@ -110,20 +155,56 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
     say(f"{signatures.label(one.signature, one.twins)}: {taken} -> {given}")
     if one.dimensions:
         say("open dimensions: " + "; ".join(f"{name} is {', '.join(where)}" for name, where in one.dimensions.items()))
-    checked = one.verification
-    _answers.show(console, f"Answers under {checked.runtimes['converted']} against the model", checked.comparisons, checked.bounds,
-                  {miss.output for miss in checked.misses})
+    _print_answers(console, one.verification, "")
     for note in one.notes:
         say(f"  note: {note}")
     for text in parser.lines(one.refused):
         say(f"  refused: {text}")
     for text in parser.lines(one.doubts):
         say(f"  doubtful: {text}")
-    for warning in checked.warnings:
-        say(f"  warning: {warning}")
-    for problem in checked.problems:
-        say(f"  failed: {problem}")
     if one.departure:
         say(f"  {one.departure.text()}")
-    elif bisect and not checked.passed:
+    elif bisect and not one.verification.passed:
         say("  no tensor departs that both graphs have")
+    if one.precision:
+        _print_precision(console, one.precision)
+
+
+def _print_answers(console: Console, checked: Verification, what: str) -> None:
+    """Args: what: the precision, "" for FP32."""
+    from tftrt_tools.commands import _answers
+    from tftrt_tools.commands.verify import print_accuracy
+
+    _answers.show(console, f"Answers {f'in {what} ' if what else ''}under {checked.runtimes['converted']} against the model",
+                  checked.comparisons, checked.bounds, {miss.output for miss in checked.misses})
+    if checked.accuracy:
+        print_accuracy(console, checked.accuracy)
+    for warning in checked.warnings:
+        console.print(f"  warning: {warning}", markup=False, soft_wrap=True)
+    for problem in checked.problems:
+        console.print(f"  failed: {problem}", markup=False, soft_wrap=True)
+
+
+def _print_precision(console: Console, written: Written) -> None:
+    from tftrt_tools.commands import _comparison
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    if written.samples:
+        say(f"calibrated ({written.method}) on {_output.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range")
+    for warning in written.warnings:
+        say(f"  warning: calibration data: {warning}")
+    _comparison.show(console, written.comparison, _comparison.FEW)
+    kinds = collections.Counter(one.op for one in written.taken)
+    say(f"in {written.precision}: " + (", ".join(f"{count} {op}" for op, count in kinds.most_common()) or "nothing"))
+    reasons = collections.defaultdict(list)
+    for one in written.left:
+        reasons[one.reason].append(f"{one.op} {one.name}")
+    for reason, nodes in reasons.items():
+        more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+        say(f"  in FP32: {', '.join(nodes[:_MOST_NAMED])}{more}: {reason}")
+    for line in written.constants:
+        say(f"  in FP32: {line}")
+    if written.verification:
+        _print_answers(console, written.verification, written.precision)

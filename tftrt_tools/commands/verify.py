@@ -114,7 +114,7 @@ def _print(done: Verification, json_path: str | None) -> None:
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
     if done.accuracy:
-        _print_accuracy(console, done.accuracy)
+        print_accuracy(console, done.accuracy)
     for name, value in done.functions.items():
         console.print(f"{name}: {value:.6g}", markup=False)
     if done.mode == "gpu" and done.engine_runs:
@@ -132,7 +132,8 @@ def _print(done: Verification, json_path: str | None) -> None:
     console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")
 
 
-def _print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
+def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:
+    """Print what both models have against labels, as a Verification says."""
     from tftrt_tools.report import answers
 
     first, *others = answers.against_labels(accuracy)

@@ -15,7 +15,7 @@ from typing import Any
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
-from tftrt_tools.exporting import comparing, parser
+from tftrt_tools.exporting import comparing, parser, precise, precision
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
@@ -28,6 +28,8 @@ from tftrt_tools.sources.source import Source, of
 
 SUFFIX = ".onnx"
 _WEIGHTS = ".data"
+# Calls on which FP16's range is looked at.
+_MOST_CALLS = 8
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 # A message of protobuf holds less than 2 GiB; a graph is more than its variables.
 _MOST_INSIDE = 1_900_000_000
@@ -51,6 +53,8 @@ class Options:
     allow_refused: bool = False
     # Look for the first tensor that departs, if the answers differ.
     bisect: bool = True
+    # The precision that is written into the graphs.
+    precision: precision.Asked = precision.Asked()
     # How the answers are compared; its signature_keys and log_file are set here.
     comparison: verify.Options = verify.Options()
     # Where to keep what TensorFlow logs.
@@ -77,16 +81,21 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
         digest = files.digest(source.path)
         work = _Work(source=source, saved=saved, folder=pathlib.Path(folder), digest=digest, options=options, target=target)
         asked = dataclasses.replace(options.comparison, log_file=options.log_file)
+        if asked.labels and len(walked.names) > 1:
+            raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
         made = [_one(work, name, walked.twins[name], places[name], comparing.of(asked, name, described.inputs[name], walked.names, calls))
                 for name in walked.names]
         done = Exported(
             source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
-            opset=work.opset, exporter=made[0][1], files=tuple(one for one, _ in made), written=False,
-            refused_allowed=options.allow_refused)
+            opset=work.opset, exporter=made[0].exporter, files=tuple(one.file for one in made), written=False,
+            refused_allowed=options.allow_refused, precision=options.precision.precision)
         if done.passed:
             progress.say("writing")
-            _write(done.files, pathlib.Path(folder))
-            done = dataclasses.replace(done, written=True)
+            table = options.precision.output_table
+            tables = precise.calibration({one.file.signature: one.precise for one in made if one.precise}, done.source, digest).text() \
+                if table else ""
+            _write(done.files, pathlib.Path(folder), {table: tables} if table else {})
+            done = dataclasses.replace(done, written=True, table=str(pathlib.Path(table).absolute()) if table else "")
     return done
 
 
@@ -104,6 +113,9 @@ def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
         raise errors.UsageError(f"--opset={options.opset} is none that tf2onnx writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
     whole_file.check_place(output)
+    precise.check(options.precision, options.opset or TARGETS[options.target].opset)
+    if options.precision.output_table:
+        whole_file.check_place(options.precision.output_table)
     return opened.check(source)
 
 
@@ -145,25 +157,64 @@ class _Work:
         return child.run(f"tftrt_tools.exporting.{job}", request, env=_ENV, log_file=self.options.log_file).result
 
 
-def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, comparison: verify.Options) -> tuple[File, str]:
-    """Export a signature into the folder, and check it there. Returns: (File, the exporter's name)."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A signature's file. exporter: its name; precise: with another precision, if it was written."""
+
+    file: File
+    exporter: str
+    precise: precise.Precise | None = None
+
+
+def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, comparison: verify.Options) -> _Made:
+    """Export a signature into the folder, and check it there."""
     path, frozen, beside = work.folder / place.name, work.folder / f"{place.name}.pb", _beside(work, place)
     answer = _converted(work, name, path, frozen, beside.name if beside else "")
-    progress.say(f"checking {name} against {work.target.title}")
     taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
-    found = parser.findings(map(Node.from_dict, answer["nodes"]), work.target)
+    nodes = tuple(map(Node.from_dict, answer["nodes"]))
     progress.say(f"running {name} under ONNX Runtime")
-    checked = verify.verify(work.source, path, comparison)
+    # Labels are for the file that is written.
+    in_fp32 = dataclasses.replace(comparison, labels="") if work.options.precision.precision != "FP32" else comparison
+    checked = verify.verify(work.source, path, in_fp32)
     departure = None
     if not checked.passed and work.options.bisect and frozen.is_file():
         progress.say(f"looking for the first tensor of {name} that departs")
         departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "renamed": answer["renamed"]})
-    made = (path, path.with_name(beside.name)) if beside else (path,)
-    return File(
-        signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in made),
+    made, written = None, None
+    if checked.passed and work.options.precision.precision != "FP32":
+        exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins)
+        made = _precise(work, exported, taken, comparison)
+        nodes, written = made.nodes, _verified(work, made, place, comparison)
+        _put(made.path, path, beside.name if beside else "")
+    progress.say(f"checking {name} against {work.target.title}")
+    files = (path, path.with_name(beside.name)) if beside else (path,)
+    return _Made(file=File(
+        signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
         inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
-        nodes=len(answer["nodes"]), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=found,
-        verification=dataclasses.replace(checked, converted=str(place)), departure=departure), answer["exporter"]
+        nodes=len(nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
+        verification=dataclasses.replace(checked, converted=str(place)), departure=departure, precision=written),
+        exporter=answer["exporter"], precise=made)
+
+
+def _precise(work: _Work, exported: precise.Exported, specs: Sequence[InputSpec], comparison: verify.Options) -> precise.Precise:
+    """The graph with the precision that is asked for. Raises: UsageError, TftrtError."""
+    asked = work.options.precision
+    calls = [path for _, path in _calls(work, exported.signature, specs, comparison)] if asked.precision == "FP16" else []
+    with _told_by_name(work.source, exported.signature):
+        return precise.make(asked, exported, work.folder / f"precise-{exported.path.name}", work.run, tuple(calls))
+
+
+def _verified(work: _Work, made: precise.Precise, place: pathlib.Path, comparison: verify.Options) -> precision.Written:
+    """What was written, with the comparison of its answers."""
+    progress.say(f"running {made.written.precision} under ONNX Runtime")
+    checked = verify.verify(work.source, made.judged, dataclasses.replace(comparison, arithmetic=made.written.precision))
+    return dataclasses.replace(made.written, verification=dataclasses.replace(checked, converted=str(place)))
+
+
+def _put(made: pathlib.Path, path: pathlib.Path, weights: str) -> None:
+    """Put a file, and the one with its weights, in the place of the one that it was made from."""
+    for name in filter(None, (path.name, weights)):
+        os.replace(made.with_name(name), path.with_name(name))
 
 
 def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
@@ -206,21 +257,29 @@ def _narrowed(specs: Sequence[InputSpec], target: Target) -> tuple[str, ...]:
 def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options,
                request: Mapping[str, Any]) -> Departure | None:
     """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
+    (_, path), *_ = _calls(work, name, specs, comparison)
+    found = work.run("bisect_job:job", {**request, "inputs": path})
+    return Departure.from_dict(found) if found else None
+
+
+def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verify.Options) -> list[tuple[str, str]]:
+    """run.save_calls of the first calls that are compared."""
     size = comparison.batch_size
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
     rows = work.folder / f"rows-{name.replace('/', '_')}"
     rows.mkdir()
     chosen = inputs.choose(inputs.Takes.one(name, {name: specs}), comparison.asked, rows, sizes)
-    (_, path), = run.save_calls(chosen.all[:1], rows / "searched")
-    found = work.run("bisect_job:job", {**request, "inputs": path})
-    return Departure.from_dict(found) if found else None
+    return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")
 
 
-def _write(made: Sequence[File], folder: pathlib.Path) -> None:
-    """Put all files in place: their contents first, then their names; after an interrupt nothing is left of any, or each is whole."""
+def _write(made: Sequence[File], folder: pathlib.Path, texts: Mapping[str, str] | None = None) -> None:
+    """Put all files in place: their contents first, then their names; after an interrupt nothing is left of any, or each is whole.
+    Args: texts: {path: content} of further files."""
     with contextlib.ExitStack() as stack:
         # The names are given in the reverse order, so that weights are there before the file that names them.
         for path in [path for one in made for path in (one.path, one.weights) if path]:
             target = stack.enter_context(whole_file.replacing(path))
             with open(folder / pathlib.Path(path).name, "rb") as content:
                 shutil.copyfileobj(content, target)
+        for path, text in (texts or {}).items():
+            stack.enter_context(whole_file.replacing(path)).write(text.encode())

@@ -7,7 +7,9 @@ import typing
 
 from tftrt_tools import records
 from tftrt_tools.accuracy.verify import Verification
+from tftrt_tools.choices import Precision
 from tftrt_tools.exporting.parser import Finding
+from tftrt_tools.exporting.precision import Written
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -60,6 +62,14 @@ class File(records.Record):
     verification: Verification
     # Set if they differ.
     departure: Departure | None = None
+    # The precision that was written into it; None for FP32, and where its answers in FP32 differ already.
+    precision: Written | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers like its source."""
+        judged = self.precision.verification if self.precision else None
+        return self.verification.passed and (judged is None or judged.passed)
 
     @property
     def refused(self) -> tuple[Finding, ...]:
@@ -93,8 +103,12 @@ class Exported(passport.Stamped):
     written: bool
     # Whether nodes that the parser refuses were accepted by the user.
     refused_allowed: bool = False
+    # What was asked for.
+    precision: Precision = "FP32"
+    # The file with the ranges of all tensors, or "".
+    table: str = ""
 
     @property
     def passed(self) -> bool:
         """Whether every file answers like the source, and the parser is not known to refuse it."""
-        return all(one.verification.passed and (self.refused_allowed or not one.refused) for one in self.files)
+        return all(one.answers and (self.refused_allowed or not one.refused) for one in self.files)

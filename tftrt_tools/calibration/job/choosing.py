@@ -1,7 +1,7 @@
 """INT8 simulated with the tables of several calibration methods, to see which harms a signature's outputs least. No GPU, no TensorRT."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,15 +77,16 @@ def _judge(simulated: Simulated, count: int, vectors: Mapping[str, npt.NDArray[A
     off, some = np.zeros(count, bool), next(iter(vectors.values()))
     plain = simulated.answers(off, some, feed)
     if first:
-        _check_repeatable(simulated, plain, simulated.answers(off, some, feed))
+        check_repeatable(simulated.floats, plain, simulated.answers(off, some, feed))
     for method, vector in vectors.items():
         answers = simulated.answers(~off, vector, feed)
         for output, noise in noises[method].items():
             noise.add(plain[output], answers[output])
 
 
-def _check_repeatable(simulated: Simulated, first: Batch, second: Batch) -> None:
-    for output in simulated.floats:
+def check_repeatable(outputs: Iterable[str], first: Batch, second: Batch) -> None:
+    """Raise TftrtError if a model's answers to one input differ. Args: outputs: those that are floats."""
+    for output in outputs:
         noise = Noise()
         noise.add(first[output], second[output])
         if noise.level < _LEAST_FIDELITY_DB:

@@ -1,15 +1,15 @@
 """The distribution of every wanted tensor of a converted model over calibration data: no GPU, no TensorRT, one pass."""
 from __future__ import annotations
 
-import contextlib
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tftrt_tools import errors, progress
+from tftrt_tools.calibration.job.counted import Counted
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.savedmodel.job import loading
 
@@ -36,7 +36,7 @@ def collect(frozen: Any, graph_def: Any, wanted: Sequence[str], batches: Iterabl
     return collector.histograms
 
 
-class Collector:
+class Collector(Counted):
     """Counts |x| of each wanted tensor of a signature.
 
     A tensor is counted inside the run, as soon as it is computed, and not kept: memory does not grow with the number of tensors or
@@ -48,32 +48,19 @@ class Collector:
     def __init__(self, frozen: Any, graph_def: Any, wanted: Sequence[str]) -> None:
         """Args: frozen: graph_pass.Frozen of the signature. graph_def: its converted graph, segments inlined (inline.inline_segments).
         wanted: names of tensors of `graph_def`, "node:port"; those that are neither float32 nor float16 are left out."""
-        self.histograms: dict[str, Histogram] = {}
+        super().__init__()
         self._inputs = frozen.input_names
         self._function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), self.histograms)
 
     def add(self, batch: Batch, number: int, total: int | None = None) -> None:
-        """Run one batch, {input: np.ndarray}. Args: number: from 1; total: of all batches, None where not known; both for the progress.
-
-        Raises: TftrtError for NaN or infinity in a wanted tensor, and where the model fails.
-        """
+        """As Counted.add."""
         progress.say(f"collecting ranges, batch {number}", number - 1, total)
         try:
             self._function(*[tf.constant(batch[name]) for name in self._inputs])
         except tf.errors.OpError as error:
             raise errors.TftrtError(f"the model fails on calibration batch {number}: {loading.first_line(error)}",
                                     "check the data") from None
-        _check_finite(self.histograms, number)
-
-    @contextlib.contextmanager
-    def set_aside(self) -> Iterator[None]:
-        """Inside the context the histograms are empty; afterwards they are as before."""
-        known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
-        for one, _ in known:
-            one.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
-        yield
-        for one, state in known:
-            vars(one).update(state)
+        self.check_finite(number)
 
 
 def _counting(frozen: Any, graph_def: Any, wanted: Sequence[str], histograms: dict[str, Histogram]) -> Any:
@@ -122,11 +109,3 @@ def _adder(histogram: Histogram) -> Callable[[npt.NDArray[Any]], None]:
             histogram.add(values)
 
     return add
-
-
-def _check_finite(histograms: Mapping[str, Histogram], number: int) -> None:
-    for name, histogram in histograms.items():
-        if histogram.nan or histogram.infinite:
-            what = "NaN" if histogram.nan else "infinity"
-            raise errors.TftrtError(f"{name.rpartition(':')[0]} gives {what} for calibration batch {number}",
-                                    "leave that data out, or keep the node out of INT8 engines: no scale can hold it")

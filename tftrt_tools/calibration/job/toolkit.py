@@ -10,6 +10,7 @@ from typing import Any
 from tftrt_tools import progress
 from tftrt_tools.calibration.file import NO_RANGE, NOT_MEASURED
 from tftrt_tools.calibration.job import collect, pooling, scales, tensor_names
+from tftrt_tools.calibration.job.counted import Counted
 from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.job.kept_back import Batch, KeptBack
 from tftrt_tools.calibration.methods import Method
@@ -50,7 +51,7 @@ class Ranges:
 
     def tables(self, method: Method) -> dict[str, Made]:
         """{engine: its table, left-out tensors and ranges} by one method."""
-        return self._tables(_scales(self.histograms, method))
+        return self._tables(scales_of(self.histograms, method))
 
     def tables_to_judge(self, judging: Judging) -> dict[Method, dict[str, Made]]:
         """The same by each method, to be judged with the batches of a Judging."""
@@ -81,6 +82,13 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
     measured = {engine: pooling.measured(listed, native[engine].function) for engine, listed in named.items()}
     collector = collect.Collector(frozen, inlined, [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed
                                                     if one.tensor])
+    judging = passed(collector, batches, methods)
+    return Ranges(inlined=inlined, inner=inner, named=named, measured=measured, histograms=collector.histograms, tensorrt=tensorrt,
+                  judging=judging)
+
+
+def passed(collector: Counted, batches: Iterable[Batch], methods: Sequence[Method] = ()) -> tuple[Judging, ...]:
+    """Make the pass over the data. Args: as of `measure`. Returns: what judges the methods, () without methods."""
     kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
     for number, batch in enumerate(batches, 1):
         for one in kept.sorted_out(number, batch) if methods else [batch]:
@@ -92,11 +100,10 @@ def measure(frozen: Any, graph_def: Any, engines: Iterable[str], batches: Iterab
         collector.add(batch, next(count), total)
     if methods and not kept.batches:
         judging = (Judging([last], False, _by_method(collector, methods)),)
-    return Ranges(inlined=inlined, inner=inner, named=named, measured=measured, histograms=collector.histograms, tensorrt=tensorrt,
-                  judging=judging)
+    return judging
 
 
-def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
+def _judging(collector: Counted, kept: KeptBack, methods: Sequence[Method]) -> tuple[Judging, ...]:
     """Judgings on the kept batches, with scales of the batches counted so far; and the other way round if the other half was kept too."""
     first = Judging(kept.batches, True, _by_method(collector, methods))
     if not kept.others:
@@ -107,8 +114,8 @@ def _judging(collector: collect.Collector, kept: KeptBack, methods: Sequence[Met
         return first, Judging(kept.others, True, _by_method(collector, methods))
 
 
-def _by_method(collector: collect.Collector, methods: Iterable[Method]) -> dict[Method, dict[int, float | None]]:
-    return {method: _scales(collector.histograms, method) for method in methods}
+def _by_method(collector: Counted, methods: Iterable[Method]) -> dict[Method, dict[int, float | None]]:
+    return {method: scales_of(collector.histograms, method) for method in methods}
 
 
 def names(graph_def: Any, engines: Iterable[str], dynamic: bool) -> dict[str, list[tensor_names.NamedTensor]]:
@@ -137,7 +144,7 @@ def by_tensor(inner: Mapping[str, Mapping[str, str]], named: Mapping[str, Sequen
     return found
 
 
-def _scales(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
+def scales_of(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
     """{id of a histogram: its scale}: tensors may share a histogram."""
     return {key: scales.scale(one, method.name, method.percentile) for key, one in {id(one): one for one in histograms.values()}.items()}
 

@@ -96,6 +96,18 @@ def write(model: onnx.ModelProto, path: pathlib.Path, properties: Mapping[str, s
                                 "another --opset may do; else leave the signature out with --signature_keys") from None
 
 
+def rewrite(model: onnx.ModelProto, path: str, weights: str, properties: Mapping[str, str]) -> onnx.ModelProto:
+    """Write a changed model with more properties, and check the file. Args: weights: name of the file beside it that takes the weights, or
+    "". Returns: the model with the shapes and types that can be inferred. Raises: as `write`."""
+    del model.graph.value_info[:]
+    inferred = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
+    if weights:
+        onnx.external_data_helper.convert_model_to_external_data(inferred, location=weights)
+        onnx.external_data_helper.write_external_data_tensors(inferred, str(pathlib.Path(path).parent))
+    write(inferred, pathlib.Path(path), {**{one.key: one.value for one in model.metadata_props}, **properties})
+    return inferred
+
+
 def specs(values: Sequence[onnx.ValueInfoProto]) -> list[InputSpec]:
     """InputSpecs of a graph's inputs or outputs."""
     return [InputSpec(one.name, _dtype(one.type.tensor_type.elem_type), _shape(one)) for one in values]

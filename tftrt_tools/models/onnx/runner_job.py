@@ -46,7 +46,7 @@ def read(request: dict[str, Any]) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     """As runner.Load."""
-    yield Loaded(_session(path))
+    yield Loaded(session(path))
 
 
 class Loaded:
@@ -83,24 +83,27 @@ class Loaded:
         return {}
 
 
-def _session(path: str, optimized: bool = True) -> Any:
+def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
+    """A session of a file, or of a file's content. Args: said: its name in errors, by default its path. Raises: TftrtError."""
     options = onnxruntime.SessionOptions()
+    # Products of 8 bits are exact also on processors whose instruction for them is not (AVX2 without VNNI).
+    options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        return onnxruntime.InferenceSession(path, options, providers=[_PROVIDER])
+        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER])
     except Exception as error:  # ONNX Runtime's own errors have no base of their own
-        raise errors.TftrtError(f"ONNX Runtime {onnxruntime.__version__} cannot load {path}: {_line(error)}",
+        raise errors.TftrtError(f"ONNX Runtime {onnxruntime.__version__} cannot load {said or model!s}: {_line(error)}",
                                 "check that the file is whole, with its weights beside it, and that ONNX Runtime knows its ops and its "
                                 "opset") from None
 
 
 def _contents(path: str) -> Contents:
-    session = _session(path, optimized=False)
-    about = session.get_modelmeta()
+    loaded = session(path, optimized=False)
+    about = loaded.get_modelmeta()
     inputs, outputs = (tuple(_spec(path, kind, one) for one in listed)
-                       for kind, listed in (("input", session.get_inputs()), ("output", session.get_outputs())))
+                       for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
     facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description}
     return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
 

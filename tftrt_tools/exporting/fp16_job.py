@@ -1,0 +1,47 @@
+"""The child's side of FP16: an exported graph gets casts, and weights in FP16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+
+from tftrt_tools import errors, progress
+from tftrt_tools.execution import npz
+from tftrt_tools.exporting.job import half, model_file, onnx_ranges
+from tftrt_tools.exporting.job.graph_facts import Facts, name_of
+from tftrt_tools.exporting.precision import Written, kept
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Convert.
+
+    Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "judged": another
+      file to write, which computes in FP32 and rounds to FP16, "fp32_nodes": regular expressions, "calls": .npz files of inputs, on which
+      tensors are looked at}.
+    Returns: {"written": Written, "judged": its path, "nodes"}. Raises: UsageError, TftrtError.
+    """
+    model = onnx.load(request["onnx"])
+    names = kept(request["fp32_nodes"], _names(model.graph))
+    largest = onnx_ranges.largest(model, Facts(model).floats, map(npz.load, request["calls"]))
+    progress.say("writing FP16 into the graph")
+    made = half.convert(model, names, largest)
+    if not any(one.precision == "FP16" for one in made.nodes):
+        raise errors.TftrtError("no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
+                                "export it with another --precision_mode")
+    written = model_file.rewrite(made.model, request["output"], request["weights"], {"tftrt.precision": "FP16"})
+    # It loads: the types fit, and there is a kernel for each node.
+    onnx_ranges.Session(onnx.load(request["output"]))
+    onnx.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
+    return {"written": Written(precision="FP16", nodes=made.nodes, constants=made.constants).to_dict(), "judged": request["judged"],
+            "nodes": [one.to_dict() for one in model_file.nodes(written)]}
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names of all nodes, also those of graphs within nodes."""
+    for node in graph.node:
+        yield name_of(node)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
+                yield from _names(inner)

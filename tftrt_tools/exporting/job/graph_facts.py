@@ -1,0 +1,88 @@
+"""A flat view of an ONNX graph: who makes and who reads each tensor, what is constant, which shape and type is known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+# Ops whose output holds exactly the values of their first input, in another form.
+SAME_VALUES = frozenset({"Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+
+class Facts:
+    """Of the outermost graph of a model. Nodes are named by their name, or, where they have none, by their first output."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = model.graph
+        self.nodes = list(graph.node)
+        self.producers = {output: node for node in graph.node for output in node.output if output}
+        self.inputs = {one.name for one in graph.input} - {one.name for one in graph.initializer}
+        self.outputs = {one.name for one in graph.output}
+        self.order = {id(node): index for index, node in enumerate(graph.node)}
+        self.readers: dict[str, list[onnx.NodeProto]] = {}
+        for node in graph.node:
+            for name in dict.fromkeys([*filter(None, node.input), *_read_inside(node)]):
+                self.readers.setdefault(name, []).append(node)
+        self._constants: dict[str, TensorProto] = {one.name: one for one in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self._constants[node.output[0]] = node.attribute[0].t
+        self._types = {one.name: one.type.tensor_type for one in (*graph.value_info, *graph.input, *graph.output)}
+
+    def constant(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The values of a constant; None for a tensor that is computed."""
+        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+
+    def is_constant(self, name: str) -> bool:
+        """Whether the file holds the tensor."""
+        return name in self._constants
+
+    def is_float(self, name: str) -> bool:
+        """Whether the tensor is known to be float32."""
+        if name in self._constants:
+            return bool(self._constants[name].data_type == TensorProto.FLOAT)
+        return name in self._types and bool(self._types[name].elem_type == TensorProto.FLOAT)
+
+    def shape(self, name: str) -> tuple[int | str, ...] | None:
+        """Its sizes, names for open ones; None if they are not known."""
+        found = self._types.get(name)
+        if found is None or not found.HasField("shape"):
+            return None
+        return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in found.shape.dim)
+
+    def alone(self, name: str) -> onnx.NodeProto | None:
+        """The only reader of a tensor that is no output of the graph; None if it has others."""
+        readers = self.readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+
+    def source(self, name: str) -> str:
+        """The tensor whose values this one only passes on."""
+        while name in self.producers and self.producers[name].op_type in SAME_VALUES:
+            name = self.producers[name].input[0]
+        return name
+
+    @functools.cached_property
+    def floats(self) -> list[str]:
+        """All computed float32 tensors: inputs first, then in the order of the nodes."""
+        listed = [one for one in self.inputs if self.is_float(one)]
+        return sorted(listed) + [name for name in self.producers if self.is_float(name) and not self.is_constant(name)]
+
+
+def name_of(node: onnx.NodeProto) -> str:
+    """A node's name for people."""
+    return str(node.name or next(filter(None, node.output), node.op_type))
+
+
+def _read_inside(node: onnx.NodeProto) -> Iterable[str]:
+    """Tensors that graphs within a node read."""
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
+            for one in inner.node:
+                yield from filter(None, one.input)
+                yield from _read_inside(one)
+            yield from (value.name for value in inner.output)

@@ -1,0 +1,111 @@
+"""The child's side of INT8: an exported graph gets QuantizeLinear and DequantizeLinear, with scales from data or from a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from tftrt_tools import choices, errors, progress
+from tftrt_tools.calibration import comparison, methods
+from tftrt_tools.calibration.comparison import Comparison
+from tftrt_tools.calibration.job import data, toolkit
+from tftrt_tools.calibration.methods import Method
+from tftrt_tools.calibration.record import DataRecord
+from tftrt_tools.calibration.table import LEVELS
+from tftrt_tools.exporting.job import model_file, onnx_ranges, placement, qdq, tables
+from tftrt_tools.exporting.job.graph_facts import Facts, name_of
+from tftrt_tools.exporting.job.placement import Placement
+from tftrt_tools.exporting.precision import GIVEN, Written, kept
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+# The last node with weights stays in FP32 if that takes away half of the noise, or more.
+_LEAST_GAIN_DB = 3.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Scaled:
+    """placement: what is rounded; scales: {tensor: scale}, of all that were measured; method, comparison: how they were chosen; record: of
+    the data."""
+
+    placement: Placement
+    scales: Mapping[str, float]
+    method: str
+    comparison: Comparison | None = None
+    record: DataRecord | None = None
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Quantize.
+
+    Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "signature" and
+      "twins": of the source, "fp32_nodes": regular expressions, "data": DataOptions as a dict, or None, "method", "percentile", "table":
+      {tensor: scale} where there is no data, "all": whether to measure all tensors}.
+    Returns: {"written": Written, "scales": {tensor: scale}, "data": DataRecord or {}, "nodes"}. Raises: UsageError, TftrtError.
+    """
+    model = onnx.load(request["onnx"])
+    names = kept(request["fp32_nodes"], map(name_of, model.graph.node))
+    placed = placement.place(model, names)
+    if not placed.sites:
+        raise errors.TftrtError("no node of it can be in INT8" + (f" ({placed.left[0].name}: {placed.left[0].reason})" if placed.left else
+                                                                  ": it has no convolution and no product with constant weights"),
+                                "export it with another --precision_mode")
+    found = _measured(request, model, placed) if request["data"] else _of_table(model, placed, request["table"])
+    if not found.placement.sites:
+        raise errors.TftrtError(f"no node of it has the ranges that INT8 needs ({found.placement.left[-1].reason})",
+                                "give other calibration data, or the table of this model")
+    progress.say("writing INT8 into the graph")
+    made = qdq.with_rounding(model, found.placement, found.scales)
+    properties = {"tftrt.precision": "INT8", "tftrt.calibration_method": found.method}
+    made = model_file.rewrite(made, request["output"], request["weights"], properties)
+    record = found.record
+    written = Written(precision="INT8", nodes=found.placement.nodes(), method=found.method, comparison=found.comparison,
+                      ranges={tensor: found.scales[tensor] * LEVELS for tensor in found.placement.tensors},
+                      samples=record.samples if record else 0, warnings=record.warnings if record else ())
+    return {"written": written.to_dict(), "scales": dict(found.scales), "data": record.to_dict() if record else {},
+            "nodes": [one.to_dict() for one in model_file.nodes(made)]}
+
+
+def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, float]) -> _Scaled:
+    scales = tables.by_tensor(model, table)
+    return _Scaled(placement=placed.with_scales(scales, "the table has"), scales=scales, method=GIVEN)
+
+
+def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement) -> _Scaled:
+    options, specs = DataOptions.from_dict(request["data"]), [one for one in model_file.specs(model.graph.input)]
+    batches = data.open(options, request["signature"], specs, request["twins"], lambda rows: _takes(specs, rows))
+    asked = request["method"]
+    candidates = [Method(name, request["percentile"]) for name in (choices.METHODS if asked == methods.AUTO else (asked,))]
+    collector = onnx_ranges.Collector(model, Facts(model).floats if request["all"] else placed.tensors)
+    judging = toolkit.passed(collector, batches, candidates)
+    ranged = placed.with_scales({name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has")
+    compared = onnx_ranges.compared(request["signature"], model, ranged, collector.histograms, judging)
+    decided = comparison.of([compared], "" if asked == methods.AUTO else candidates[0].text)
+    method = next(one for one in candidates if one.text == decided.taken)
+    if compared.levels:
+        chosen = [dataclasses.replace(one, scales={method: one.scales[method]}) for one in judging]
+        level = min(compared.levels[method.text].values())
+        ranged = _without_harm(request["signature"], model, ranged, collector.histograms, chosen, level)
+    scales = onnx_ranges.scales_by_tensor(collector.histograms, toolkit.scales_of(collector.histograms, method))
+    return _Scaled(placement=ranged, scales=scales, method=method.text, comparison=decided, record=batches.record)
+
+
+def _takes(specs: list[InputSpec], rows: int) -> bool:
+    return all(not spec.shape or spec.shape[0] in (None, rows) for spec in specs)
+
+
+def _without_harm(signature: str, model: onnx.ModelProto, placed: Placement, histograms: Mapping[str, Any], judging: list[toolkit.Judging],
+                  level: float) -> Placement:
+    """The Placement without the last nodes with weights, if INT8 loses much just there. Args: level: dB of the worst output with them."""
+    names = placement.last(model, placed)
+    without = placed.without(names, "")
+    if not without.sites:
+        return placed
+    found = onnx_ranges.compared(signature, model, without, histograms, judging)
+    worst = min((one for by_output in found.levels.values() for one in by_output.values()), default=level)
+    if worst - level < _LEAST_GAIN_DB:
+        return placed
+    return placed.without(names, f"INT8 of the last layer alone costs {worst - level:.1f} dB of the worst output")
