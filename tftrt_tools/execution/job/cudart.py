@@ -1,4 +1,4 @@
-"""The few functions of the CUDA runtime that measuring TensorRT needs, through ctypes. Every failure raises."""
+"""The few functions of the CUDA runtime that running and measuring TensorRT need, through ctypes. Every failure raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools.profiling.job import plan_libraries
+from tftrt_tools.execution.job import cuda_libraries
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,7 +40,7 @@ class Cuda:
     """The runtime on device 0. ctypes lets go of the interpreter lock during each call."""
 
     def __init__(self, path: str | None = None) -> None:
-        self._library = ctypes.CDLL(path or plan_libraries.runtime())
+        self._library = ctypes.CDLL(path or cuda_libraries.runtime())
         for name, arguments in _ARGUMENTS.items():
             getattr(self._library, name).argtypes = arguments
         self._library.cudaGetErrorString.restype = ctypes.c_char_p
