@@ -11,6 +11,8 @@ EXTRAS = "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 # Requests that TensorFlow Serving sends to a version before it serves it.
 WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
+# What makes a directory a plan directory (models.plan).
+PLAN = "plan.json"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -18,6 +20,11 @@ def is_saved_model(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is a directory with a saved_model.pb (or .pbtxt)."""
     path = pathlib.Path(path)
     return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
+
+
+def is_plan(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is a plan directory, or what is left of one."""
+    return (pathlib.Path(path) / PLAN).is_file()
 
 
 def check(path: str | os.PathLike[str]) -> pathlib.Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,13 +87,16 @@ class Cuda:
         return count.value
 
     def pinned(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A NumPy array in page-locked memory; it lives until the process ends."""
+        """A NumPy array in page-locked memory, which is given back with the last array that shows it."""
         import numpy as np
 
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         size = count * np.dtype(dtype).itemsize
-        address = self._made("cudaMallocHost", size)
-        return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)).cast("B"), dtype, count).reshape(shape)
+        address = self._made("cudaMallocHost", max(1, size))
+        memory = (ctypes.c_char * size).from_address(address)
+        # At the end of the process CUDA may be gone before it.
+        weakref.finalize(memory, self._library.cudaFreeHost, address).atexit = False
+        return np.frombuffer(memoryview(memory).cast("B"), dtype, count).reshape(shape)
 
     def stream(self) -> int:
         """A new stream that does not wait for the default one."""
