@@ -230,6 +230,8 @@ def _manifest(place):
 
 def _measure(cases, options, end):
     results = _report.Results(options.json, "plans", resume=options.resume)
+    failed = {(row["case"], row["variant"]) for row in results.rows if row.get("problem")}
+    results.rows[:] = [row for row in results.rows if (row["case"], row["variant"]) not in failed]
     results.note("builds", _builds(cases, options))
     for case in cases:
         for variant in _variants(case, options):

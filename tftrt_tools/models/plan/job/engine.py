@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import pathlib
+import time
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ import tensorrt as trt
 from tftrt_tools import errors
 from tftrt_tools.execution.job import device
 from tftrt_tools.models.plan import document, guard
+
+# As TensorRT's own Python logger writes levels.
+_LETTERS = {"INTERNAL_ERROR": "F"}
 
 
 class Engine:
@@ -48,7 +52,7 @@ class Log(trt.ILogger):
         if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
             self.errors.append(msg)
         if self.verbose or severity != trt.ILogger.Severity.VERBOSE:
-            print(f"[TRT] [{severity.name[:1]}] {msg}")
+            print(f"[{time.strftime('%m/%d/%Y-%H:%M:%S')}] [TRT] [{_LETTERS.get(severity.name, severity.name[:1])}] {msg}")
 
 
 @functools.cache
