@@ -23,6 +23,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 from benchmarks import _models, _report
@@ -59,6 +60,8 @@ CASES = (
     Case("musicnn", "spectrogram:{}x187x96", trained=True),
     Case("deeplc", "input_133:{}x60x6;input_134:{}x30x6;input_135:{}x55;input_136:{}x60x20", trained=True),
 )
+# Variants of one model are made at once, and its export once.
+_EXPORTING = {case.name: threading.Lock() for case in CASES}
 
 
 def main(argv=None):
@@ -181,7 +184,7 @@ def _make(case, variant, options, end):
     """The engines of a variant; of a plan twice."""
     if variant == NATIVE:
         return
-    if not _onnx(case, options).exists():
+    with _EXPORTING[case.name]:
         _export(case, options, end)
     target, source = _place(case, variant, options), _onnx(case, options)
     shapes = f"--shapes={case.shape(*BATCHES)}"

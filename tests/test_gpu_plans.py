@@ -174,7 +174,7 @@ def test_a_plan_is_benched_and_compared_in_process(plan, zoo_model, tmp_path):
     done = run_tftrt("bench", f"--in_process={plan}", f"--original={zoo_model('digits_cnn')}", "--duration_seconds=1", "--concurrency=1,2",
                      f"--json={tmp_path / 'bench.json'}")
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "bench.json").read_text())["points"]
+    assert json.loads((tmp_path / "bench.json").read_text())["rows"]
     done = run_tftrt("regress", "--in_process", f"--native={zoo_model('digits_cnn')}", f"--candidate={plan}", "--rounds=12", "--max_rounds=12",
                      "--allow_worse", f"--json={tmp_path / 'regress.json'}")
     assert done.returncode in (0, 3, 4) and (tmp_path / "regress.json").is_file(), done.stderr

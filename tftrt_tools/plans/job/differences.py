@@ -46,10 +46,3 @@ def parser_error(error: Any, names: list[str]) -> str:
     name = getattr(error, "node_name", lambda: "")() or (names[number] if 0 <= number < len(names) else "")
     where = f"node {name} " if name else f"node number {number} " if number >= 0 else ""
     return f"{where}({errors.first_line(error.desc())})"
-
-
-def take_plugins(trt: Any, parser: Any) -> None:
-    """Let the parser use native instance normalization where it is a choice."""
-    native = getattr(trt, "OnnxParserFlag", None)
-    if native is not None and "NATIVE_INSTANCENORM" in native.__members__:
-        parser.set_flag(native.NATIVE_INSTANCENORM)

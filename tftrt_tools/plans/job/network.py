@@ -18,7 +18,6 @@ def parsed(trt: Any, builder: Any, logger: Any, path: str, strongly_typed: bool)
     """(network, parser: keep it as long as the network). Raises: TftrtError that names the nodes which the parser refuses."""
     network = builder.create_network(differences.network_flags(trt, strongly_typed))
     parser = trt.OnnxParser(network, logger)
-    differences.take_plugins(trt, parser)
     if not parser.parse_from_file(path):
         names = _node_names(path)
         said = [differences.parser_error(parser.get_error(index), names) for index in range(parser.num_errors)]
