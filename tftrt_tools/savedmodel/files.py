@@ -34,6 +34,9 @@ def check(path: str | os.PathLike[str]) -> pathlib.Path:
         raise errors.UsageError(f"no such file or directory: {path}", "give the directory that holds saved_model.pb")
     if not path.is_dir():
         raise errors.UsageError(f"not a SavedModel: {path} is a file", "give the directory that holds saved_model.pb")
+    if is_plan(path):
+        raise errors.UsageError(f"not a SavedModel: {path} is a plan directory, built by TensorRT already",
+                                "give the model that it was made from")
     if not is_saved_model(path):
         raise errors.UsageError(f"not a SavedModel: {path} holds no saved_model.pb", _nearby(path))
     _check_variables(path)
