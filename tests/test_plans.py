@@ -14,8 +14,9 @@ from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools import cli, errors
 from tftrt_tools.models import opening, table
-from tftrt_tools.models.plan import document, guard, profiles
+from tftrt_tools.models.plan import document, profiles
 from tftrt_tools.models.plan.document import PlanFile, Plugin, Tensor
+from tftrt_tools.models.plan.job import guard
 from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.models.plan.profiles import Profile, Range
 from tftrt_tools.plans import settings, shaping

@@ -95,7 +95,8 @@ def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     source = of(model)
     kind = table.kind(source.path)
     if not kind.named_signatures:
-        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already", "give the TensorFlow model; `tftrt verify` compares the two")
+        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
+                                "give the TensorFlow model; `tftrt verify` compares the two")
     for package, title in _NEEDED.items():
         if importlib.util.find_spec(package) is None:
             raise errors.TftrtError(f"{title}, which an export needs, is not installed",

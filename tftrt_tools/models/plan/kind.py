@@ -35,7 +35,7 @@ class Plan:
     """The kind, with the members of model.Kind."""
 
     name = "TensorRT plan"
-    forms = ("a plan directory (of `tftrt convert --backend=tensorrt`)",)
+    forms = ("a plan directory",)
     runtime = RUNTIME
     timed = f"{_JOBS}:make"
     named_signatures = False

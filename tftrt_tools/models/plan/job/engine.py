@@ -13,7 +13,8 @@ import tensorrt as trt
 
 from tftrt_tools import errors
 from tftrt_tools.execution.job import device
-from tftrt_tools.models.plan import document, guard
+from tftrt_tools.models.plan import document
+from tftrt_tools.models.plan.job import guard
 
 # As TensorRT's own Python logger writes levels.
 _LETTERS = {"INTERNAL_ERROR": "F"}
