@@ -170,6 +170,15 @@ def test_int8_takes_the_scales_of_the_graph(tmp_path):
     assert "Int8" in json.dumps(layers)
 
 
+def test_inner_tensors_are_compared(plan, tmp_path):
+    done = run_tftrt("verify", plan / "model.onnx", plan, "--tensors=all", "--shapes=image:8x8x8x1", f"--json={tmp_path / 'tensors.json'}",
+                     timeout=370)
+    assert done.returncode == 0, done.stderr + done.stdout
+    said = json.loads((tmp_path / "tensors.json").read_text())
+    assert len(said["inners"]) > 5 and said["runtimes"]["converted"].startswith("TensorRT 8.5.3")
+    assert any(one["snr_db"] != "inf" for one in said["inners"])
+
+
 def test_a_plan_is_benched_and_compared_in_process(plan, zoo_model, tmp_path):
     done = run_tftrt("bench", f"--in_process={plan}", f"--original={zoo_model('digits_cnn')}", "--duration_seconds=1", "--concurrency=1,2",
                      f"--json={tmp_path / 'bench.json'}")

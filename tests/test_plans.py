@@ -343,6 +343,42 @@ def test_a_signature_has_to_be_chosen_where_none_is_the_default(tmp_path, zoo_mo
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and not (tmp_path / "plan").exists()
 
 
+# Inner tensors ----------------------------------------------------------------------------------------------------------------------------
+
+
+def chain(path, second=1.0):
+    """x -> a -> b -> y with a constant in each; the second is another where it is asked for. n is no float, and only one file has it."""
+    constants = {f"c{number}": np.full((4,), value, np.float32) for number, value in enumerate((2.0, second, 0.5))}
+    nodes = [helper.make_node("Mul", ["x", "c0"], ["a"], name="first"), helper.make_node("Add", ["a", "c1"], ["b"], name="second"),
+             helper.make_node("Mul", ["b", "c2"], ["y"], name="third"), helper.make_node("Shape", ["b"], ["n"], name="sizes")]
+    return onnx_files.write(path, nodes, onnx_files.values(("x", "float32", ("batch", 4))), onnx_files.values(("y", "float32", ("batch", 4))),
+                            constants)
+
+
+def test_the_first_tensor_that_departs_is_named(tmp_path, tftrt, monkeypatch):
+    monkeypatch.setattr("tftrt_tools.plans.tensors.CHUNK", 1)
+    one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
+    done = tftrt("verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}")
+    said = json.loads((tmp_path / "said.json").read_text())
+    assert done.returncode == 3 and "first departs: b (Add second) with" in done.stdout and "behind a with inf dB" in done.stdout
+    assert [one["tensor"] for one in said["inners"]] == ["a", "b", "y"] and said["chunks"] == 3 and not said["passed"]
+    assert said["inners"][0]["snr_db"] == "inf" and 0 < said["inners"][1]["snr_db"] < 60
+
+
+def test_chosen_tensors_and_bounds(tmp_path, tftrt):
+    one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
+    assert tftrt("verify", one, other, "--tensors=a").returncode == 0
+    assert tftrt("verify", one, other, "--tensors=all", "--thresholds=snr_db>=1").returncode == 0
+    assert_clear(tftrt("verify", one, other, "--tensors=a,gone"), 2, "'gone' is no tensor of floats that both graphs compute")
+    assert_clear(tftrt("verify", one, other, "--tensors=all", "--labels=x.npy"), 2, "--labels has no effect with --tensors")
+
+
+def test_only_graphs_have_inner_tensors(tmp_path, zoo_model, tftrt):
+    one = chain(tmp_path / "one.onnx")
+    assert_clear(tftrt("verify", zoo_model("digits_cnn"), one, "--tensors=all"), 2, "has none")
+    assert_clear(tftrt("verify", one, zoo_model("digits_cnn"), "--tensors=all"), 2, "has none")
+
+
 # The network and the configuration --------------------------------------------------------------------------------------------------------
 
 
