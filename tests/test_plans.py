@@ -355,12 +355,12 @@ def chain(path, second=1.0):
                             constants)
 
 
-def test_the_first_tensor_that_departs_is_named(tmp_path, tftrt, monkeypatch):
+def test_the_first_tensor_that_departs_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tftrt_tools.plans.tensors.CHUNK", 1)
     one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
-    done = tftrt("verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}")
-    said = json.loads((tmp_path / "said.json").read_text())
-    assert done.returncode == 3 and "first departs: b (Add second) with" in done.stdout and "behind a with inf dB" in done.stdout
+    assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}"]) == errors.EXIT_CHECK
+    printed, said = capsys.readouterr().out, json.loads((tmp_path / "said.json").read_text())
+    assert "first departs: b (Add second) with" in printed and "behind a with inf dB" in printed
     assert [one["tensor"] for one in said["inners"]] == ["a", "b", "y"] and said["chunks"] == 3 and not said["passed"]
     assert said["inners"][0]["snr_db"] == "inf" and 0 < said["inners"][1]["snr_db"] < 60
 
