@@ -79,9 +79,14 @@ def runtime() -> trt.Runtime:
                                 "`tftrt doctor` says what is missing") from None
 
 
+@functools.cache
+def _load_own_plugins() -> None:
+    trt.init_libnvinfer_plugins(logger(), "")
+
+
 def load_plugins(paths: list[str]) -> None:
     """TensorRT's own plugins, and those of libraries. Raises: TftrtError for a library that does not load."""
-    trt.init_libnvinfer_plugins(logger(), "")
+    _load_own_plugins()
     for path in paths:
         try:
             ctypes.CDLL(path, ctypes.RTLD_GLOBAL)

@@ -118,11 +118,18 @@ class Pool:
         return found
 
     def _new(self, profile: int, own: Shapes | None) -> _Seat:
-        shared = not self._engine.plan.dynamic
-        place = next((one for one in self._copies if shared or profile not in one[1]), None)
-        if place is None:
-            self._copies.append(place := (self._engine.copy(), set()))
-        context = Context(self._cuda, place[0], profile)
-        place[1].add(profile)
+        context, taken = self._on_a_copy(profile)
+        taken.add(profile)
         self._made[profile] = self._made.get(profile, 0) + 1
-        return _Seat(context, place[1], own)
+        return _Seat(context, taken, own)
+
+    def _on_a_copy(self, profile: int) -> tuple[Context, set[int]]:
+        """A context of the profile, of a copy of the engine that is there if one gives it, and the taken profiles of that copy."""
+        shared = not self._engine.plan.dynamic
+        for engine, taken in self._copies:
+            if shared or profile not in taken:
+                with contextlib.suppress(Refused):
+                    return Context(self._cuda, engine, profile), taken
+        self._copies.append((self._engine.copy(), set()))
+        engine, taken = self._copies[-1]
+        return Context(self._cuda, engine, profile), taken
