@@ -98,16 +98,17 @@ class Context:
             self.cuda.wait(self.stream)
         return {name: found[name] for name in self.outputs}
 
-    def capture(self, feed: Arrays) -> None:
-        """Let further calls of the present shapes be launches of a CUDA graph. A call that asks for memory in the middle cannot be one,
-        and stays as it is. Raises: Refused, CudaError; then this context is of no use any more."""
-        if self._graph or self._allocators:
-            return
+    def capture(self, feed: Arrays) -> bool:
+        """Let further calls of the present shapes be launches of a CUDA graph. Returns: False for a call that asks for memory in the
+        middle, which cannot be one. Raises: Refused, CudaError; then this context is of no use any more."""
+        if self._allocators:
+            return False
         # The first call of a shape makes what a capture cannot hold.
         self.upload(feed)
         self.enqueue()
         self.cuda.wait(self.stream)
         self._graph = self.cuda.captured(self.enqueue, self.stream)
+        return True
 
     @property
     def captured(self) -> bool:

@@ -59,8 +59,9 @@ class Pool:
             try:
                 with self._context(profile, shapes, shapes) as context:
                     if not context.captured:
-                        context.capture(feed)
-                        self.captured += context.captured
+                        # A plan that asks for memory in its calls never can be captured.
+                        self._graphs = context.capture(feed)
+                        self.captured += self._graphs
                     return context.call(feed)
             except (Refused, CudaError) as error:
                 self._graphs = False
