@@ -59,9 +59,11 @@ class Pool:
             try:
                 with self._context(profile, shapes, shapes) as context:
                     if not context.captured:
-                        # A plan that asks for memory in its calls never can be captured.
-                        self._graphs = context.capture(feed)
-                        self.captured += self._graphs
+                        captured = context.capture(feed)
+                        with self._lock:
+                            # A plan that asks for memory in its calls never can be captured.
+                            self._graphs = self._graphs and captured
+                            self.captured += captured
                     return context.call(feed)
             except (Refused, CudaError) as error:
                 self._graphs = False
