@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import pathlib
 import time
@@ -12,6 +13,8 @@ from typing import Any
 import tensorrt as trt
 
 from tftrt_tools import errors, progress
+from tftrt_tools.conversion.job import watched
+from tftrt_tools.conversion.job.timing_log import TimingLog
 from tftrt_tools.engine_cache.job import turns
 from tftrt_tools.engine_cache.timings import Timings
 from tftrt_tools.execution.job import device, gpu
@@ -19,6 +22,15 @@ from tftrt_tools.models.plan.job import engine as engines
 from tftrt_tools.models.plan.profiles import Profile
 from tftrt_tools.plans.job import network as networks
 from tftrt_tools.plans.settings import Settings
+
+
+def check(_request: None) -> dict[str, str]:
+    """What device.seen says. Raises: TftrtError where nothing can be built."""
+    here = device.seen()
+    if here is None:
+        raise errors.TftrtError("no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
+                                "build it there; `tftrt export` makes the ONNX file without a GPU")
+    return here
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -30,10 +42,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
       [those that each library of plugins added], "flags", "ranged": tensors that got a range, "seconds": {"parse", "build"},
       "known_timings": bytes of the timing cache that it began with, "layers": what the inspector says}. Raises: TftrtError.
     """
-    here = device.seen()
-    if here is None:
-        raise errors.TftrtError("no GPU is visible here, and TensorRT builds a plan on the kind of GPU that will run it",
-                                "build it there; `tftrt export` makes the ONNX file without a GPU")
+    here = check(None)
     settings = Settings.from_dict(request["settings"])
     log = engines.logger()
     log.verbose = request["verbose"]
@@ -54,15 +63,14 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     timings = Timings(pathlib.Path(request["timings"]) if request["timings"] else None,
                       {"for": "plans", "tensorrt": trt.__version__, **here})
     with turns.turn(gpu.identity(), progress.say), _timing_cache(config, timings, request["timing_cache"]) as known:
-        progress.say("building the plan")
         begun = time.monotonic()
         log.errors.clear()
-        serialized = builder.build_serialized_network(network, config)
+        plan = watched.run(lambda: builder.build_serialized_network(network, config), _Progress(log))
         built = time.monotonic()
-        if serialized is None:
+        if plan is None:
             raise _unbuilt()
+        plan = bytes(plan)
     del parser
-    plan = bytes(serialized)
     pathlib.Path(request["plan"]).write_bytes(plan)
     progress.say("looking at the plan's layers")
     engine = engines.runtime().deserialize_cuda_engine(plan)
@@ -73,6 +81,21 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"tensorrt": trt.__version__, "gpu": here, "inputs": inputs, "outputs": outputs, "profiles": engine.num_optimization_profiles,
             "creators": added, "flags": flags, "ranged": ranged, "seconds": {"parse": parsed - start, "build": built - begun},
             "known_timings": known, "layers": _layers(engine)}
+
+
+class _Progress:
+    """Reports how far TensorRT is, by its log."""
+
+    def __init__(self, log: engines.Log) -> None:
+        self._log, self._known = log, TimingLog()
+        log.heard = []
+        progress.say("building the plan")
+
+    def __call__(self, seconds: float) -> None:
+        new, self._log.heard = self._log.heard or [], []
+        self._known.feed("".join(f"{datetime.datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S.%f} {text}\n" for when, text in new))
+        told = self._known.text()
+        progress.say(f"building the plan, {seconds:.0f} s" + (f": {told}" if told else ""))
 
 
 def _plugins(settings: Settings) -> list[list[str]]:

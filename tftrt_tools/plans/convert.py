@@ -122,6 +122,8 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
         return ()
+    # An export takes longer than to see whether it can be of use.
+    child.run("tftrt_tools.plans.build_job:check", None)
     with opened.opened(source, log_file) as saved:
         name = _signature(source, saved, settings.signature)
         asked = inputs.Asked(shapes=shaping.first_call(settings.shapes))

@@ -41,17 +41,21 @@ class Engine:
 
 
 class Log(trt.ILogger):
-    """Prints what TensorRT says to the log of the process, and keeps its errors. verbose: also what it says of each tactic."""
+    """Prints what TensorRT says to the log of the process, and keeps its errors. verbose: also what it says of each tactic. heard: where
+    (time, text) of everything is kept, None for nowhere."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
         self.errors: list[str] = []
         self.verbose = False
+        self.heard: list[tuple[float, str]] | None = None
 
     def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
         """TensorRT calls it."""
         if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
             self.errors.append(msg)
+        if self.heard is not None:
+            self.heard.append((time.time(), msg))
         if self.verbose or severity != trt.ILogger.Severity.VERBOSE:
             print(f"[{time.strftime('%m/%d/%Y-%H:%M:%S')}] [TRT] [{_LETTERS.get(severity.name, severity.name[:1])}] {msg}")
 
