@@ -422,7 +422,8 @@ def test_the_installed_release_has_the_names_that_are_used():
                         (trt.ICudaEngine, ("num_io_tensors", "get_tensor_name", "get_tensor_mode", "get_tensor_dtype", "get_tensor_shape",
                                            "num_optimization_profiles", "create_engine_inspector", "create_execution_context")),
                         (trt.IExecutionContext, ("set_input_shape", "set_tensor_address", "infer_shapes", "get_tensor_shape",
-                                                 "set_output_allocator", "execute_async_v3", "set_optimization_profile_async")),
+                                                 "set_output_allocator", "execute_async_v3", "set_optimization_profile_async",
+                                                 "active_optimization_profile")),
                         (trt.IOutputAllocator, ("reallocate_output", "notify_shape"))):
         assert [name for name in names if not hasattr(kind, name)] == []
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorrt as trt
 
+from tftrt_tools import errors
 from tftrt_tools.execution.job.cudart import Captured, Cuda, CudaError
 from tftrt_tools.models.plan.job import engine as engines
 
@@ -31,8 +32,12 @@ class Context:
         self._context = engine.create_execution_context()
         if self._context is None:
             raise Refused("a further execution context")
-        if engine.num_optimization_profiles > 1:
-            _check(self._context.set_optimization_profile_async(profile, self.stream), f"profile {profile}")
+        # The first context of an engine has profile 0.
+        if self._context.active_optimization_profile != profile:
+            try:
+                _check(self._context.set_optimization_profile_async(profile, self.stream), f"profile {profile}")
+            except RuntimeError as error:
+                raise Refused(f"profile {profile} ({errors.first_line(str(error))})") from None
             cuda.wait(self.stream)
         self.inputs = engines.names(engine, inputs=True)
         self.outputs = engines.names(engine, inputs=False)
