@@ -13,6 +13,7 @@ from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools import cli, errors
+from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
 from tftrt_tools.models.plan import document, profiles
 from tftrt_tools.models.plan.document import PlanFile, Plugin, Tensor
@@ -21,6 +22,8 @@ from tftrt_tools.models.plan.kind import PLAN
 from tftrt_tools.models.plan.profiles import Profile, Range
 from tftrt_tools.plans import settings, shaping
 from tftrt_tools.plans.job import differences, network
+from tftrt_tools.plans.result import Built
+from tftrt_tools.regression import models
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -230,6 +233,23 @@ def test_commands_open_a_plan_as_other_models(plan):
         assert model.digest() == digest
     (plan / "model.plan").write_bytes((plan / "model.plan").read_bytes()[:-1] + b"!")
     assert PLAN.digest(str(plan)) != digest
+
+
+def test_the_manifest_has_the_calls_that_a_plan_was_tuned_for_under_both_names(plan):
+    said = document.read(plan)
+    done = Built(source="/m", source_digest="sha256:0", output=str(plan), settings=settings.Settings(signature="score", precision_mode="FP16"),
+                 versions={"tensorrt": "8.5.3.1"}, gpu=HERE, plan=said, seconds=3.0, parse_seconds=0.5, build_seconds=2.0, known_timings=0)
+    passport.write(plan, passport.MANIFEST, done.to_dict())
+    manifest = passport.read(plan, passport.MANIFEST)
+    calls = [{"x": (8, 4)}, {"x": (8, 4)}, {"x": (64, 4)}]
+    assert inputs.built_for(manifest) == {"serving_default": calls, "score": calls} and manifest["backend"] == "tensorrt"
+    read = models.of(opening_model(plan), "candidate")
+    assert (read.precision, read.engine_ops, read.build_seconds, read.engine_bytes) == ("FP16", 1, 2.0, said.bytes)
+
+
+def opening_model(plan):
+    with opening.opened(plan) as (model,):
+        return model
 
 
 def test_inspect_tells_what_plan_json_and_the_layers_say(plan, tftrt):

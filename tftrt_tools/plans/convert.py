@@ -68,7 +68,8 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
-        notes = _place_onnx(source, stage, settings, log_file)
+        signature, notes = _place_onnx(source, stage, settings, log_file)
+        settings = dataclasses.replace(settings, signature=signature)
         ends = onnx_file.overview(str(stage / document.ONNX)).signatures[DEFAULT]
         _check_ends(source, ends.inputs, ends.outputs)
         profiles = shaping.profiles(settings.shapes, ends.inputs, settings.signature or DEFAULT)
@@ -112,8 +113,9 @@ def _is_onnx(source: Source) -> bool:
     return table.kind(source.path) is ONNX_KIND
 
 
-def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file: str | None) -> tuple[str, ...]:
-    """Put model.onnx, and the files beside it, into the directory. Returns: what to know. Raises: as `convert`."""
+def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file: str | None) -> tuple[str, tuple[str, ...]]:
+    """Put model.onnx, and the files beside it, into the directory. Returns: (the signature that it is, "" for a source without any; what to
+    know). Raises: as `convert`."""
     if _is_onnx(source):
         beside = onnx_file.outside(source.path)
         shutil.copyfile(source.path, stage / document.ONNX)
@@ -121,7 +123,7 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
             place = stage / os.path.relpath(path, os.path.dirname(source.path) or ".")
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
-        return ()
+        return "", ()
     # An export takes longer than to see whether it can be of use.
     child.run("tftrt_tools.plans.build_job:check", None)
     with opened.opened(source, log_file) as saved:
@@ -131,7 +133,7 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
         done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise _failed(source, done)
-    return tuple(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts)))
+    return name, tuple(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts)))
 
 
 def _signature(source: Source, saved: str, asked: str) -> str:

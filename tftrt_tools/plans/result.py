@@ -58,8 +58,9 @@ class Built(passport.Stamped):
 
     @property
     def signatures(self) -> tuple[dict[str, Any], ...]:
-        """The entries that a converted SavedModel's manifest has for a signature, as far as a plan has them."""
+        """The entries that a converted SavedModel's manifest has for a signature, as far as a plan has them; under its own name as well."""
         calls = [{name: list(shape) for name, shape in one.opt.items()} for one in self.profiles]
-        return ({"name": DEFAULT, "twins": [], "calls": calls, "build_seconds": round(self.build_seconds, 2),
+        twins = [self.settings.signature] if self.settings.signature not in ("", DEFAULT) else []
+        return ({"name": DEFAULT, "twins": twins, "calls": calls, "build_seconds": round(self.build_seconds, 2),
                  "engines": [{"name": ENGINE, "precision": self.plan.precision}],
                  "built": [{"name": ENGINE, "bytes": self.plan.bytes, "seconds": round(self.build_seconds, 2)}]},)

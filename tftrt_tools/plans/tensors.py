@@ -154,7 +154,8 @@ def _second(second: Model, file: str, folder: pathlib.Path, log_file: str | None
     kept = tuple(str(pathlib.Path(second.path) / one.file) for one in document.read(second.path).plugins)
     target = folder / "plan"
     folder.mkdir(parents=True, exist_ok=True)
-    convert.convert(file, target, dataclasses.replace(settings, plugins=kept, signature=""), log_file=log_file)
+    shapes = settings.shapes.replace(f"{settings.signature}/", "") if settings.signature else settings.shapes
+    convert.convert(file, target, dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes), log_file=log_file)
     return plan_kind.at(str(target))
 
 
