@@ -7,7 +7,8 @@ import numpy as np
 import tensorrt as trt
 
 from benchmarks import _loop, _stats
-from tftrt_tools.profiling.job import plan_context, plan_cudart
+from tftrt_tools.execution.job import cudart
+from tftrt_tools.profiling.job import plan_context
 from tftrt_tools.savedmodel import engine_assets
 
 LOGGER = trt.Logger(trt.Logger.ERROR)
@@ -46,7 +47,7 @@ class Context:
     """One execution context with a stream and buffers of its own: what one caller needs.
 
     Args:
-      cuda: plan_cudart.Cuda. engine: an engine with one input and one output.
+      cuda: cudart.Cuda. engine: an engine with one input and one output.
       shape: of the input.
       like_tftrt: give shape and scratch memory anew in every call, as TF-TRT's op does.
     """
@@ -197,4 +198,4 @@ def closed_loops(contexts, batch, seconds, ways):
 
 def cuda():
     """The CUDA runtime; raises where there is none."""
-    return plan_cudart.Cuda()
+    return cudart.Cuda()

@@ -5,6 +5,7 @@ import importlib
 from tests.zoo_signatures import SIGNATURES
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import convert as convert_command
+from tftrt_tools.plans import shaping
 from tftrt_tools.savedmodel import shapes
 
 
@@ -23,7 +24,8 @@ def check_flags(argv):
     if argv[1] == "convert":
         chosen = convert_command.read_settings(values)
         if chosen.shapes and values.input_saved_model_dir in SIGNATURES:
-            shapes.calls(shapes.parse(chosen.shapes), input_specs(values.input_saved_model_dir))
+            for group in shaping.groups(chosen.shapes) if values.backend == "tensorrt" else [chosen.shapes]:
+                shapes.calls(shapes.parse(group), input_specs(values.input_saved_model_dir))
 
 
 def input_specs(model):

@@ -7,15 +7,16 @@ import inspect
 import pytest
 import tensorrt as trt
 
+from tftrt_tools.execution.job import cuda_libraries, cudart
 from tftrt_tools.profiling import engines, plan
 from tftrt_tools.profiling.engine_graph import Graph
-from tftrt_tools.profiling.job import plan_context, plan_cudart, plan_cupti, plan_graph, plan_job, plan_libraries
+from tftrt_tools.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
 from tftrt_tools.savedmodel import describe
 
 
 def test_the_libraries_have_the_functions():
-    runtime, cupti = ctypes.CDLL(plan_libraries.runtime()), ctypes.CDLL(plan_libraries.cupti())
-    for name in plan_cudart._ARGUMENTS:
+    runtime, cupti = ctypes.CDLL(cuda_libraries.runtime()), ctypes.CDLL(cuda_libraries.cupti())
+    for name in cudart._ARGUMENTS:
         assert getattr(runtime, name)
     called = {node.value for node in ast.walk(ast.parse(inspect.getsource(plan_cupti))) if isinstance(node, ast.Constant)
               and isinstance(node.value, str) and node.value.startswith("cuptiActivity") and " " not in node.value and ":" not in node.value}

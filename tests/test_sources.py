@@ -152,7 +152,7 @@ def test_keras_files_that_cannot_be_loaded_say_what_they_are(name, tmp_path, cap
 
 
 @pytest.mark.parametrize(("name", "what", "way"), [
-    ("a.onnx", "an ONNX model", "trtexec --onnx"), ("a.tflite", "a TensorFlow Lite model", "it was made from"),
+    ("a.onnx", "an ONNX model", "--backend=tensorrt"), ("a.tflite", "a TensorFlow Lite model", "it was made from"),
     ("a.pt", "a PyTorch file", "torch.onnx.export"), ("a.pth", "a PyTorch file", "torch.onnx.export"),
     ("a.engine", "a TensorRT engine", "it was built from"), ("a.PLAN", "a TensorRT engine", "it was built from"),
     ("a.tar.gz", "an archive", "unpack it"), ("a.txt", "is a file", "SavedModel directory"), ("readme", "is a file", "SavedModel directory")])

@@ -123,7 +123,7 @@ def test_targets_that_must_not_be_written(tmp_path):
     (tmp_path / "file").write_text("x")
     for target, overwrite, says in ((source, True, "inside one another"), (source / "out", True, "inside one another"),
                                     (tmp_path, True, "inside one another"), (tmp_path / "notes", False, "exists"),
-                                    (tmp_path / "notes", True, "SavedModels only"), (tmp_path / "file", True, "no directory")):
+                                    (tmp_path / "notes", True, "SavedModels and plan directories only"), (tmp_path / "file", True, "no directory")):
         with pytest.raises(errors.UsageError, match=says):
             staging.check_target(target, overwrite, [source])
 

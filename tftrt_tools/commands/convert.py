@@ -1,8 +1,11 @@
-"""usage: tftrt convert --input_saved_model_dir=DIR_OR_KERAS_FILE --output_saved_model_dir=DIR [--flags]
+"""usage: tftrt convert --input_saved_model_dir=MODEL --output_saved_model_dir=DIR [--flags]
 
 Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
 names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
 GPU, --shapes builds, checks and saves them now.
+
+--backend=tensorrt builds a plan of TensorRT itself in place of it, from such a model or from an ONNX file: a directory that runs without
+TensorFlow. It takes a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; '|' stands between ranges.
 
 The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
   tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
@@ -11,6 +14,8 @@ examples:
   tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16
   tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16 \\
       --shapes='image:1x224x224x3,8x224x224x3'
+  tftrt convert --backend=tensorrt --input_saved_model_dir=resnet.onnx --output_saved_model_dir=resnet_plan --precision_mode=FP16 \\
+      --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=32x224x224x3,max=64x224x224x3'
 """
 
 from __future__ import annotations
@@ -22,7 +27,18 @@ from absl import flags
 
 from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file
-from tftrt_tools.commands import _building, _calibration_flags, _comparison, _engine_cache, _flags, _next, _output, _source_flags, _worth
+from tftrt_tools.commands import (
+    _building,
+    _calibration_flags,
+    _comparison,
+    _engine_cache,
+    _flags,
+    _next,
+    _output,
+    _plans,
+    _source_flags,
+    _worth,
+)
 from tftrt_tools.conversion import settings as settings_module
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -63,6 +79,7 @@ def define(values: flags.FlagValues) -> None:
     _building.define(values)
     define_cache(values)
     define_layers(values)
+    _plans.define(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
     flags.DEFINE_boolean("dry_run", False, "convert, report, and write nothing", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -155,6 +172,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
     if not values.output_saved_model_dir and not values.dry_run:
         raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
+    _plans.check_flags(values)
+    if values.backend == _plans.TENSORRT:
+        return _plans.run(values, _flag_file(values), read_cache(values))
     settings = read_settings(values)
     if settings.shapes:
         shape_grammar.parse(settings.shapes)

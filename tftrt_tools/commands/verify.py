@@ -12,12 +12,17 @@ shows anything (all zero, empty, the same for every input), the check fails (exi
 or accept it with --allow_constant_outputs.
 Data that calibrated an INT8 model proves nothing: --data is refused if more than half of its rows calibrated the model, and a smaller
 share is a warning. The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be
-an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence.
+an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence. CONVERTED may be a plan directory.
+
+Where an ONNX file and a plan, or two ONNX files, differ, --tensors=all compares their inner tensors in place of their answers, and
+names the first that departs (exit 3). A plan is built again for each chunk of tensors, with the same settings; what TensorRT fuses there
+may differ.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
   tftrt verify encoder encoder_fp16 --shapes='ids:1x128,8x128;mask:1x128,8x128' --ranges='ids:0:30522;mask:0:2'
   tftrt verify detector detector_fp16 --data=images.npz --labels=boxes.npz --thresholds='labels:map>=0.4'
+  tftrt verify resnet_plan/model.onnx resnet_plan --tensors=all
   tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
 """
 
@@ -28,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags
+from tftrt_tools.commands import _data_flags, _flags, _judging_flags, _next, _output, _source_flags, _tensors
 from tftrt_tools.execution import kernels
 from tftrt_tools.savedmodel import signatures
 
@@ -65,6 +70,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("allow_calibration_data", False, "accept --data of which more than half of the rows calibrated the "
                          "model", **text)
     flags.DEFINE_boolean("allow_matching_nonfinite", False, "accept NaN and Inf where the original answers the same", **text)
+    flags.DEFINE_list("tensors", [], "of an ONNX file and a plan, or of two ONNX files: compare these inner tensors, or all", **text)
     _judging_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
@@ -82,6 +88,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
     asked = calls.Asked(data=values.data, reading=_data_flags.reading(values), data_rows=values.data_rows, shapes=values.shapes,
                         ranges=values.ranges, seed=values.seed)
+    if tensors := [name for name in values.tensors if name]:
+        return _tensors.run(values, original, converted, tensors, asked)
     options = verify.Options(
         asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
         label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,

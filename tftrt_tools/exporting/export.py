@@ -102,8 +102,10 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
 def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Source:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
     source = of(model)
-    if not table.kind(source.path).named_signatures:
-        raise errors.UsageError(f"{source} is an ONNX file already", "give the TensorFlow model; `tftrt verify` compares the two")
+    kind = table.kind(source.path)
+    if not kind.named_signatures:
+        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
+                                "give the TensorFlow model; `tftrt verify` compares the two")
     for package, title in _NEEDED.items():
         if importlib.util.find_spec(package) is None:
             raise errors.TftrtError(f"{title}, which an export needs, is not installed",

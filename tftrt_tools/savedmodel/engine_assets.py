@@ -68,6 +68,7 @@ def plans(path: str | os.PathLike[str]) -> Iterator[tuple[EngineAsset, bytes]]:
 # of the compute capability. Any other form is not read.
 _PART, _NUMBER = rb"\x02\x80\x01\x00(.)", rb"\x07\x80\x01\x00(.{4})"
 _HEAD = re.compile(rb"ptrt.{20}" + 4 * _PART + rb"\x12\x80\x01\x00.{4,5}" + 2 * _NUMBER, re.DOTALL)
+_HEAD_BYTES = 256
 _NEWEST_CAPABILITY = 30  # a larger "major" is not a version
 
 
@@ -84,6 +85,12 @@ def origin(asset: EngineAsset,
     # The manifest's versions are those of the build only if it names the GPU of the build.
     tensorrt = ((manifest or {}).get("versions") or {}).get("tensorrt") if gpu else None
     return asset.tensorrt or tensorrt, asset.compute_capability or gpu.get("compute_capability")
+
+
+def header(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
+    """(TensorRT, compute capability) that a file with a serialized engine names in its first bytes, (None, None) for another form."""
+    with open(path, "rb") as file:
+        return _origin(file.read(_HEAD_BYTES))
 
 
 def _origin(engine: bytes) -> tuple[str | None, str | None]:

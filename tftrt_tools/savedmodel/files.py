@@ -11,6 +11,8 @@ EXTRAS = "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 # Requests that TensorFlow Serving sends to a version before it serves it.
 WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
+# What makes a directory a plan directory (models.plan).
+PLAN = "plan.json"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -20,6 +22,11 @@ def is_saved_model(path: str | os.PathLike[str]) -> bool:
     return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
 
 
+def is_plan(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is a plan directory, or what is left of one."""
+    return (pathlib.Path(path) / PLAN).is_file()
+
+
 def check(path: str | os.PathLike[str]) -> pathlib.Path:
     """Raise UsageError where `path` cannot be a complete SavedModel. Returns: `path` as a pathlib.Path."""
     path = pathlib.Path(path)
@@ -27,6 +34,9 @@ def check(path: str | os.PathLike[str]) -> pathlib.Path:
         raise errors.UsageError(f"no such file or directory: {path}", "give the directory that holds saved_model.pb")
     if not path.is_dir():
         raise errors.UsageError(f"not a SavedModel: {path} is a file", "give the directory that holds saved_model.pb")
+    if is_plan(path):
+        raise errors.UsageError(f"not a SavedModel: {path} is a plan directory, built by TensorRT already",
+                                "give the model that it was made from")
     if not is_saved_model(path):
         raise errors.UsageError(f"not a SavedModel: {path} holds no saved_model.pb", _nearby(path))
     _check_variables(path)

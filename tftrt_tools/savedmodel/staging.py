@@ -25,7 +25,7 @@ def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Itera
 
     Args:
       target: directory to write.
-      overwrite: whether a SavedModel or an empty directory there may be replaced. Other things are never replaced.
+      overwrite: whether a SavedModel, a plan directory or an empty directory there may be replaced. Other things are never replaced.
       sources: inputs, which must neither lie inside the target nor hold it.
     """
     target = pathlib.Path(os.path.abspath(target))
@@ -41,8 +41,8 @@ def check_target(target: str | os.PathLike[str], overwrite: bool, sources: Itera
         if any(target.iterdir()):
             if not overwrite:
                 raise errors.UsageError(f"the output directory exists: {target}", "add --overwrite to replace it, or choose another")
-            if not files.is_saved_model(target):
-                raise errors.UsageError(f"--overwrite replaces SavedModels only, and {target} holds something else",
+            if not files.is_saved_model(target) and not files.is_plan(target):
+                raise errors.UsageError(f"--overwrite replaces SavedModels and plan directories only, and {target} holds something else",
                                         "choose another output directory")
     return target
 

@@ -32,7 +32,8 @@ _TENSOR_TYPE = 1
 # The deepest nesting of graphs: a file with more is damaged.
 _DEEPEST = 50
 _UNASKED = (
-    "what TF-TRT would take of it: TF-TRT converts TensorFlow models (TensorRT itself builds ONNX: `trtexec --onnx=FILE`)",
+    "what TF-TRT would take of it: TF-TRT converts TensorFlow models (`tftrt convert --backend=tensorrt` builds a plan from the "
+    "file)",
     "saved engines: there are none in an ONNX file",
     "whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
 )

@@ -29,8 +29,8 @@ class Onnx:
     runtime = Runtime(jobs=_JOBS)
     timed = f"{_JOBS}:make"
     named_signatures = False
-    unconverted = ("TF-TRT converts TensorFlow models", "give the TensorFlow model that it was made from; TensorRT itself builds ONNX "
-                   "(`trtexec --onnx=FILE`)")
+    unconverted = ("TF-TRT converts TensorFlow models", "give the TensorFlow model that it was made from; or let TensorRT itself build the "
+                   "file (`tftrt convert --backend=tensorrt`)")
     arithmetic = Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:

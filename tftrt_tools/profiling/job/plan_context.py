@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorrt as trt
 
-from tftrt_tools.profiling.job import plan_cudart
+from tftrt_tools.execution.job import cudart
 
 Shape = tuple[int, ...]
 # tensorrt.nptype of 8.5 does not work with this NumPy.
@@ -87,7 +87,7 @@ class Context:
       values: {input whose values are shapes: values}.
     """
 
-    def __init__(self, cuda: plan_cudart.Cuda, engine: trt.ICudaEngine, shapes: dict[str, Shape], profile: int = 0,
+    def __init__(self, cuda: cudart.Cuda, engine: trt.ICudaEngine, shapes: dict[str, Shape], profile: int = 0,
                  values: dict[str, list[int]] | None = None) -> None:
         self.cuda, self.engine, self.stream = cuda, engine, cuda.stream()
         self.implicit = bool(engine.has_implicit_batch_dimension)

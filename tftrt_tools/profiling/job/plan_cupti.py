@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tftrt_tools.profiling.job import plan_libraries
+from tftrt_tools.execution.job import cuda_libraries
 
 _MEMCPY, _MEMSET, _DRIVER, _RUNTIME, _KERNEL, _MARKER = 1, 2, 4, 5, 10, 12
 # Single kernels may report kind 3 as well.
@@ -32,14 +32,14 @@ _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 def record_ranges() -> None:
     """Call it before this process makes its first TensorRT runtime. (Its import opens no range: tried with a library of our own.)"""
-    os.environ["NVTX_INJECTION64_PATH"] = plan_libraries.cupti()
+    os.environ["NVTX_INJECTION64_PATH"] = cuda_libraries.cupti()
 
 
 class Cupti:
     """The tracer of this process. One trace at a time."""
 
     def __init__(self) -> None:
-        self._library = ctypes.CDLL(plan_libraries.cupti())
+        self._library = ctypes.CDLL(cuda_libraries.cupti())
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self._full: list[tuple[int, int]] = []
         # ctypes keeps no reference of its own.

@@ -19,7 +19,8 @@ from typing import Any
 
 import tensorrt as trt
 
-from tftrt_tools.profiling.job import plan_clocks, plan_context, plan_cudart, plan_cupti
+from tftrt_tools.execution.job import cudart
+from tftrt_tools.profiling.job import plan_clocks, plan_context, plan_cupti
 from tftrt_tools.profiling.job.plan_context import Context
 from tftrt_tools.savedmodel import engine_assets
 
@@ -65,12 +66,12 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measure one kind of facts. Args: request: as above."""
     if request["part"] == "traced":
         plan_cupti.record_ranges()
-    cuda = plan_cudart.Cuda()
+    cuda = cudart.Cuda()
     measure = MEASURES[request["part"]]
     return [dict(_measured(cuda, measure, one, request)) for one in _chosen(cuda, request)]
 
 
-def _measured(cuda: plan_cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
+def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One, request: dict[str, Any]) -> _Facts:
     facts = _Facts(engine=one.asset.engine, record=one.record, profile=one.profile, rows=one.rows, implicit=one.implicit,
                    bytes=one.asset.bytes)
     facts["engine_bytes"] = one.taken
@@ -88,7 +89,7 @@ def _measured(cuda: plan_cudart.Cuda, measure: Callable[[_One, _Facts], None], o
 class _One:
     """One engine and one of its profiles, or one implicit-batch engine."""
 
-    def __init__(self, cuda: plan_cudart.Cuda, plan: bytes, engine: trt.ICudaEngine, **which: Any) -> None:
+    def __init__(self, cuda: cudart.Cuda, plan: bytes, engine: trt.ICudaEngine, **which: Any) -> None:
         self.cuda, self.plan, self.engine = cuda, plan, engine
         self.asset: engine_assets.EngineAsset = which["asset"]
         self.record: int = which["record"]
@@ -134,7 +135,7 @@ class _One:
         return self._given or self.asset.input_shapes
 
 
-def _chosen(cuda: plan_cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+def _chosen(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
     """Every engine and profile, one at a time."""
     for path in sorted((pathlib.Path(request["model"]) / "assets").glob(engine_assets.PREFIX + "*")):
         for number, (asset, plan) in enumerate(engine_assets.plans(path)):
@@ -404,7 +405,7 @@ def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
     return context
 
 
-def _one_thread(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> float:
+def _one_thread(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> float:
     """Calls a second; one thread feeds all streams in turns."""
     start, calls = time.perf_counter(), 0
     while time.perf_counter() - start < _LOOP_SECONDS:
@@ -434,7 +435,7 @@ def _thread_each(contexts: Sequence[Context]) -> float:
     return sum(counts) / (time.perf_counter() - start)
 
 
-def _overlap(cuda: plan_cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
+def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
     """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream, without the first ones, which warm up CUPTI."""
     with _cupti().tracing() as found:
         for _ in range(_WARM):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import pathlib
 
@@ -11,9 +12,22 @@ def cupti() -> str:
     return _found("cuda_cupti", "libcupti.so.*") or "libcupti.so"
 
 
+# TensorRT 8.5 comes with CUDA 11, later releases with the others.
+_RUNTIMES = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13")
+
+
 def runtime() -> str:
-    """The CUDA 11 runtime, or its bare name for the loader."""
-    return _found("cuda_runtime", "libcudart.so.11.0") or "libcudart.so.11.0"
+    """The CUDA runtime of a wheel, or the bare name of one that the loader finds."""
+    wheels = ((package, name) for package in ("cuda_runtime", "cu13") for name in _RUNTIMES)
+    return next(filter(None, (_found(*one) for one in wheels)), None) or next(filter(_loads, _RUNTIMES), _RUNTIMES[0])
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def _found(package: str, pattern: str) -> str | None:

@@ -1,12 +1,14 @@
-"""The few functions of the CUDA runtime that measuring TensorRT needs, through ctypes. Every failure raises."""
+"""The few functions of the CUDA runtime that running and measuring TensorRT need, through ctypes. Every failure raises."""
 
 from __future__ import annotations
 
 import ctypes
+import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools.profiling.job import plan_libraries
+from tftrt_tools.execution.job import cuda_libraries
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,7 +42,7 @@ class Cuda:
     """The runtime on device 0. ctypes lets go of the interpreter lock during each call."""
 
     def __init__(self, path: str | None = None) -> None:
-        self._library = ctypes.CDLL(path or plan_libraries.runtime())
+        self._library = ctypes.CDLL(path or cuda_libraries.runtime())
         for name, arguments in _ARGUMENTS.items():
             getattr(self._library, name).argtypes = arguments
         self._library.cudaGetErrorString.restype = ctypes.c_char_p
@@ -85,13 +87,16 @@ class Cuda:
         return count.value
 
     def pinned(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A NumPy array in page-locked memory; it lives until the process ends."""
+        """A NumPy array in page-locked memory, which is given back with the last array that shows it."""
         import numpy as np
 
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         size = count * np.dtype(dtype).itemsize
-        address = self._made("cudaMallocHost", size)
-        return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)).cast("B"), dtype, count).reshape(shape)
+        address = self._made("cudaMallocHost", max(1, size))
+        memory = (ctypes.c_char * size).from_address(address)
+        # At the end of the process CUDA may be gone before it.
+        weakref.finalize(memory, self._library.cudaFreeHost, address).atexit = False
+        return np.frombuffer(memoryview(memory).cast("B"), dtype, count).reshape(shape)
 
     def stream(self) -> int:
         """A new stream that does not wait for the default one."""

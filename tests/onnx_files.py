@@ -1,0 +1,47 @@
+"""Small ONNX files, written with the package onnx."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32, "string": TensorProto.STRING}
+
+
+def values(*specs):
+    """ValueInfos. Args: specs: (name, dtype, shape) each; a size that is a text is open."""
+    return [helper.make_tensor_value_info(name, _TYPES[dtype], shape) for name, dtype, shape in specs]
+
+
+def write(path, nodes, inputs, outputs, constants=None, opset=13, outside=False):
+    """Write a model. Args: inputs, outputs: of `values`. constants: {name: array}. outside: put their data into a file beside it.
+    Returns: the path, as text."""
+    held = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "test", inputs, outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.save(model, str(path), save_as_external_data=outside, location=f"{path.name}.data" if outside else None, size_threshold=0)
+    return str(path)
+
+
+def product(path, rows="batch", outside=False, **more):
+    """x [rows, 4] times a constant [4, 3] gives y."""
+    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    return write(path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], values(("x", "float32", (rows, 4))),
+                 values(("y", "float32", (rows, 3))), {"w": weights}, outside=outside, **more)
+
+
+def chosen(path):
+    """The places and the values of the numbers in x [length] that are above 0: outputs whose shapes depend on values."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["places"]),
+             helper.make_node("Transpose", ["places"], ["t"], perm=[1, 0]), helper.make_node("GatherND", ["r", "t"], ["values"])]
+    return write(path, nodes, values(("x", "float32", ("length",))),
+                 values(("places", "int64", (1, "count")), ("values", "float32", ("count",))))
+
+
+def quantized(path):
+    """As `product`, with QuantizeLinear and DequantizeLinear around x and around the constant, wide enough for an INT8 kernel."""
+    weights = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    constants = {"w": weights, "sx": np.float32(4 / 127), "sw": np.float32(np.abs(weights).max() / 127), "zero": np.int8(0)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "sx", "zero"], ["qx"]), helper.make_node("DequantizeLinear", ["qx", "sx", "zero"], ["dx"]),
+             helper.make_node("QuantizeLinear", ["w", "sw", "zero"], ["qw"]), helper.make_node("DequantizeLinear", ["qw", "sw", "zero"], ["dw"]),
+             helper.make_node("MatMul", ["dx", "dw"], ["y"], name="product")]
+    return write(path, nodes, values(("x", "float32", ("batch", 64))), values(("y", "float32", ("batch", 64))), constants)

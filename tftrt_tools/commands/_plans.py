@@ -1,0 +1,99 @@
+"""`tftrt convert --backend=tensorrt`: its flags, and what it prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _building, _next, _output, _source_flags
+from tftrt_tools.models.plan import kind as plan_kind
+from tftrt_tools.plans import settings as settings_module
+
+if TYPE_CHECKING:
+    from tftrt_tools.plans.result import Built
+
+TFTRT, TENSORRT = "tftrt", "tensorrt"
+# Flags for plans alone.
+_OWN = ("strongly_typed", "tf32", "tactic_sources", "sparse_weights", "version_compatible", "refit", "plugins")
+# Flags that both have.
+_BOTH = ("backend", "input_saved_model_dir", "output_saved_model_dir", "precision_mode", "shapes", "signature_keys",
+         "max_workspace_size_bytes", "calibration_table", "overwrite", "dry_run", "log_file", "max_build_minutes", "engine_cache",
+         "engine_cache_dir", "engine_cache_max_bytes", "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs", "op_library",
+         "json", "help", "flagfile", "undefok")
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define them on FlagValues `values`."""
+    default = settings_module.Settings()
+    text = dict(flag_values=values)
+    flags.DEFINE_enum("backend", TFTRT, [TFTRT, TENSORRT], "tftrt makes a TF-TRT SavedModel; tensorrt builds a plan directory, which runs "
+                      "without TensorFlow (GPU)", **text)
+    flags.DEFINE_boolean("strongly_typed", default.strongly_typed, "plan: no layer computes in another type than the ONNX file says "
+                         "(TensorRT 9 and later)", **text)
+    flags.DEFINE_boolean("tf32", default.tf32, "plan: let float32 be computed in TF32", **text)
+    flags.DEFINE_list("tactic_sources", [], "plan: libraries that TensorRT may take kernels from, by default its own choice: "
+                      + ",".join(settings_module.TACTIC_SOURCES), **text)
+    flags.DEFINE_boolean("sparse_weights", default.sparse_weights, "plan: use kernels for weights of which two of four are zero", **text)
+    flags.DEFINE_boolean("version_compatible", default.version_compatible, "plan: let later releases run it (TensorRT 8.6 and later)",
+                         **text)
+    flags.DEFINE_boolean("refit", default.refit, "plan: let its weights be replaced", **text)
+    flags.DEFINE_multi_string("plugins", [], "plan: a library of TensorRT plugins that the ONNX file needs (.so); once for each. It is "
+                              "kept with the plan", **text)
+
+
+def check_flags(values: flags.FlagValues) -> None:
+    """Refuse flags of the other backend. Raises: UsageError."""
+    given = [values[name].name for name in values if values[name].present]
+    if values.backend == TFTRT:
+        wrong = [name for name in given if name in _OWN]
+        if wrong:
+            raise errors.UsageError(f"--{wrong[0]} is for plans", "add --backend=tensorrt, or leave it out")
+        return
+    wrong = [name for name in given if name not in (*_OWN, *_BOTH)]
+    if wrong:
+        raise errors.UsageError(f"--{wrong[0]} has no effect with --backend=tensorrt: TF-TRT takes it", "leave it out")
+
+
+def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None) -> int:
+    """Build a plan directory. Returns: the exit code."""
+    keys = [one for one in values.signature_keys if one]
+    if len(keys) > 1:
+        raise errors.UsageError(f"--signature_keys={','.join(keys)}: a plan has one signature", "name one, and build a plan for each")
+    settings = settings_module.checked(settings_module.Settings(
+        precision_mode=values.precision_mode, shapes=values.shapes, signature=keys[0] if keys else "",
+        max_workspace_size_bytes=values.max_workspace_size_bytes if values["max_workspace_size_bytes"].present else 0,
+        calibration_table=values.calibration_table, strongly_typed=values.strongly_typed, tf32=values.tf32,
+        tactic_sources=tuple(one for one in values.tactic_sources if one), sparse_weights=values.sparse_weights,
+        version_compatible=values.version_compatible, refit=values.refit, plugins=tuple(values.plugins)))
+    from tftrt_tools.plans import convert
+
+    source = _source_flags.read(values, values.input_saved_model_dir)
+    with progress.on_terminal():
+        done = convert.convert(source, None if values.dry_run else values.output_saved_model_dir, settings, overwrite=values.overwrite,
+                               flag_file=flag_file, log_file=values.log_file, cache=cache, build_minutes=_building.minutes(values))
+    _print(done, values)
+    _output.write_json(done, values.json)
+    if done.output:
+        _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
+    return errors.EXIT_DONE
+
+
+def _print(done: Built, values: flags.FlagValues) -> None:
+    from tftrt_tools.savedmodel.inspection import bytes_text
+
+    console = _output.console(values.json)
+    rows = [(number, plan_kind.text(one)) for number, one in enumerate(done.profiles)]
+    console.print(_output.table("Profiles", [">profile", "shapes"], rows))
+    plan = done.plan
+    lines = [f"{plan.precision} plan of {bytes_text(plan.bytes)} for TensorRT {plan.tensorrt} and {plan.gpu}",
+             f"built in {done.build_seconds:.1f} s" + (f", with {bytes_text(done.known_timings)} of times from earlier builds"
+                                                       if done.known_timings else "")]
+    lines += [f"{done.ranged} tensors have a range of the calibration table"] * bool(done.ranged)
+    lines += [f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})" for one in plan.plugins]
+    lines += [f"note: {note}" for note in done.notes]
+    for line in lines:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    written = f"written: {done.output}" if done.output else "nothing was written (--dry_run)"
+    console.print(f"{written} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)

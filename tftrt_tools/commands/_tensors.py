@@ -1,0 +1,47 @@
+"""`tftrt verify --tensors`: inner tensors in place of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tftrt_tools import errors, progress
+from tftrt_tools.commands import _output
+
+if TYPE_CHECKING:
+    from absl import flags
+
+    from tftrt_tools.inputs.calls import Asked
+    from tftrt_tools.plans.tensors import Tensors
+
+# Rows of the table.
+_ROWS = 12
+
+
+def run(values: flags.FlagValues, original: str, converted: str, names: Sequence[str], asked: Asked) -> int:
+    """Compare. Returns: the exit code."""
+    for name in ("labels", "html", "signature_keys", "rename", "label_output", "output_kind"):
+        if name in values and values[name].present:
+            raise errors.UsageError(f"--{name} has no effect with --tensors, which compares no answers", "leave it out")
+    from tftrt_tools.plans import tensors
+
+    with progress.on_terminal():
+        done = tensors.compare(original, converted, names, asked, values.thresholds, values.batch_size, values.log_file)
+    _print(done, values)
+    _output.write_json(done, values.json)
+    return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _print(done: Tensors, values: flags.FlagValues) -> None:
+    console = _output.console(values.json)
+    shown = done.departed or sorted(done.inners, key=lambda one: one.snr_db)
+    title = "Tensors below the bound, in the order of the graph" if done.departed else "The tensors that are farthest"
+    rows = [(one.tensor, one.node, f"{one.snr_db:.1f}") for one in shown[:_ROWS]]
+    console.print(_output.table(title, ["tensor", "node", ">SNR dB"], rows), markup=False)
+    if len(done.departed) > _ROWS:
+        console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all", markup=False)
+    console.print(f"{len(done.inners)} of {done.computed} tensors of floats, {_output.counted(done.calls, 'call')}, in "
+                  f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
+                  f"{done.bound:g} dB ({done.arithmetic})", markup=False, soft_wrap=True)
+    console.print(done.text(), markup=False, soft_wrap=True)
+    console.print("PASSED" if done.passed else "FAILED", style="bold green" if done.passed else "bold red")

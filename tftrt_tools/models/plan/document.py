@@ -1,0 +1,102 @@
+"""plan.json: what a plan directory says of its plan. No runtime is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import typing
+
+from tftrt_tools import errors, records
+from tftrt_tools.choices import Precision
+from tftrt_tools.models.plan.profiles import Profile
+from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.savedmodel.engine_op import Shape
+from tftrt_tools.savedmodel.shapes import InputSpec
+
+PLAN, ONNX, DOCUMENT, PLUGINS = "model.plan", "model.onnx", files.PLAN, "plugins"
+# Further documents of the passport.
+LAYER_INFORMATION, TIMING_CACHE = "engine_layers.json", "timing.cache"
+# The plan's name among the engines of a model.
+ENGINE = "plan"
+_MEND = "build it again: `tftrt convert --backend=tensorrt`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor(records.Record):
+    """An input or output. dtype, shape: of the ONNX file. engine_dtype: what the engine computes with, if it has not that dtype."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    engine_dtype: str
+
+    @property
+    def spec(self) -> InputSpec:
+        """As other kinds of models have it."""
+        return InputSpec(self.name, self.dtype, self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plugin(records.Record):
+    """A library of plugins. file: its path in the plan directory. digest: "sha256:…". creators: what it added to TensorRT's registry, "name
+    version" each."""
+
+    file: str
+    digest: str
+    creators: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanFile(passport.Stamped):
+    """The contents of plan.json."""
+
+    document: typing.ClassVar[str] = "plan"
+
+    # The version that built it, such as "8.5.3.1".
+    tensorrt: str
+    # Of the GPU that it was built on, such as "9.0"; and the GPU's name.
+    compute_capability: str
+    gpu: str
+    # What was asked for.
+    precision: Precision
+    # Whether the types of the ONNX file decide the precision of each layer.
+    strongly_typed: bool = False
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    # One of each number that TensorRT gives them.
+    profiles: tuple[Profile, ...]
+    plugins: tuple[Plugin, ...] = ()
+    # Builder flags, by TensorRT's names.
+    builder_flags: tuple[str, ...] = ()
+    # Whether another release of TensorRT may run it; whether its weights can be replaced.
+    version_compatible: bool = False
+    refittable: bool = False
+    # Of the plan.
+    bytes: int
+    # Of the plan: "sha256:…".
+    digest: str
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether an input has an open dimension."""
+        return any(one.shape is None or None in one.shape for one in self.inputs)
+
+
+def read(path: str | os.PathLike[str]) -> PlanFile:
+    """The PlanFile of a plan directory. Raises: UsageError, TftrtError where the directory is not whole."""
+    folder = pathlib.Path(path)
+    for name in (DOCUMENT, PLAN):
+        if not (folder / name).is_file():
+            raise errors.UsageError(f"{path} is no whole plan directory: it has no {name}", f"copy it again, or {_MEND}")
+    try:
+        found: PlanFile = PlanFile.from_dict(json.loads((folder / DOCUMENT).read_text()))
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise errors.TftrtError(f"{folder / DOCUMENT} is damaged: {what}", _MEND) from None
+    size = (folder / PLAN).stat().st_size
+    if size != found.bytes:
+        raise errors.TftrtError(f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {found.bytes}",
+                                f"copy the directory again, or {_MEND}")
+    return found

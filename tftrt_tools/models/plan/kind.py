@@ -1,0 +1,114 @@
+"""The kind "TensorRT plan", the parent's side. TensorRT is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import pathlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tftrt_tools import errors
+from tftrt_tools.execution.run import Placed, Runtime
+from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
+from tftrt_tools.models.plan import document
+from tftrt_tools.models.plan.profiles import Profile
+from tftrt_tools.savedmodel import files, passport
+from tftrt_tools.savedmodel.signatures import DEFAULT
+from tftrt_tools.sources.source import Source
+
+_JOBS = "tftrt_tools.models.plan.runner_job"
+RUNTIME = Runtime(jobs=_JOBS)
+_UNASKED = (
+    "what TF-TRT would take of it: it is an engine of TensorRT itself",
+    "whether it runs here: `tftrt verify ORIGINAL PLAN` runs it",
+)
+
+
+def at(path: str) -> Placed:
+    """A plan directory, for execution.run.run."""
+    return Placed(path, RUNTIME)
+
+
+class Plan:
+    """The kind, with the members of model.Kind."""
+
+    name = "TensorRT plan"
+    forms = ("a plan directory",)
+    runtime = RUNTIME
+    timed = f"{_JOBS}:make"
+    named_signatures = False
+    unconverted = ("it is built already", "give the model that it was made from")
+    arithmetic = None
+
+    def takes(self, path: str) -> bool:
+        """Whether it is a directory with a plan.json."""
+        return files.is_plan(path)
+
+    def check(self, source: Source, as_it_is: bool) -> None:
+        """As model.Kind.check."""
+        document.read(source.path)
+        if importlib.util.find_spec("tensorrt") is None:
+            raise errors.TftrtError(f"TensorRT, which runs {source}, is not installed", "pip install 'tftrt-tools[tftrt]', or the tensorrt "
+                                    "that the plan was built with")
+
+    def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
+        """As model.Kind.opened: the directory itself."""
+        return contextlib.nullcontext(source.path)
+
+    def contents(self, paths: Sequence[str]) -> list[Contents]:
+        """As model.Kind.contents, from plan.json."""
+        return [_contents(document.read(path)) for path in paths]
+
+    def overview(self, path: str) -> Overview:
+        """As model.Kind.overview."""
+        plan, folder = document.read(path), pathlib.Path(path)
+        layers = passport.read(path, document.LAYER_INFORMATION) or {}
+        ops: dict[str, int] = {}
+        for one in layers.get("Layers", ()):
+            kind = str(one.get("LayerType", "?")) if isinstance(one, dict) else "?"
+            ops[kind] = ops.get(kind, 0) + 1
+        inside = [name for name in files.listing(path) if name != document.DOCUMENT]
+        return Overview(
+            model=str(folder.absolute()), form="TensorRT plan", signatures=_contents(plan).signatures, opsets={},
+            ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), weights={},
+            files=tuple(File(name, (folder / name).stat().st_size) for name in inside), facts=_facts(plan), unasked=_UNASKED)
+
+    def digest(self, path: str) -> str:
+        """As model.Kind.digest."""
+        return files.digest(path)
+
+    def document(self, path: str, name: str) -> dict[str, Any] | None:
+        """As model.Kind.document."""
+        found: dict[str, Any] | None = passport.read(path, name)
+        return found
+
+    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
+        """As model.Kind.keep."""
+        passport.write(path, name, dict(document))
+        return True
+
+
+def _contents(plan: document.PlanFile) -> Contents:
+    signature = Signature(*(tuple(one.spec for one in side) for side in (plan.inputs, plan.outputs)))
+    return Contents(signatures={DEFAULT: signature}, engines=(Engine(document.ENGINE, plan.precision),), facts=_facts(plan))
+
+
+def _facts(plan: document.PlanFile) -> dict[str, str]:
+    found = {"TensorRT": plan.tensorrt, "GPU": f"{plan.gpu}, compute capability {plan.compute_capability}",
+             "precision": plan.precision + (", strongly typed" if plan.strongly_typed else "")}
+    found |= {f"profile {number}": text(one) for number, one in enumerate(plan.profiles)}
+    narrowed = [f"{one.name} {one.dtype} as {one.engine_dtype}" for one in (*plan.inputs, *plan.outputs) if one.dtype != one.engine_dtype]
+    found |= {"types": ", ".join(narrowed), "builder flags": ", ".join(plan.builder_flags),
+              "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins)}
+    return {name: value for name, value in found.items() if value}
+
+
+def text(profile: Profile) -> str:
+    """A profile for people, with what it was tuned for if that is neither end."""
+    tuned = [f"{name} at {'x'.join(map(str, one.opt))}" for name, one in profile.inputs.items() if one.opt not in (one.min, one.max)]
+    return profile.text() + (f"; fastest with {', '.join(tuned)}" if tuned else "")
+
+
+PLAN = Plan()
