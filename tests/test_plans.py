@@ -184,6 +184,10 @@ def _no_plan(plan):
     (plan / "model.plan").unlink()
 
 
+def _no_document(plan):
+    (plan / "plan.json").unlink()
+
+
 def _no_object(plan):
     (plan / "plan.json").write_text("[]")
 
@@ -201,7 +205,7 @@ def _a_wrong_field(plan):
 
 @pytest.mark.parametrize(("harm", "says"), [
     (_truncated, "is truncated or another one"), (_no_plan, "is no whole plan directory: it has no model.plan"),
-    (_no_object, "plan.json is damaged"), (_a_field_short, "plan.json is damaged: it has no 'tensorrt'"),
+    (_no_document, "is no whole plan directory: it has no plan.json"), (_no_object, "plan.json is damaged"), (_a_field_short, "plan.json is damaged: it has no 'tensorrt'"),
     (_a_wrong_field, "plan.json is damaged: precision")])
 def test_a_directory_that_is_not_whole_is_told(plan, tftrt, harm, says):
     harm(plan)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tftrt_tools.commands import _calibration_flags, _flags, _output
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.savedmodel import passport
+from tftrt_tools.savedmodel import files, passport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,8 @@ def verify(values: flags.FlagValues, original: str, converted: str, *words: str)
 def publish(values: flags.FlagValues, model: str) -> list[str]:
     """The next step of a verified model. Its folder's name becomes the model's name; servers and paths allow few characters in it."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", os.path.basename(os.path.abspath(model)))
-    return ["publish", model, f"--model_name={name}", "--base_path=models", *given(values, ("op_library",))]
+    server = ["--server=triton"] if files.is_plan(model) else []
+    return ["publish", model, *server, f"--model_name={name}", "--base_path=models", *given(values, ("op_library",))]
 
 
 def sibling(model: str, ending: str) -> str:

@@ -11,8 +11,8 @@ EXTRAS = "assets.extra"
 PASSPORT = pathlib.PurePosixPath(EXTRAS) / "tftrt"
 # Requests that TensorFlow Serving sends to a version before it serves it.
 WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
-# What makes a directory a plan directory (models.plan).
-PLAN = "plan.json"
+# What makes a directory a plan directory (models.plan): what is said about the plan, and the plan.
+PLAN_DOCUMENT, PLAN = "plan.json", "model.plan"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -24,7 +24,7 @@ def is_saved_model(path: str | os.PathLike[str]) -> bool:
 
 def is_plan(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is a plan directory, or what is left of one."""
-    return (pathlib.Path(path) / PLAN).is_file()
+    return any((pathlib.Path(path) / name).is_file() for name in (PLAN_DOCUMENT, PLAN))
 
 
 def check(path: str | os.PathLike[str]) -> pathlib.Path:

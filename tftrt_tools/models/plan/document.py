@@ -15,7 +15,7 @@ from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.engine_op import Shape
 from tftrt_tools.savedmodel.shapes import InputSpec
 
-PLAN, ONNX, DOCUMENT, PLUGINS = "model.plan", "model.onnx", files.PLAN, "plugins"
+PLAN, ONNX, DOCUMENT, PLUGINS = files.PLAN, "model.onnx", files.PLAN_DOCUMENT, "plugins"
 # Further documents of the passport.
 LAYER_INFORMATION, TIMING_CACHE = "engine_layers.json", "timing.cache"
 # The plan's name among the engines of a model.

@@ -43,7 +43,7 @@ class Plan:
     arithmetic = None
 
     def takes(self, path: str) -> bool:
-        """Whether it is a directory with a plan.json."""
+        """Whether it is a directory with a plan, or with what is said about one."""
         return files.is_plan(path)
 
     def check(self, source: Source, as_it_is: bool) -> None:
