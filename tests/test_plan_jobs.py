@@ -4,10 +4,12 @@ import ast
 import ctypes
 import inspect
 
+import numpy as np
 import pytest
 import tensorrt as trt
 
 from tftrt_tools.execution.job import cuda_libraries, cudart
+from tftrt_tools.models.plan.job import context as plan_call
 from tftrt_tools.profiling import engines, plan
 from tftrt_tools.profiling.engine_graph import Graph
 from tftrt_tools.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
@@ -137,3 +139,41 @@ def test_what_was_measured_at_a_batch_stands_beside_what_was_measured_at_the_bes
     answers = [{"engine": "e", "record": 0, "profile": 0, "rows": rows} for rows in (0, 8)] + [{"engine": "e", "record": 0, "profile": 1}]
     found, failed = engines.sorted_answers({"told": {"answers": answers}})
     assert list(found) == [("e", 0, 0, 0), ("e", 0, 0, 8), ("e", 0, 1, 0)] and not failed
+
+
+class Dependent(plan_call.Context):
+    """A context whose output's shape depends on values: a stand-in, because no context can be made here. wrote: what a call writes into the
+    output's memory, None for nothing."""
+
+    class Output:
+        def __init__(self, length):
+            self.memory = np.empty(length, np.int32)
+
+        def fill(self, byte):
+            self.memory.view(np.uint8)[...] = byte
+
+    class Shapes:
+        @staticmethod
+        def get_tensor_shape(name):
+            return (1, -1)
+
+    def __init__(self, wrote, length=2):
+        self._allocators, self._wrote, self.calls = {"places": self.Output(length)}, wrote, 0
+        self._engine, self._dtypes = self.Shapes(), {"places": np.dtype(np.int32)}
+
+    def upload(self, feed):
+        pass
+
+    def enqueue(self):
+        self.calls += 1
+        if self._wrote is not None:
+            self._allocators["places"].memory[...] = self._wrote
+
+    def download(self):
+        return {"places": self._allocators["places"].memory.reshape(1, -1).copy()}
+
+
+@pytest.mark.parametrize(("wrote", "wanted", "calls"), [(None, [[]], 2), ([0, 2], [[0, 2]], 1), ([-1, -1], [[-1, -1]], 2), ([0, 0], [[0, 0]], 1)])
+def test_an_output_that_a_call_does_not_write_is_empty_and_not_what_was_there_before(wrote, wanted, calls):
+    context = Dependent(wrote)
+    assert context.call({})["places"].tolist() == wanted and context.calls == calls

@@ -32,7 +32,7 @@ def plan_directory(folder, profiles=(((1, 4), (8, 4), (32, 4)),), tensorrt="8.5.
     tensors = [{"name": name, "dtype": "float32", "shape": list(shape), "engine_dtype": ""} for name in ("x", "y")]
     (folder / "plan.json").write_text(json.dumps({
         "kind": "plan", "tensorrt": tensorrt, "compute_capability": "9.0", "gpu": "H100", "precision": "FP16", "inputs": tensors[:1],
-        "outputs": tensors[1:], "bytes": 4, "profiles": [{"inputs": {"x": dict(zip(("min", "opt", "max"), one, strict=True))}}
+        "outputs": tensors[1:], "bytes": 4, "digest": "sha256:1", "profiles": [{"inputs": {"x": dict(zip(("min", "opt", "max"), one, strict=True))}}
                                                          for one in profiles], **more}))
     if verified:
         passport.write(folder, passport.VERIFY, {"passed": True, "converted_digest": files.digest(folder), "sources": {"serving_default": "x"},

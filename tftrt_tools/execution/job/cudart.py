@@ -70,9 +70,9 @@ class Cuda:
         """Fill memory of the device with zeros."""
         self._call("cudaMemset", pointer, 0, size)
 
-    def start_zeroing(self, pointer: int, size: int, stream: int) -> None:
-        """Start filling memory of the device with zeros."""
-        self._call("cudaMemsetAsync", pointer, 0, size, stream)
+    def start_filling(self, pointer: int, byte: int, size: int, stream: int) -> None:
+        """Start filling memory of the device with a byte, 0 to 255."""
+        self._call("cudaMemsetAsync", pointer, byte, size, stream)
 
     def free_memory(self) -> int:
         """Bytes that are free on the device now; other processes count, too."""

@@ -261,7 +261,7 @@ def _by_profiler_ahead(one: _One) -> dict[str, Any]:
 
     def busy(times: int) -> None:
         for _ in range(times):
-            cuda.start_zeroing(memory, _BUSY_BYTES, context.stream)
+            cuda.start_filling(memory, 0, _BUSY_BYTES, context.stream)
 
     busy(1)
     first, last = cuda.event(), cuda.event()

@@ -1,22 +1,20 @@
 """What is to be served, read from its files alone: an ONNX file, a plan directory or a SavedModel. No runtime is imported here."""
 
 import dataclasses
-import json
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from tftrt_tools import errors, records
 from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.plan import document
 from tftrt_tools.savedmodel import describe, engine_assets, files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
 # "plan": a directory of `tftrt convert --backend=tensorrt`.
 Kind = Literal["onnx", "plan", "savedmodel"]
-_PLAN_FILE, _PLAN_DOCUMENT = "model.plan", "plan.json"
 # (min, opt, max) of an input.
 Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -52,7 +50,7 @@ class Servable(records.Record):
 def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
     """The Servable at a path. Args: signature: of a SavedModel, "" for serving_default or the only one. Raises: UsageError, TftrtError."""
     named, folder = os.fspath(path), pathlib.Path(path)
-    if (folder / _PLAN_DOCUMENT).is_file() or (folder / _PLAN_FILE).is_file():
+    if files.is_plan(folder):
         return _plan(named, folder)
     if ONNX.takes(named):
         return _onnx(named)
@@ -69,34 +67,14 @@ def _onnx(path: str) -> Servable:
 
 
 def _plan(path: str, folder: pathlib.Path) -> Servable:
-    for name in (_PLAN_DOCUMENT, _PLAN_FILE):
-        if not (folder / name).is_file():
-            raise errors.UsageError(f"{path} is no whole plan directory: it has no {name}", "build it again: `tftrt convert "
-                                    "--backend=tensorrt`")
-    try:
-        said = json.loads((folder / _PLAN_DOCUMENT).read_text())
-        inputs, outputs = (tuple(map(_tensor, said[side])) for side in ("inputs", "outputs"))
-        engine = {one["name"]: one["engine_dtype"] for side in ("inputs", "outputs") for one in said[side] if one["engine_dtype"]}
-        profiles = tuple({name: (tuple(one["min"]), tuple(one["opt"]), tuple(one["max"])) for name, one in profile["inputs"].items()}
-                         for profile in said["profiles"])
-        plugins = tuple(one["file"] for one in said.get("plugins", ()))
-        found = Servable(kind="plan", path=path, digest=files.digest(folder), signature=DEFAULT, inputs=inputs, outputs=outputs,
-                         engine_dtypes=engine, profiles=profiles, tensorrt=said["tensorrt"], plugins=plugins, converted=True,
-                         compute_capability=said["compute_capability"], version_compatible=bool(said.get("version_compatible")))
-        size = said["bytes"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise errors.TftrtError(f"{folder / _PLAN_DOCUMENT} is damaged: {what}", "build the plan again: `tftrt convert "
-                                "--backend=tensorrt`") from None
-    there = (folder / _PLAN_FILE).stat().st_size
-    if there != size:
-        raise errors.TftrtError(f"{folder / _PLAN_FILE} is truncated or another one: it has {there} bytes, and {_PLAN_DOCUMENT} says "
-                                f"{size}", "copy the directory again, or build it again")
-    return found
-
-
-def _tensor(said: Mapping[str, Any]) -> InputSpec:
-    return InputSpec(said["name"], said["dtype"], None if said["shape"] is None else tuple(said["shape"]))
+    said = document.read(folder)
+    return Servable(
+        kind="plan", path=path, digest=files.digest(folder), signature=DEFAULT, inputs=tuple(one.spec for one in said.inputs),
+        outputs=tuple(one.spec for one in said.outputs),
+        engine_dtypes={one.name: one.engine_dtype for one in (*said.inputs, *said.outputs) if one.engine_dtype},
+        profiles=tuple({name: (three.min, three.opt, three.max) for name, three in one.inputs.items()} for one in said.profiles),
+        tensorrt=said.tensorrt, compute_capability=said.compute_capability, version_compatible=said.version_compatible,
+        plugins=tuple(one.file for one in said.plugins), converted=True)
 
 
 def _saved_model(path: str, signature: str) -> Servable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,12 @@ from tftrt_tools.models.plan.job import engine as engines
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Shapes = dict[str, tuple[int, ...]]
+
+# One thread at a time makes contexts, sets their shapes and puts calls on streams; the GPU works at them side by side. Contexts of two
+# profiles share an engine, and with four threads on an H100 TensorRT 8.5.3 once refused a shape that its profile has.
+HOST = threading.RLock()
+# What memory of outputs is filled with before a call, to see whether the call writes it.
+_FILLS = (0xFF, 0x00)
 
 
 class Refused(Exception):
@@ -52,8 +59,11 @@ class Context:
 
     def shaped(self, shapes: Shapes) -> None:
         """Get ready for calls of these shapes. Raises: Refused, CudaError."""
-        if shapes == self._shapes:
-            return
+        if shapes != self._shapes:
+            with HOST:
+                self._reshape(shapes)
+
+    def _reshape(self, shapes: Shapes) -> None:
         self._shapes, self._graph = {}, None
         for name in self.inputs:
             if -1 in tuple(self._engine.get_tensor_shape(name)):
@@ -73,7 +83,7 @@ class Context:
 
     def _prepare_output(self, name: str, shape: tuple[int, ...]) -> None:
         if -1 in shape:
-            self._allocators[name] = _Allocator(self._memory[name])
+            self._allocators[name] = _Allocator(self._memory[name], self.stream)
             _check(self._context.set_output_allocator(name, self._allocators[name]), f"the allocator of {name}")
             return
         self._place(name, shape)
@@ -86,8 +96,9 @@ class Context:
 
     def enqueue(self) -> None:
         """Put one call on the stream. Raises: Refused."""
-        if not self._context.execute_async_v3(self.stream):
-            raise Refused(f"the call ({engines.said() or 'its log does not say why'})")
+        with HOST:
+            if not self._context.execute_async_v3(self.stream):
+                raise Refused(f"the call ({engines.said() or 'its log does not say why'})")
 
     def download(self) -> dict[str, npt.NDArray[Any]]:
         """Wait for the call. Returns: {output: a new array}."""
@@ -138,9 +149,38 @@ class Context:
 
     def call(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
         """One whole call, from and to the host. Raises: Refused, CudaError."""
+        if self._allocators:
+            return self._written(feed)
         self.upload(feed)
         self.launch()
         return self.download()
+
+    def _written(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
+        """A call with outputs whose shapes depend on values.
+
+        Of an output without any element TensorRT 8.5.3 does not tell the shape: on an H100 it left that of an upper bound, and the memory
+        as the call before had left it. So memory is filled before the call. An output that still holds nothing but that byte is looked at
+        in a second call, with another byte: if it holds only that one, nothing writes it, and it is empty.
+        """
+        found: list[dict[str, npt.NDArray[Any]]] = []
+        for byte in _FILLS:
+            for allocator in self._allocators.values():
+                allocator.fill(byte)
+            self.upload(feed)
+            self.enqueue()
+            found.append(self.download())
+            if not any(_holds_only(byte, found[-1][name]) for name in self._allocators):
+                return found[-1]
+        last = found[-1]
+        for name in self._allocators:
+            if all(_holds_only(byte, one[name]) for byte, one in zip(_FILLS, found, strict=True)):
+                last[name] = np.empty([max(0, size) for size in self._engine.get_tensor_shape(name)], self._dtypes[name])
+        return last
+
+
+def _holds_only(byte: int, array: npt.NDArray[Any]) -> bool:
+    """Whether an array that is not empty has this byte alone."""
+    return bool(array.size) and bool((np.frombuffer(array.tobytes(), np.uint8) == byte).all())
 
 
 class _Memory:
@@ -156,6 +196,11 @@ class _Memory:
             self.address, self._bytes = self._cuda.malloc(max(1, size)), size
         return self.address
 
+    def fill(self, byte: int, stream: int) -> None:
+        """Start filling it. Raises: CudaError."""
+        if self._bytes:
+            self._cuda.start_filling(self.address, byte, self._bytes, stream)
+
     def close(self) -> None:
         """Give it back. It waits for all work on the device."""
         if self.address:
@@ -164,19 +209,26 @@ class _Memory:
 
 
 class _Allocator(trt.IOutputAllocator):
-    """Gives an output memory when its size is known."""
+    """Gives an output memory when its size is known. stream: of its context."""
 
-    def __init__(self, memory: _Memory) -> None:
+    def __init__(self, memory: _Memory, stream: int) -> None:
         trt.IOutputAllocator.__init__(self)
-        self._own = memory
+        self._own, self._stream, self._byte = memory, stream, _FILLS[0]
         self.shape: tuple[int, ...] = ()
+
+    def fill(self, byte: int) -> None:
+        """Fill the output with this byte until the next call writes it. Raises: CudaError."""
+        self._byte = byte
+        self._own.fill(byte, self._stream)
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int | None:
         """TensorRT calls it before it writes."""
         try:
-            return self._own.of(size)
+            address = self._own.of(size)
+            self._own.fill(self._byte, self._stream)
         except CudaError:
             return None
+        return address
 
     def notify_shape(self, tensor_name: str, shape: trt.Dims) -> None:
         """TensorRT calls it with the shape of this call's output."""

@@ -13,7 +13,7 @@ import tensorrt as trt
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution.job.cudart import Cuda, CudaError
-from tftrt_tools.models.plan.job.context import Arrays, Context, Refused, Shapes
+from tftrt_tools.models.plan.job.context import HOST, Arrays, Context, Refused, Shapes
 from tftrt_tools.models.plan.job.engine import Engine
 
 # Shapes that get a CUDA graph, and with it a context of their own for each call at a time; others run without.
@@ -121,7 +121,8 @@ class Pool:
         return found
 
     def _new(self, profile: int, own: Shapes | None) -> _Seat:
-        context, taken = self._on_a_copy(profile)
+        with HOST:
+            context, taken = self._on_a_copy(profile)
         taken.add(profile)
         self._made[profile] = self._made.get(profile, 0) + 1
         return _Seat(context, taken, own)
