@@ -98,7 +98,9 @@ def test_the_table_of_a_tf_trt_model_gives_the_same_ranges(zoo_model, tftrt, dig
         assert done.returncode == 0, done.stdout + done.stderr
         said.append(written(tmp_path / "j.json")[1])
     assert said[0]["method"] == "table" and [one["precision"] for one in said[0]["nodes"]] == ["INT8"] * 4
-    assert said[0]["ranges"] == pytest.approx(said[1]["ranges"], rel=1e-5)
+    # With data the last layer may be left out, because INT8 costs most just there.
+    assert len(said[0]["ranges"]) == 4 and len(said[1]["ranges"]) >= 3
+    assert {tensor: said[0]["ranges"][tensor] for tensor in said[1]["ranges"]} == pytest.approx(said[1]["ranges"], rel=1e-5)
 
 
 def test_nodes_that_the_user_names_and_answers_that_are_wrong(zoo_model, tftrt, digits_data, tmp_path):
