@@ -129,3 +129,10 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
             file.seek(0)
             texts.append(file.read().decode())
     return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)
+
+
+def run_program(text, *arguments):
+    """Run the text of a program here, where TensorFlow is imported already. It writes a model to one of its arguments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["program", *map(str, arguments)])
+        exec(compile(text, "program", "exec"), {"__name__": "__main__"})

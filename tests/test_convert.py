@@ -14,7 +14,7 @@ import pytest
 import saved_models
 from tests.command_line import FLAGS, assert_clear, processes_marked
 from tests.conftest import ROOT, run_tftrt
-from tests.zoo import zoo_inputs
+from tests.zoo import trained, zoo_inputs
 from tftrt_tools.savedmodel import describe, files, passport
 
 
@@ -163,11 +163,11 @@ def test_the_largest_segments_are_kept(converted):
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_keras_files_are_exported_on_the_way(tftrt, tmp_path, suffix):
-    saved_models.builder("digits_cnn").write_keras(tmp_path / f"model{suffix}")
-    done = convert(tftrt, tmp_path / f"model{suffix}", tmp_path / "out", "--precision_mode=FP16")
+def test_keras_files_are_exported_on_the_way(tftrt, tmp_path_factory, tmp_path, suffix):
+    model = trained(tmp_path_factory) / f"model{suffix}"
+    done = convert(tftrt, model, tmp_path / "out", "--precision_mode=FP16")
     assert done.returncode == 0, done.stderr
-    assert manifest(tmp_path / "out")["source_digest"] == files.digest(tmp_path / f"model{suffix}")
+    assert manifest(tmp_path / "out")["source_digest"] == files.digest(model)
     assert describe.describe(tmp_path / "out")[0].engines
 
 
