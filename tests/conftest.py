@@ -137,15 +137,16 @@ def pytest_runtest_protocol(item):
 
 
 @pytest.fixture(scope="session")
-def converted(zoo_model, tftrt, tmp_path_factory):  # noqa: F811
-    """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session."""
-    from tests import zoo
+def converted(zoo_model, tmp_path_factory):  # noqa: F811
+    """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session. The first test that asks
+    for it may have a fixture `tftrt` of its own, which must not convert for all later ones."""
+    from tests import command_here, zoo
 
     folder = zoo.common(tmp_path_factory) / "converted"
 
     def get(name, *flags):
         def convert(path):
-            done = tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
+            done = command_here.run_tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
             assert done.returncode == 0, done.stderr
 
         return zoo.once(folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert)
