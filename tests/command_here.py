@@ -24,7 +24,8 @@ from tftrt_tools.load import workers
 from tftrt_tools.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
-_ALONE = ("tftrt_tools.stack.", "tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
+_ALONE = ("tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
+_UNSHARED = (*_ALONE, "tftrt_tools.stack.")  # they ask a process that is new
 _start = child.worker
 
 
@@ -38,7 +39,7 @@ class Children:
 
     @contextlib.contextmanager
     def worker(self, target, env=None, log_file=None, python=None):
-        if not self.share or log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_ALONE) \
+        if not self.share or log_file or python or not target.startswith("tftrt_tools.") or target.startswith(_UNSHARED) \
                 or threading.current_thread() is not threading.main_thread():  # a child ends with the thread that started it
             with _start(target, env, log_file, python) as one:
                 yield one
@@ -129,3 +130,10 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
             file.seek(0)
             texts.append(file.read().decode())
     return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)
+
+
+def run_program(text, *arguments):
+    """Run the text of a program here, where TensorFlow is imported already. It writes a model to one of its arguments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["program", *map(str, arguments)])
+        exec(compile(text, "program", "exec"), {"__name__": "__main__"})

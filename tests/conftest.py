@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import os
 import pathlib
 import signal
@@ -95,6 +96,13 @@ def pytest_collection(session):
         quick.install()
 
 
+def pytest_collection_finish():
+    """The modules of all tests and of TensorFlow stay until the end: without this each full collection of garbage walks half a million of
+    their objects."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
     made = yield
@@ -137,15 +145,16 @@ def pytest_runtest_protocol(item):
 
 
 @pytest.fixture(scope="session")
-def converted(zoo_model, tftrt, tmp_path_factory):  # noqa: F811
-    """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session."""
-    from tests import zoo
+def converted(zoo_model, tmp_path_factory):  # noqa: F811
+    """A function (name, *flags) -> path of the sample model converted with these flags; each made once a session. The first test that asks
+    for it may have a fixture `tftrt` of its own, which must not convert for all later ones."""
+    from tests import command_here, zoo
 
     folder = zoo.common(tmp_path_factory) / "converted"
 
     def get(name, *flags):
         def convert(path):
-            done = tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
+            done = command_here.run_tftrt("convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags)
             assert done.returncode == 0, done.stderr
 
         return zoo.once(folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert)

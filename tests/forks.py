@@ -23,12 +23,12 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PR_SET_PDEATHSIG = 1
 _LONGEST = 1 << 17  # bytes of a message
 _FILES = 16  # that a fork is given, at most
-_KEPT = 4  # parents: some hundred megabytes each
+_KEPT = 10  # parents, each 10 to 70 MB of its own: commands give their children eight environments, often in turn
 # Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import.
 _LATE = frozenset({"TMPDIR", "PYTHONPATH", "PYTEST_CURRENT_TEST", "CUDA_VISIBLE_DEVICES", "XDG_CACHE_HOME", "HOME", "PATH", "PWD", "OLDPWD"})
 
 _used = []
-_parents = collections.OrderedDict()  # {environment: Parent, or None where it was asked for once}
+_parents = collections.OrderedDict()  # {environment: Parent}
 
 
 class Fork:
@@ -121,9 +121,8 @@ class _Parent:
 
 
 def popen(argv, env, **more):
-    """As subprocess.Popen. It is a fork where forks are used, Python is to run a module of ours, and a process with this environment was
-    asked for before: one alone is not worth a parent."""
-    if not _used or argv[:2] != [sys.executable, "-m"] or threading.current_thread() is not threading.main_thread() or not _again(env):
+    """As subprocess.Popen. It is a fork where forks are used and Python is to run a module of ours."""
+    if not _used or argv[:2] != [sys.executable, "-m"] or threading.current_thread() is not threading.main_thread():
         return subprocess.Popen(argv, env=env, **more)
     return Fork(argv, env, **more)
 
@@ -137,16 +136,7 @@ def used():
     finally:
         _used.pop()
         while _parents:
-            if parent := _parents.popitem()[1]:
-                parent.close()
-
-
-def _again(env):
-    key = _key(env)
-    if key in _parents:
-        return True
-    _parents[key] = None
-    return False
+            _parents.popitem()[1].close()
 
 
 def _key(env):
@@ -155,10 +145,10 @@ def _key(env):
 
 def _parent(env):
     key = _key(env)
-    if not _parents.get(key) or not _parents[key].alive:
+    if key not in _parents or not _parents[key].alive:
         _parents[key] = _Parent({name: value for name, value in env.items() if name != "TMPDIR"} | {"PYTHONPATH": _ROOT})
     _parents.move_to_end(key)
-    for other in [other for other, parent in _parents.items() if parent][:-_KEPT]:
+    for other in list(_parents)[:-_KEPT]:
         if _parents[other].idle:
             _parents.pop(other).close()
     return _parents[key]

@@ -312,7 +312,7 @@ def slow_calls(tmp_path_factory):
         def __call__(self, x):
             held = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name="one_call"))
             with tf.control_dependencies([held]):
-                zero = tf.data.Dataset.range(1).apply(sleep(10_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
+                zero = tf.data.Dataset.range(1).apply(sleep(8_000)).reduce(tf.constant(0, tf.int64), lambda _, value: value)
             with tf.control_dependencies([zero]):
                 left = tf.raw_ops.ConsumeMutexLock(mutex_lock=held)
             with tf.control_dependencies([left]):
@@ -325,7 +325,7 @@ def slow_calls(tmp_path_factory):
 
 
 # The highest rate is more than single calls of `slow_calls` reach, and much less than batches do.
-QUICK = ("--slo=p90<150ms", "--duration_seconds=1.5", "--warmup_seconds=0.4", "--resolution=0.3", "--max_trials=2", "--highest_rate=130")
+QUICK = ("--slo=p50<100ms", "--duration_seconds=1", "--warmup_seconds=0.2", "--resolution=0.5", "--max_trials=2", "--highest_rate=80")
 # Ten rounds in turns can decide. Whether they do depends on the machine, so there is no second look here.
 SHORT = "import sys; from tftrt_tools import cli; from tftrt_tools.batching import turns; turns.ROUNDS, turns.LOOKS = 10, 1; sys.exit(cli.main())"
 

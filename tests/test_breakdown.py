@@ -2,13 +2,12 @@
 
 import dataclasses
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.command_here import run_program
 from tests.test_bench import CLOSED, records
 from tftrt_tools import child
 from tftrt_tools.bench import breakdown, measurements, server_metrics, summary
@@ -78,7 +77,7 @@ def test_a_trace_without_a_call_is_an_error():
 
 
 def test_a_model_that_decodes_is_traced(tmp_path):
-    subprocess.run([sys.executable, "-c", DECODER, str(tmp_path / "model")], check=True, capture_output=True)
+    run_program(DECODER, tmp_path / "model")
     picture = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (200, 300, 3), np.uint8)).save(picture, "JPEG")
     saved = run.save_calls([run.Call("serving_default", {"jpeg": np.array([picture.getvalue()] * rows, object)}) for rows in (2, 3)], tmp_path / "calls")

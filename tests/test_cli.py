@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import command_here
 from tests.command_line import assert_clear, loaded_modules
 from tests.conftest import ROOT, run_tftrt
 from tftrt_tools import cli, errors
@@ -58,8 +59,8 @@ def test_version(tftrt):
     assert tftrt("--version").stdout.startswith("tftrt-tools ")
 
 
-def test_json_on_stdout_is_json_alone(tftrt, zoo_model):
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-")
+def test_json_on_stdout_is_json_alone(zoo_model):
+    done = command_here.run_tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-")
     assert json.loads(done.stdout)["kind"] == "conversion" and "Signatures" in done.stderr
 
 
@@ -82,9 +83,9 @@ def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tm
     assert done.returncode == 2 and says in done.stderr and list(tmp_path.iterdir()) == []
 
 
-def test_flags_from_a_file(tftrt, zoo_model, tmp_path):
+def test_flags_from_a_file(zoo_model, tmp_path):
     (tmp_path / "flags").write_text(f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n")
-    done = tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")
+    done = command_here.run_tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")
     assert json.loads(done.stdout)["settings"]["precision_mode"] == "FP16"
 
 

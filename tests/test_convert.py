@@ -1,5 +1,6 @@
 """`tftrt convert` on real models, without a GPU: what it keeps, what it writes, what it refuses."""
 
+import gc
 import json
 import os
 import shutil
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 import saved_models
+from tests import command_here
 from tests.command_line import FLAGS, assert_clear, processes_marked
-from tests.conftest import ROOT, run_tftrt
-from tests.zoo import zoo_inputs
+from tests.conftest import ROOT
+from tests.zoo import trained, zoo_inputs
 from tftrt_tools.savedmodel import describe, files, passport
 
 
@@ -163,11 +165,11 @@ def test_the_largest_segments_are_kept(converted):
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_keras_files_are_exported_on_the_way(tftrt, tmp_path, suffix):
-    saved_models.builder("digits_cnn").write_keras(tmp_path / f"model{suffix}")
-    done = convert(tftrt, tmp_path / f"model{suffix}", tmp_path / "out", "--precision_mode=FP16")
+def test_keras_files_are_exported_on_the_way(tftrt, tmp_path_factory, tmp_path, suffix):
+    model = trained(tmp_path_factory) / f"model{suffix}"
+    done = convert(tftrt, model, tmp_path / "out", "--precision_mode=FP16")
     assert done.returncode == 0, done.stderr
-    assert manifest(tmp_path / "out")["source_digest"] == files.digest(tmp_path / f"model{suffix}")
+    assert manifest(tmp_path / "out")["source_digest"] == files.digest(model)
     assert describe.describe(tmp_path / "out")[0].engines
 
 
@@ -372,15 +374,23 @@ def catches(process_id, number):
 
 
 @pytest.mark.slow
-def test_a_graph_over_2_gib_is_refused_before_it_is_frozen(tmp_path):
-    code = ("import tensorflow as tf, sys\n"
-            "class Big(tf.Module):\n"
-            "  def __init__(self):\n    self.w = [tf.Variable(tf.zeros([17000, 17000])) for _ in range(2)]\n"
-            "  @tf.function(input_signature=[tf.TensorSpec((None, 17000), tf.float32, name='x')])\n"
-            "  def f(self, x):\n    return {'y': tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(x, self.w[0])), self.w[1]))}\n"
-            "b = Big()\ntf.saved_model.save(b, sys.argv[1], signatures=b.f)\n")
-    subprocess.run([sys.executable, "-c", code, tmp_path / "big"], check=True, capture_output=True)
-    done = convert(run_tftrt, tmp_path / "big", tmp_path / "out")  # no child keeps the memory
+def test_a_graph_over_2_gib_is_refused_before_it_is_frozen(tftrt, tmp_path):
+    import tensorflow as tf
+
+    class Big(tf.Module):
+        def __init__(self):
+            self.weights = [tf.Variable(tf.zeros([16_400, 16_400])) for _ in range(2)]
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 16_400), tf.float32, name="x")])
+        def call(self, x):
+            return {"y": tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(x, self.weights[0])), self.weights[1]))}
+
+    made = Big()
+    tf.saved_model.save(made, str(tmp_path / "big"), signatures=made.call)
+    del made
+    gc.collect()
+    with command_here.unshared():  # no child keeps the memory
+        done = convert(tftrt, tmp_path / "big", tmp_path / "out")
     shutil.rmtree(tmp_path / "big")
     assert_clear(done, 1, "ends at 2 GiB")
 

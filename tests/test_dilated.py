@@ -28,10 +28,11 @@ def frozen_graph(body):
     return body.get_concrete_function().graph.as_graph_def()
 
 
-def run(graph_def, x, fetched):
+def run(graph_def, fetched, *inputs):
+    """What the graph computes of each input x."""
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         tf.import_graph_def(graph_def, name="")
-        return session.run(fetched, {"x:0": x})
+        return [session.run(fetched, {"x:0": x}) for x in inputs]
 
 
 def weights(*shape):
@@ -47,9 +48,9 @@ def check(body, *shapes):
     used = {node.op for node in tf.compat.v1.graph_util.extract_sub_graph(graph_def, [fetched.split(":")[0]]).node}
     assert not used & {"SpaceToBatchND", "BatchToSpaceND"}
     rng = np.random.default_rng(1)
-    for shape in shapes:
-        x = rng.normal(size=shape).astype("f4")
-        np.testing.assert_allclose(run(graph_def, x, fetched), body(tf.constant(x))["y"].numpy(), rtol=1e-4, atol=1e-5)
+    inputs = [rng.normal(size=shape).astype("f4") for shape in shapes]
+    for x, found in zip(inputs, run(graph_def, fetched, *inputs), strict=True):
+        np.testing.assert_allclose(found, function(tf.constant(x))["y"].numpy(), rtol=1e-4, atol=1e-5)
     return written
 
 
@@ -142,9 +143,9 @@ def test_those_with_channels_first_are_written_too(opened, tmp_path):
         after = function.graph.as_graph_def()
         [written] = dilated.rewrite(after, frozenset([fetched.split(":")[0]]))
         assert written.dilations == rates and written.type == (kind if rates != (8, 8) else "AddV2")
-        for size in ((23, 20), *(((18, 19),) if opened else ())):
-            x = np.random.default_rng(1).normal(size=(2, 4, *size)).astype("f4")
-            np.testing.assert_allclose(run(channels_last(after), x, fetched), run(channels_last(before), x, fetched), rtol=1e-4, atol=1e-5)
+        inputs = [np.random.default_rng(1).normal(size=(2, 4, *size)).astype("f4") for size in ((23, 20), *(((18, 19),) if opened else ()))]
+        for found, wanted in zip(*(run(channels_last(graph_def), fetched, *inputs) for graph_def in (after, before)), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
         path = save(model(shape, lambda x: tf.nn.relu(x), after=lambda y, k=kind, r=rates, p=padding: tf.nn.relu(layer(y, k, r, p))),
                     tmp_path / f"{kind}{rates[1]}{padding}")
         engine, = graph_pass.run(prepared(path, use_dynamic_shape=True), Settings(use_dynamic_shape=True)).engines

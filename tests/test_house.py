@@ -1,6 +1,7 @@
 """Rules of the house that neither ruff nor mypy knows."""
 
 import ast
+import functools
 import pathlib
 
 import pytest
@@ -17,6 +18,12 @@ def name(node):
     return ast.unparse(node.func if isinstance(node, ast.Call) else node).partition("[")[0].rpartition(".")[2]
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def dataclasses_of(tree):
     """[(ClassDef, its decorator)]."""
     return [(one, mark) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) for mark in one.decorator_list if name(mark) == "dataclass"]
@@ -46,14 +53,14 @@ def by_place(trees):
 
 
 def test_dataclasses_with_more_than_four_fields_take_them_by_name():
-    trees = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    trees = {str(path.relative_to(PACKAGE)): parsed(path) for path in PACKAGE.rglob("*.py")}
     assert len(trees) > 400 and sum(len(dataclasses_of(tree)) for tree in trees.values()) > 200
     assert by_place(trees) == []
 
 
 def test_constructors_say_that_they_return_nothing():
     # mypy takes one with typed arguments without that.
-    found = [f"{path.relative_to(PACKAGE)}:{one.lineno}" for path in PACKAGE.rglob("*.py") for one in ast.walk(ast.parse(path.read_text()))
+    found = [f"{path.relative_to(PACKAGE)}:{one.lineno}" for path in PACKAGE.rglob("*.py") for one in ast.walk(parsed(path))
              if isinstance(one, ast.FunctionDef) and one.name == "__init__" and one.returns is None]
     assert found == []
 

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests import command_here
 from tests.engine_files import engine_file, look
 from tftrt_tools import child, errors
 from tftrt_tools.conversion import advice, pass_log
@@ -30,6 +31,11 @@ _WITHOUT_TENSORFLOW = ("import sys; from tftrt_tools import cli; code = cli.main
 
 
 def tftrt_inspect(*arguments):
+    """Run the command. Returns: CompletedProcess."""
+    return command_here.run_tftrt("inspect", *arguments)
+
+
+def inspect_alone(*arguments):
     """Run the command as a user would. Returns: CompletedProcess."""
     return subprocess.run([sys.executable, "-c", _WITHOUT_TENSORFLOW, "inspect", *map(str, arguments)], capture_output=True, text=True,
                           cwd=ROOT, timeout=240, check=False)
@@ -230,7 +236,7 @@ def test_advice_for_bert_and_an_lstm(planned):
 
 
 def test_the_command_prints_a_screenful_and_writes_everything(zoo_model, tmp_path):
-    done = tftrt_inspect(zoo_model("bert_encoder"), f"--json={tmp_path / 'plan.json'}")
+    done = inspect_alone(zoo_model("bert_encoder"), f"--json={tmp_path / 'plan.json'}")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) < 60
     assert max(map(len, done.stdout.splitlines()[1:])) <= 140  # the first line is the model's path

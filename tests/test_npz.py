@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.command_here import run_program
 from tftrt_tools import errors
 from tftrt_tools.execution import arrays, npz
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -67,10 +68,7 @@ tf.saved_model.save(model, sys.argv[1], signatures={"serving_default": model.ser
 
 @pytest.mark.slow
 def test_a_model_that_takes_and_gives_bfloat16_is_verified(tftrt, tmp_path):
-    import subprocess
-    import sys
-
-    subprocess.run([sys.executable, "-c", MODEL, tmp_path / "model"], check=True, capture_output=True, timeout=120)
+    run_program(MODEL, tmp_path / "model")
     made = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}")
     assert made.returncode == 0, made.stderr
     done = tftrt("verify", tmp_path / "model", tmp_path / "out")

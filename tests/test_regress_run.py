@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from tests.command_here import run_program
 from tests.conformance.launch import LocalServer
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _flags
@@ -77,7 +76,7 @@ def native(zoo_model):
 def made(native, tmp_path_factory):
     """Folder of two models that were made of the native one, `slower` and `strict`."""
     folder = tmp_path_factory.mktemp("made")
-    subprocess.run([sys.executable, "-c", SLOWER, native, folder / "slower", folder / "strict"], check=True, timeout=120, capture_output=True)
+    run_program(SLOWER, native, folder / "slower", folder / "strict")
     return folder
 
 

@@ -1,13 +1,12 @@
 """`tftrt regress` of two signatures of one model, which take the same pictures as float32, as uint8 and as encoded files."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.command_here import run_program
 from tftrt_tools import errors
 from tftrt_tools.commands import _flags
 from tftrt_tools.commands import regress as command
@@ -62,7 +61,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("signatures")
-    subprocess.run([sys.executable, "-c", MODEL, str(folder / "model")], check=True, capture_output=True)
+    run_program(MODEL, folder / "model")
     return folder / "model"
 
 

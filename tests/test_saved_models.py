@@ -9,7 +9,7 @@ import pytest
 
 import saved_models
 import saved_models.__main__ as command
-from tests.zoo import SMALL, built, zoo_inputs, zoo_model  # noqa: F401  (zoo_model is a fixture)
+from tests.zoo import SMALL, built, trained, zoo_inputs, zoo_model  # noqa: F401  (zoo_model is a fixture)
 from tests.zoo_signatures import SIGNATURES
 from tftrt_tools.savedmodel.job import protos
 
@@ -186,17 +186,15 @@ def test_digits_are_recognised_on_images_that_training_never_saw(load):
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_digits_keras_files_hold_the_model_of_the_savedmodel(zoo_model, tmp_path, suffix):  # noqa: F811
+def test_digits_keras_files_hold_the_model_of_the_savedmodel(tmp_path_factory, suffix):
     import tensorflow as tf
 
     from saved_models import digits_cnn
 
-    # Built here and not taken from the cache: under xdist another process may have trained the cached one.
-    digits_cnn.build(tmp_path / "saved")
-    digits_cnn.write_keras(tmp_path / f"digits{suffix}")
-    keras = tf.keras.models.load_model(tmp_path / f"digits{suffix}")
+    folder = trained(tmp_path_factory)
+    keras = tf.keras.models.load_model(folder / f"model{suffix}")
     images, _ = digits_cnn.held_back()
-    exported = call(tf.saved_model.load(str(tmp_path / "saved")), "serving_default", {"image": images})["probabilities"]
+    exported = call(tf.saved_model.load(str(folder / "digits_cnn")), "serving_default", {"image": images})["probabilities"]
     np.testing.assert_allclose(keras.predict(images, verbose=0), exported, atol=1e-5)
 
 

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import server_log
+from tests.command_here import run_program
 from tests.conftest import ROOT
 from tftrt_tools import errors
 from tftrt_tools.commands import serve as serve_command
@@ -464,7 +465,7 @@ def doubled(tmp_path_factory):
     code = ("import sys, tensorflow as tf\nmodule = tf.Module()\n"
             "module.call = tf.function(lambda x: {'y': 2 * x}, input_signature=[tf.TensorSpec([None, 2], tf.float32, 'x')])\n"
             "tf.saved_model.save(module, sys.argv[1], signatures=module.call)")
-    subprocess.run([sys.executable, "-c", code, str(base / "3")], check=True, capture_output=True, timeout=120)
+    run_program(code, base / "3")
     return base
 
 

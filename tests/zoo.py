@@ -35,9 +35,23 @@ def zoo_model(tmp_path_factory):
     folder = common(tmp_path_factory) / "zoo"
 
     def get(name, **options):
+        if name == "digits_cnn" and not options:
+            return trained(tmp_path_factory) / "digits_cnn"
         return built(folder, name, **{**SMALL.get(name, {}), **options})
 
     return get
+
+
+def trained(tmp_path_factory):
+    """The folder of the digits CNN, trained once a session: digits_cnn (the SavedModel), model.keras and model.h5."""
+    digits = saved_models.builder("digits_cnn")
+
+    def make(path):
+        digits.build(path / "digits_cnn")
+        for suffix in (".keras", ".h5"):
+            digits.write_keras(path / f"model{suffix}")
+
+    return once(common(tmp_path_factory) / "zoo/digits", make)
 
 
 def zoo_inputs(name, batch=4, seed=0, **options):
