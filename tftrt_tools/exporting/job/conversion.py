@@ -45,6 +45,8 @@ def convert(root: Any, function: Any, opset: int, outside: bool) -> Converted:
     outputs = list(zip(sorted(function.structured_outputs), (tensor.name for tensor in function.outputs), strict=True))
     tf_private.clear_collections(function)
     mends = Mends()
+    # It numbers new nodes through the process. Names, which tables of ranges hold too, are the model's, whatever was converted before.
+    tf2onnx_utils.INTERNAL_NAME = 1
     try:
         with tf.device("/cpu:0"):
             frozen, tables = tf_loader.from_trackable(root, function, list(inputs), [tensor for _, tensor in outputs], outside)
