@@ -251,7 +251,9 @@ def test_every_pin_is_an_exact_version_of_a_registry_package():
 def test_every_requirement_of_the_package_and_its_extras_is_pinned():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    wanted = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    # These are for other Pythons, with the newest of everything.
+    unpinned = {"export-tensorflow", "export-torch", "test-new"}
+    wanted = [config["options"]["install_requires"], *(text for name, text in config["options.extras_require"].items() if name not in unpinned)]
     names = {_normal(re.match(r"[\w.-]+", line)[0]) for text in wanted for line in text.split("\n") if line}
     pinned = {_normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     assert names - pinned == set()

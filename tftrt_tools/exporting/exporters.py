@@ -34,10 +34,12 @@ class Exporter:
 
 # {name of a kind: what exports its models}.
 _EXPORTERS = {
-    SAVED_MODEL.name: Exporter(job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
-                               extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
-    PYTORCH.name: Exporter(job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
-                           extra="export-torch"),
+    SAVED_MODEL.name: Exporter(
+        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
+    PYTORCH.name: Exporter(
+        job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
+        extra="export-torch"),
 }
 
 
@@ -49,6 +51,6 @@ def of(source: Source) -> Exporter:
         raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already", "give the model that it was made from; `tftrt verify` compares the two")
     for package, title in found.needed.items():
         if importlib.util.find_spec(package) is None:
-            raise errors.TftrtError(f"{title}, which an export of {source} needs, is not installed",
+            raise errors.TftrtError(f"{title}, which an export needs, is not installed",
                                     f"pip install 'tftrt-tools[{found.extra}]' (in a checkout: pip install '.[{found.extra}]')")
     return found

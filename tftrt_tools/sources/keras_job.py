@@ -56,8 +56,8 @@ def _signature(model: Any) -> Any:
 
 
 def _output_names(model: Any) -> list[str]:
-    """As Keras 2 calls them: after the layers that give them."""
-    names = [layer.name for layer in model.layers[-1:]] if len(model.outputs) == 1 and not hasattr(model, "output_names") else model.output_names
+    """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
+    names = getattr(model, "output_names", [model.layers[-1].name])
     return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]
 
 

@@ -36,7 +36,7 @@ class PyTorch:
     """The kind, with the members of model.Kind."""
 
     name = program.FORM
-    forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module with inputs (module:function)")
+    forms = (f"a PyTorch program ({_SUFFIX})", "a function that returns a PyTorch module (module:function)")
     runtime = Runtime(jobs=_JOBS, env=ENV)
     timed = f"{_JOBS}:make"
     named_signatures = False
@@ -51,7 +51,7 @@ class PyTorch:
         """As model.Kind.check."""
         for flag in ("inputs", "outputs", "custom_objects"):
             if getattr(source, flag):
-                raise errors.UsageError(f"--{flag} has no effect: {source} is a {self.name}, which has names of its own", "leave it out")
+                raise errors.UsageError(f"--{flag} has no effect: {source} is a {self.name}", "leave it out")
         if is_function(source.path):
             if as_it_is:
                 raise errors.UsageError(f"{source} is no file", f"give the file that {program.MADE_BY} writes")
@@ -108,7 +108,8 @@ def _checked(source: Source) -> None:
         raise errors.UsageError(f"{source} changes its buffers ({found.changed[0]}) in each call, as modules in training do",
                                 "export module.eval()")
     if found.devices - {"cpu"}:
-        raise errors.UsageError(f"{source} was exported on a GPU ({', '.join(sorted(found.devices - {'cpu'}))}), and the source runs on the CPU",
+        others = ", ".join(sorted(found.devices - {"cpu"}))
+        raise errors.UsageError(f"{source} was exported for another device ({others}), and the source runs on the CPU",
                                 "export module.cpu()")
 
 
