@@ -222,7 +222,7 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
                                  "file (.onnx)")
     with pytest.raises(errors.UsageError, match="model.bin is a file") as caught:
         verify.verify(graph(), tmp_path / "model.bin", verify.Options())
-    assert caught.value.mend == "give a SavedModel directory, a plan directory or an ONNX file (.onnx)"
+    assert caught.value.mend == "give a SavedModel directory, a PyTorch program (.pt2), a plan directory or an ONNX file (.onnx)"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(errors.TftrtError, match="not installed") as caught:
         opening.check(graph())

@@ -31,7 +31,8 @@ def job(request: dict[str, Any]) -> dict[str, Any] | None:
             values = session.run(tensors, {there[name]: value for name, value in feed.items()})
     except tf.errors.OpError:
         return None
-    return departing.first(model, pathlib.Path(request["onnx"]), feed, {name: (tensor.op.type, values[name]) for name, tensor in tensors.items()})
+    seen = {name: (tensor.op.type, values[name]) for name, tensor in tensors.items()}
+    return departing.first(model, pathlib.Path(request["onnx"]), feed, seen)
 
 
 def _tensor(graph: Any, name: str) -> Any:

@@ -48,7 +48,8 @@ def of(source: Source) -> Exporter:
     kind = table.kind(source.path)
     found = _EXPORTERS.get(kind.name)
     if found is None:
-        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already", "give the model that it was made from; `tftrt verify` compares the two")
+        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
+                                "give the model that it was made from; `tftrt verify` compares the two")
     for package, title in found.needed.items():
         if importlib.util.find_spec(package) is None:
             raise errors.TftrtError(f"{title}, which an export needs, is not installed",

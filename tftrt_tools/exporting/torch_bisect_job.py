@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 import onnx
 import torch
+from torch.export.graph_signature import ConstantArgument
 
 from tftrt_tools.execution import npz
 from tftrt_tools.exporting.job import departing
@@ -20,17 +22,22 @@ def job(request: dict[str, Any]) -> dict[str, Any] | None:
     outputs = dict(zip(request["renamed"], loaded.graph_signature.user_outputs, strict=True))
     seen = _Seen(loaded.graph_module)
     with torch.no_grad():
-        seen.run(*_arguments(loaded, feed))
+        seen.run(*_arguments(loaded, [feed[one.name] for one in model.graph.input]))
     names = {name: outputs.get(name, name) for name in departing.producers(model)}
-    return departing.first(model, pathlib.Path(request["onnx"]), feed, {name: seen.found[node] for name, node in names.items()
-                                                                        if node in seen.found})
+    found = {name: seen.found[node] for name, node in names.items() if node in seen.found}
+    return departing.first(model, pathlib.Path(request["onnx"]), feed, found)
 
 
-def _arguments(loaded: Any, feed: dict[str, Any]) -> list[Any]:
+def _arguments(loaded: Any, inputs: Iterable[Any]) -> list[Any]:
     """The values of a program's placeholders: parameters, buffers, constants, and the call's inputs in their order."""
-    signature, inputs = loaded.graph_signature, iter(feed.values())
-    held = {**loaded.state_dict, **loaded.constants}
-    return [held[spec.target] if spec.target is not None else torch.from_numpy(next(inputs)) for spec in signature.input_specs]
+    held, given = {**loaded.state_dict, **loaded.constants}, iter(inputs)
+
+    def value(spec: Any) -> Any:
+        if isinstance(spec.arg, ConstantArgument):
+            return spec.arg.value
+        return held[spec.target] if spec.target is not None else torch.from_numpy(next(given))
+
+    return [value(spec) for spec in loaded.graph_signature.input_specs]
 
 
 class _Seen(torch.fx.Interpreter):

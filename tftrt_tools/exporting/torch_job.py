@@ -24,8 +24,8 @@ _SMALL_BYTES = 1024
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    """Export. As export_job.job; "frozen" gets the program that was written, in PyTorch's simpler ops, and "renamed" has its outputs' names.
-    Raises: TftrtError."""
+    """Export. As export_job.job; "frozen" gets the program that was written, in PyTorch's simpler ops, and "renamed" has the names of its
+    outputs. Raises: TftrtError."""
     said = program.read(request["model"], unsafe=True)
     taken, given = ([spec.name for spec in specs] for specs in (said.signature.inputs, said.signature.outputs))
     _check_names(taken, given)
@@ -38,8 +38,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         model_file.place_weights(graph, weights, output.with_name(request["weights"]))
     model_file.write(graph, output, {**request["properties"], "tftrt.exporter": EXPORTER})
     return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
-            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions, "renamed": dict.fromkeys(given),
-            "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes}
+            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
+            "renamed": dict.fromkeys(given), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes}
 
 
 def _check_names(inputs: list[str], outputs: list[str]) -> None:
@@ -111,8 +111,8 @@ def _taken_out(model: onnx.ModelProto) -> dict[str, bytes]:
 def _with_names(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model with names for its open dimensions, and with the shapes and types that can be inferred.
 
-    PyTorch knows which dimensions are equal, and calls those alike ("s40"). Each gets the name of the place where it occurs first: BATCH for
-    the first dimension of the first input, else TENSOR_AXIS. Returns: as model_file.with_names.
+    PyTorch knows which dimensions are equal, and calls those alike ("s40"). Each gets the name of the place where it occurs first: BATCH
+    for the first dimension of the first input, else TENSOR_AXIS. Returns: as model_file.with_names.
     """
     names: dict[str, str] = {}
     places: dict[str, list[str]] = {}

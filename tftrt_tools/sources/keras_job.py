@@ -43,7 +43,7 @@ def _signature(model: Any) -> Any:
     inputs of its own (a subclass)."""
     import tensorflow as tf
 
-    if installed.version_of("keras").startswith("2.") or not getattr(model, "inputs", None):
+    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
         return None
     specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
 

@@ -28,7 +28,8 @@ def producers(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
     return {output: node for node in model.graph.node for output in node.output if output}
 
 
-def first(model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any], tensors: Mapping[str, tuple[str, Any]]) -> dict[str, Any] | None:
+def first(model: onnx.ModelProto, path: pathlib.Path, feed: dict[str, Any],
+          tensors: Mapping[str, tuple[str, Any]]) -> dict[str, Any] | None:
     """The first tensor that departs.
 
     Args: model: of the file `path`; tensors: {its name in the file: (the source's op, its value there)}, in the file's order.

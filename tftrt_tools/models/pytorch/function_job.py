@@ -11,7 +11,7 @@ from torch.utils import _pytree
 
 from tftrt_tools import errors, progress
 
-_FORM = "return (module, inputs) or (module, inputs, dynamic_shapes), with inputs as torch.export.export takes them: a tuple, or a dict by name"
+_FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         torch.export.save(exported, request["output"])
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
         raise errors.TftrtError(f"torch.export.export cannot export the module of {name}: {_line(error)}",
-                                "try torch.export.export(module, inputs) in Python; its message says which line of the module it is") from None
+                                "try torch.export.export(module, inputs) in Python; its message names the line of the module") from None
     return {}
 
 

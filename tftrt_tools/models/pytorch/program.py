@@ -1,5 +1,5 @@
-"""Reads a PyTorch program (.pt2, as torch.export.save writes it) without PyTorch: what it takes and gives, its ops, and what in it would run
-code when PyTorch loads it."""
+"""Reads a PyTorch program (.pt2, as torch.export.save writes it) without PyTorch: what it takes and gives, its ops, and what in it would
+run code when PyTorch loads it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ _DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float1
            11: "complex128", 12: "bool", 28: "uint16", 34: "uint32", 35: "uint64"}
 _OTHER_DTYPES = {13: "bfloat16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 # What a pickle of tensors in tuples, lists and dicts names.
-_HARMLESS = re.compile(r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+(Storage|Size)|torch (device|bfloat16|float\d+|u?int\d+|bool)"
-                       r"|collections OrderedDict|torch\.storage \w*Storage|torch\.serialization _get_layout")
+_HARMLESS = re.compile(r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*(Storage|Size)"
+                       r"|torch (device|bfloat16|float\d+|u?int\d+|bool)|collections OrderedDict"
+                       r"|torch\.storage \w*Storage|torch\.serialization _get_layout")
 # SymPy evaluates the text of an expression: names that are called have to be its classes.
 _EXPRESSION = re.compile(r"[\w\s'\"(),=+\-*/<>!&|~%.\[\]:]*")
 _CALLED, _MEMBER = re.compile(r"(\w+)\s*\("), re.compile(r"__|\.\s*[A-Za-z_]")
+# Arguments of ops (batch_norm, dropout) that are true in training.
+_IN_TRAINING = ("training", "train")
 _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (`tftrt export` makes an ONNX file of it, which TensorRT builds)",
     "saved engines: there are none in a PyTorch program",
@@ -54,8 +57,9 @@ class Program:
     opsets: Mapping[str, int]
     # The PyTorch that wrote it, "" if it does not say.
     torch: str
-    # Buffers that a call changes.
+    # Buffers that a call changes, and ops that compute as in training.
     changed: tuple[str, ...]
+    training: tuple[str, ...]
     # Devices of its tensors, such as "cuda".
     devices: frozenset[str]
 
@@ -184,11 +188,14 @@ def _program(model: Mapping[str, Any]) -> Program:
     for name in named & set(values):
         weights[_dtype(values[name])] += math.prod(one.get("as_int", 0) for one in values[name]["sizes"])
     changed = [one["buffer_mutation"]["buffer_name"] for one in signature["output_specs"] if "buffer_mutation" in one]
+    training = {node["target"].removeprefix("torch.ops.") for node in graph["nodes"] for one in node.get("inputs", ())
+                if one["name"] in _IN_TRAINING and one["arg"].get("as_bool")}
     ops = collections.Counter(node["target"].removeprefix("torch.ops.") for node in graph["nodes"])
     return Program(
         signature=Signature(tuple(inputs), tuple(outputs)), fed=tuple(map(bool, arguments)), weights=dict(weights.most_common()),
         ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), opsets=model.get("opset_version") or {},
-        torch=model.get("torch_version", ""), changed=tuple(changed), devices=frozenset(one["device"]["type"] for one in values.values()))
+        torch=model.get("torch_version", ""), changed=tuple(changed), training=tuple(sorted(training)),
+        devices=frozenset(one["device"]["type"] for one in values.values()))
 
 
 def _spec(what: str, name: str, argument: Mapping[str, Any], values: Mapping[str, Any]) -> InputSpec:
@@ -241,4 +248,6 @@ def _keys(spec: Mapping[str, Any]) -> list[str]:
     """The keys of a dict, of whatever class; [] for a sequence."""
     context = json.loads(spec["context"]) if spec.get("context") else None
     keys = context[-1] if isinstance(context, list) and context and isinstance(context[-1], list) else context
-    return list(keys) if isinstance(keys, list) and len(keys) == len(spec["children_spec"]) and all(isinstance(one, str) for one in keys) else []
+    if not isinstance(keys, list) or len(keys) != len(spec["children_spec"]) or not all(isinstance(one, str) for one in keys):
+        return []
+    return keys
