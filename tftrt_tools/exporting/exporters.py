@@ -44,7 +44,7 @@ _EXPORTERS = {
 
 
 def of(source: Source) -> Exporter:
-    """The Exporter of a model. Raises: UsageError for one that is an ONNX file; TftrtError for one whose packages are missing."""
+    """The Exporter of a model. Raises: UsageError for an ONNX file or a plan; TftrtError for one whose packages are missing."""
     kind = table.kind(source.path)
     found = _EXPORTERS.get(kind.name)
     if found is None:

@@ -108,7 +108,8 @@ def _checked(source: Source) -> None:
         raise errors.UsageError(f"{source} changes its buffers ({found.changed[0]}) in each call",
                                 "export module.eval(); if it changes them then, too, leave that part out")
     if found.training:
-        raise errors.UsageError(f"{source} is a module in training: its {', '.join(found.training)} computes as there", "export module.eval()")
+        raise errors.UsageError(f"{source} is a module in training: its {', '.join(found.training)} computes as there",
+                                "export module.eval()")
     if found.devices - {"cpu"}:
         others = ", ".join(sorted(found.devices - {"cpu"}))
         raise errors.UsageError(f"{source} was exported for another device ({others}), and the source runs on the CPU",
