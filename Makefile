@@ -82,7 +82,7 @@ portable: $(STAMP)
 
 # The newest of all packages, on purpose: nothing is pinned. NEW_PIP_FLAGS can name an index with PyTorch's wheels for CPUs alone.
 test-new: $(NEW_STAMP)
-	$(NEW_PY) -m pytest -m new $(PYTEST_FLAGS)
+	$(NEW_PY) -m pytest -m new tests/test_new_sources.py $(PYTEST_FLAGS)
 
 $(NEW_STAMP): setup.cfg
 	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new
