@@ -102,7 +102,7 @@ def test_functions_that_give_no_module_are_told_in_a_line(name, code, cause, men
     assert len(done.stderr.splitlines()) == 2 and not target.exists()
 
 
-def test_weights_beside_the_file_and_int8_and_a_later_comparison(export, tmp_path):
+def test_weights_beside_the_file_fp16_and_a_later_comparison(export, tmp_path):
     path = program(tmp_path)
     data = tmp_path / "rows.npz"
     rng = np.random.default_rng(0)
