@@ -1,15 +1,18 @@
 # `make test` and `make demo` work from a fresh clone: they create .venv when it is missing or stale.
 # Variables: PYTHON=/path/to/python3.10 (for .venv), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
-# ZOO=folder (where `make zoo` writes).
+# ZOO=folder (where `make zoo` writes), NEW_PIP_FLAGS (added to pip for .venv-new).
 
 PY := .venv/bin/python
 STAMP := .venv/.stamp
 PYTEST_FLAGS ?=
 GPU_PYTHON ?= $(PY)
+NEW_PY := .venv-new/bin/python
+NEW_STAMP := .venv-new/.stamp
+NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable triton bench clean FORCE
+.PHONY: help venv test quick demo zoo lint docs gpu-test corpus portable test-new triton bench clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU"
@@ -19,6 +22,7 @@ help:
 	@echo "make gpu-test  the tests that need an NVIDIA GPU"
 	@echo "make corpus    convert and verify models that others have trained (downloads them once; no GPU)"
 	@echo "make portable  install without TensorFlow on Python 3.10 to 3.13, and run there what needs none (downloads packages)"
+	@echo "make test-new  exports of the newest TensorFlow, Keras and PyTorch, on Python 3.13 or 3.12 in .venv-new (downloads packages)"
 	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
 	@echo "make bench     the benchmarks of benchmarks/"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
@@ -42,10 +46,10 @@ $(STAMP): setup.cfg constraints.txt pyproject.toml
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
-	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus and not portable" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not gpu and not corpus and not portable and not new" $(PYTEST_FLAGS)
 
 quick: $(STAMP)
-	$(PY) -m pytest -n 2 --dist worksteal --quick -m "not gpu and not corpus and not portable" $(PYTEST_FLAGS)
+	$(PY) -m pytest -n 2 --dist worksteal --quick -m "not gpu and not corpus and not portable and not new" $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
@@ -75,6 +79,15 @@ corpus: $(STAMP)
 # Without TensorFlow, on each of Python 3.10 to 3.13 that is found; -rs names those that are not.
 portable: $(STAMP)
 	$(PY) -m pytest -m portable -rs $(PYTEST_FLAGS)
+
+# The newest of all packages, on purpose: nothing is pinned. NEW_PIP_FLAGS can name an index with PyTorch's wheels for CPUs alone.
+test-new: $(NEW_STAMP)
+	$(NEW_PY) -m pytest -m new tests/test_new_sources.py $(PYTEST_FLAGS)
+
+$(NEW_STAMP): setup.cfg
+	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new
+	$(NEW_PY) -m pip install --disable-pip-version-check --quiet $(NEW_PIP_FLAGS) --editable '.[test-new]'
+	touch $@
 
 bench: $(STAMP)
 	$(PY) -m benchmarks

@@ -122,10 +122,10 @@ def pytest_collection_modifyitems(config, items):
     """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for. The
     tests that may take longest come first: at the end of a run one worker would be alone with them."""
     items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0))
-    for marker, what in (("corpus", "models"), ("portable", "packages")):
+    for marker, what, target in (("corpus", "models", "corpus"), ("portable", "packages", "portable"), ("new", "packages", "test-new")):
         for item in items if marker not in config.getoption("-m") else ():
             if item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.skip(reason=f"it downloads {what}: make {marker}"))
+                item.add_marker(pytest.mark.skip(reason=f"it downloads {what}: make {target}"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked or config.getoption("-m").startswith("not gpu"):
         return

@@ -14,7 +14,7 @@ PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.
 DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))
 # First lines of blocks whose commands are checked and not run.
-ONLY_READ = ("needs a GPU", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
+ONLY_READ = ("needs a GPU", "needs PyTorch", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
              "needs a folder of pictures", "needs an ONNX file")
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES + DEVELOPERS}
 

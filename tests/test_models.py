@@ -217,11 +217,12 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
     (tmp_path / "model.bin").write_bytes(b"?")
     with pytest.raises(errors.UsageError, match="model.bin is a file of no kind taken here") as caught:
         verify.verify(tmp_path / "model.bin", graph(), verify.Options())
-    assert caught.value.mend == ("give a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb), a checkpoint, "
-                                 "a plan directory or an ONNX file (.onnx)")
+    assert caught.value.mend == ("give a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb), a checkpoint, a PyTorch "
+                                 "program (.pt2), a function that returns a PyTorch module (module:function), a plan directory or an ONNX "
+                                 "file (.onnx)")
     with pytest.raises(errors.UsageError, match="model.bin is a file") as caught:
         verify.verify(graph(), tmp_path / "model.bin", verify.Options())
-    assert caught.value.mend == "give a SavedModel directory, a plan directory or an ONNX file (.onnx)"
+    assert caught.value.mend == "give a SavedModel directory, a PyTorch program (.pt2), a plan directory or an ONNX file (.onnx)"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(errors.TftrtError, match="not installed") as caught:
         opening.check(graph())

@@ -153,7 +153,7 @@ def test_keras_files_that_cannot_be_loaded_say_what_they_are(name, tmp_path, cap
 
 @pytest.mark.parametrize(("name", "what", "way"), [
     ("a.onnx", "an ONNX model", "--backend=tensorrt"), ("a.tflite", "a TensorFlow Lite model", "it was made from"),
-    ("a.pt", "a PyTorch file", "torch.onnx.export"), ("a.pth", "a PyTorch file", "torch.onnx.export"),
+    ("a.pt2", "a PyTorch program", "`tftrt export`"), ("a.pt", "a PyTorch file", "torch.export.save"), ("a.pth", "a PyTorch file", "torch.export.save"),
     ("a.engine", "a TensorRT engine", "it was built from"), ("a.PLAN", "a TensorRT engine", "it was built from"),
     ("a.tar.gz", "an archive", "unpack it"), ("a.txt", "is a file", "SavedModel directory"), ("readme", "is a file", "SavedModel directory")])
 def test_files_of_others_are_told_with_the_way_from_there(name, what, way, tmp_path):

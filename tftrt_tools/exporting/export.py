@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import pathlib
 import re
@@ -15,15 +14,15 @@ from typing import Any
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
-from tftrt_tools.exporting import comparing, parser, precise, precision
+from tftrt_tools.exporting import comparing, exporters, parser, precise, precision
+from tftrt_tools.exporting.exporters import Exporter
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import table
-from tftrt_tools.savedmodel import describe, files, passport, signatures
+from tftrt_tools.models import opening
+from tftrt_tools.savedmodel import passport, signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
-from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
 
 SUFFIX = ".onnx"
@@ -33,8 +32,6 @@ _MOST_CALLS = 8
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 # A message of protobuf holds less than 2 GiB; a graph is more than its variables.
 _MOST_INSIDE = 1_900_000_000
-# {package of the extra `export`: what people call it}.
-_NEEDED = {"tf2onnx": "tf2onnx", "onnx": "onnx", "onnxruntime": "ONNX Runtime"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,22 +61,23 @@ class Options:
 def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Exported:
     """Export a model's signatures, each to a file.
 
-    Args: model: a SavedModel, or a file that is exported to one first. output: the file, for several signatures the pattern of their names.
+    Args: model: a SavedModel, a file that is exported to one first, or a PyTorch program. output: the file; for several signatures the
+      pattern of their names.
     Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
     """
-    source = _check(model, output, options)
+    source, exporter = _check(model, output, options)
     target = TARGETS[options.target]
-    with opened.opened(source, options.log_file) as saved, scratch.folder("onnx") as folder:
-        progress.say("looking at the model")
-        described = describe.describe(saved)[0]
+    progress.say("looking at the model")
+    with opening.opened(source, log_file=options.log_file) as (described,), scratch.folder("onnx") as folder:
         if described.engines:
             raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
-                                    f"export the model that it was made from{_original(saved)}")
-        walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.same)
+                                    f"export the model that it was made from{_original(described.path)}")
+        walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
         places = _places(pathlib.Path(output), walked.names)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
-        digest = files.digest(source.path)
-        work = _Work(source=source, saved=saved, folder=pathlib.Path(folder), digest=digest, options=options, target=target)
+        digest = described.digest()
+        work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
+                     target=target)
         asked = dataclasses.replace(options.comparison, log_file=options.log_file)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
@@ -99,17 +97,10 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     return done
 
 
-def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Source:
+def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
     source = of(model)
-    kind = table.kind(source.path)
-    if not kind.named_signatures:
-        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
-                                "give the TensorFlow model; `tftrt verify` compares the two")
-    for package, title in _NEEDED.items():
-        if importlib.util.find_spec(package) is None:
-            raise errors.TftrtError(f"{title}, which an export needs, is not installed",
-                                    "pip install 'tftrt-tools[export]' (in a checkout: pip install '.[export]')")
+    exporter = exporters.of(source)
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
@@ -118,7 +109,7 @@ def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if options.precision.output_table:
         whole_file.check_place(options.precision.output_table)
-    return opened.check(source)
+    return opening.check(source), exporter
 
 
 def _original(saved: str) -> str:
@@ -140,8 +131,9 @@ class _Work:
     """What the exports of all signatures have in common."""
 
     source: Source
-    # Its SavedModel.
+    # Its SavedModel, or program.
     saved: str
+    exporter: Exporter
     # Where files grow.
     folder: pathlib.Path
     # Of the source.
@@ -221,18 +213,19 @@ def _put(made: pathlib.Path, path: pathlib.Path, weights: str) -> None:
 
 def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     """The file for the weights, if they do not go into the ONNX file."""
-    size = sum(one.stat().st_size for one in pathlib.Path(work.saved).glob("variables/*"))
+    saved = pathlib.Path(work.saved)
+    size = sum(one.stat().st_size for one in (saved.glob("variables/*") if saved.is_dir() else (saved,)))
     return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
 def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str) -> dict[str, Any]:
-    """What export_job.job answers."""
+    """What the exporter's job answers."""
     progress.say(f"exporting {name}")
     properties = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
                   "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
                   "tftrt.opset": str(work.opset)}
     with _told_by_name(work.source, name):
-        answer: dict[str, Any] = work.run("export_job:job", {
+        answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
             "weights": weights, "frozen": str(frozen)})
     return answer
@@ -260,7 +253,7 @@ def _departure(work: _Work, name: str, specs: Sequence[InputSpec], comparison: v
                request: Mapping[str, Any]) -> Departure | None:
     """The first tensor that departs, on the first of the calls that were compared; None if none does that both graphs have."""
     (_, path), *_ = _calls(work, name, specs, comparison)
-    found = work.run("bisect_job:job", {**request, "inputs": path})
+    found = work.run(work.exporter.bisect, {**request, "inputs": path})
     return Departure.from_dict(found) if found else None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tftrt_tools.models.model import Kind
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.plan.kind import PLAN
+from tftrt_tools.models.pytorch.kind import PYTORCH
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 
 # SavedModels come last: a path that no other kind takes is one, or can be exported to one, or gets the message that it is neither.
-KINDS: tuple[Kind, ...] = (ONNX, PLAN, SAVED_MODEL)
+KINDS: tuple[Kind, ...] = (ONNX, PLAN, PYTORCH, SAVED_MODEL)
 
 
 def forms(as_it_is: bool = False, to_convert: bool = False) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tftrt_tools import errors, op_libraries, progress
 from tftrt_tools.sources.job import keras_file
+from tftrt_tools.stack import installed
 
 
 def job(request: dict[str, Any]) -> dict[str, object]:
@@ -33,14 +34,37 @@ def job(request: dict[str, Any]) -> dict[str, object]:
         text = " ".join(str(error).split())
         raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
     progress.say("exporting the Keras model")
-    tf.saved_model.save(model, request["output"])
+    tf.saved_model.save(model, request["output"], signatures=_signature(model))
     return {"class": type(model).__name__, "parameters": int(model.count_params())}
+
+
+def _signature(model: Any) -> Any:
+    """The signature of a model of Keras 3, which does not give its names to TensorFlow; None to leave it to Keras 2, or if the model has no
+    inputs of its own (a subclass)."""
+    import tensorflow as tf
+
+    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
+        return None
+    specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
+
+    def serve(feed: dict[str, Any]) -> Any:
+        tensors = [feed[one.name] for one in model.inputs]
+        found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
+        return found if isinstance(found, dict) else dict(zip(_output_names(model), tf.nest.flatten(found), strict=True))
+
+    return {"serving_default": tf.function(serve).get_concrete_function(specs)}
+
+
+def _output_names(model: Any) -> list[str]:
+    """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
+    names = getattr(model, "output_names", [model.layers[-1].name])
+    return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]
 
 
 def _mend(text: str) -> str:
     if "Unknown" in text or "Could not locate class" in text or "custom_objects" in text or "registered" in text:
         return "name your own layers with --custom_objects=module:dict"
-    return "check that tf.keras.models.load_model accepts it (Keras 2.14)"
+    return f"check that keras.models.load_model accepts it (Keras {installed.version_of('keras')})"
 
 
 def _custom_objects(reference: str) -> dict[str, object] | None:

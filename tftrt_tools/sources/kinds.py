@@ -15,8 +15,9 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CHECKPOINT_FILE = "checkpoint"
 _PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _ENGINE = ("a TensorRT engine, built already", "give the TensorFlow model that it was built from")
-_TORCH = ("a PyTorch file", "TF-TRT takes TensorFlow models; PyTorch's way to TensorRT is torch.onnx.export, then `tftrt convert "
-          "--backend=tensorrt` with that file")
+_TORCH = ("a PyTorch file, which runs the code that it names when it is loaded (a pickle, or TorchScript)",
+          "torch.export.save(torch.export.export(module.eval(), inputs), 'model.pt2') writes a program, of which `tftrt export` makes an "
+          "ONNX file for TensorRT")
 _WEIGHTS = ("a file of weights, without the computation", "build the model in Python, load them, and give what model.save(DIR) writes")
 _PART_ALONE = ("one file of a checkpoint, and its .index is not beside it", "copy all of its files: .index, .data-… and .meta")
 _ARCHIVE = ("an archive", "unpack it, and give the SavedModel directory that is in it")
@@ -25,6 +26,7 @@ _FOREIGN = {
     ".onnx": ("an ONNX model", "TF-TRT takes TensorFlow models; TensorRT builds ONNX itself (`tftrt convert --backend=tensorrt`); "
               "or give the TensorFlow model that it was made from"),
     ".tflite": ("a TensorFlow Lite model", "it cannot be turned back; give the SavedModel or the Keras file that it was made from"),
+    ".pt2": ("a PyTorch program", "TF-TRT takes TensorFlow models; `tftrt export` makes an ONNX file of it, which TensorRT builds"),
     ".pt": _TORCH, ".pth": _TORCH, ".torchscript": _TORCH,
     ".engine": _ENGINE, ".plan": _ENGINE, ".trt": _ENGINE,
     ".safetensors": _WEIGHTS, ".npz": _WEIGHTS, ".npy": _WEIGHTS,

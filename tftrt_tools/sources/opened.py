@@ -9,7 +9,8 @@ from tftrt_tools.savedmodel import files
 from tftrt_tools.sources import kinds, tensors
 from tftrt_tools.sources.source import Source, of
 
-_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+# Keras 3 can compute with others, too.
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "KERAS_BACKEND": "tensorflow"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _open: dict[Source, str] = {}
 

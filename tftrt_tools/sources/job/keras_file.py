@@ -71,7 +71,8 @@ def _check_version(path: pathlib.Path, written_by: str) -> None:
     written, ours = releases.minor(written_by), releases.minor(here)
     if written and ours and written[0] > ours[0]:
         raise errors.TftrtError(f"{path} was written by Keras {written_by}; this Keras is {here}, which cannot read it",
-                                "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR")
+                                "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR; for an ONNX "
+                                "file, run `tftrt export` there (the extra `export-tensorflow`)")
 
 
 def _code_layers(config: object) -> list[str]:

@@ -1,0 +1,57 @@
+"""What exports each kind of model to ONNX, and what that needs. No runtime is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Mapping
+
+from tftrt_tools import errors
+from tftrt_tools.models import table
+from tftrt_tools.models.pytorch.kind import PYTORCH
+from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
+from tftrt_tools.sources.source import Source
+
+_CHECKS = {"onnx": "onnx", "onnxruntime": "ONNX Runtime"}
+# The only Python with the TensorFlow of TF-TRT, whose environment has TensorFlow already.
+_WITH_TF_TRT = (3, 10)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """What exports the models of a kind."""
+
+    # Its job, in this room; as export_job.job.
+    job: str
+    # The search for the first tensor that departs; as bisect_job.job.
+    bisect: str
+    # {package to import: what people call it}.
+    needed: Mapping[str, str]
+    # The extra of setup.cfg with them.
+    extra: str
+
+
+# {name of a kind: what exports its models}.
+_EXPORTERS = {
+    SAVED_MODEL.name: Exporter(
+        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
+    PYTORCH.name: Exporter(
+        job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},
+        extra="export-torch"),
+}
+
+
+def of(source: Source) -> Exporter:
+    """The Exporter of a model. Raises: UsageError for an ONNX file or a plan; TftrtError for one whose packages are missing."""
+    kind = table.kind(source.path)
+    found = _EXPORTERS.get(kind.name)
+    if found is None:
+        raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
+                                "give the model that it was made from; `tftrt verify` compares the two")
+    for package, title in found.needed.items():
+        if importlib.util.find_spec(package) is None:
+            raise errors.TftrtError(f"{title}, which an export needs, is not installed",
+                                    f"pip install 'tftrt-tools[{found.extra}]' (in a checkout: pip install '.[{found.extra}]')")
+    return found
