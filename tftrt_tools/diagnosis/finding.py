@@ -26,7 +26,7 @@ class Trial(records.Record):
     # Median seconds of a call of each; None where it could not be made or timed.
     before: float | None = None
     after: float | None = None
-    # The interval of (before - after), seconds, 95 %.
+    # The least and most of (before - after) in a round, seconds.
     low: float | None = None
     high: float | None = None
     # Why there are no figures, or "".

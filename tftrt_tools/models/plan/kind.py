@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.execution.run import Placed, Runtime
+from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, File, Overview, Signature
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan.profiles import Profile
@@ -31,7 +31,7 @@ def at(path: str) -> Placed:
     return Placed(path, RUNTIME)
 
 
-class Plan:
+class Plan(directory.Directory):
     """The kind, with the members of model.Kind."""
 
     name = "TensorRT plan"
@@ -74,20 +74,6 @@ class Plan:
             model=str(folder.absolute()), form="TensorRT plan", signatures=_contents(plan).signatures, opsets={},
             ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))), weights={},
             files=tuple(File(name, (folder / name).stat().st_size) for name in inside), facts=_facts(plan), unasked=_UNASKED)
-
-    def digest(self, path: str) -> str:
-        """As model.Kind.digest."""
-        return files.digest(path)
-
-    def document(self, path: str, name: str) -> dict[str, Any] | None:
-        """As model.Kind.document."""
-        found: dict[str, Any] | None = passport.read(path, name)
-        return found
-
-    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
-        """As model.Kind.keep."""
-        passport.write(path, name, dict(document))
-        return True
 
 
 def _contents(plan: document.PlanFile) -> Contents:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from tftrt_tools.execution.run import Placed, Runtime
+from tftrt_tools.models import directory
 from tftrt_tools.models.model import Contents, Engine, Signature
-from tftrt_tools.savedmodel import describe, files, passport
+from tftrt_tools.savedmodel import describe, files
 from tftrt_tools.sources import kinds, opened
 from tftrt_tools.sources.source import Source
 
@@ -22,7 +22,7 @@ def at(path: str | os.PathLike[str]) -> Placed:
     return Placed(os.fspath(path), RUNTIME)
 
 
-class SavedModel:
+class SavedModel(directory.Directory):
     """The kind, with the members of model.Kind."""
 
     name = "SavedModel"
@@ -56,20 +56,6 @@ class SavedModel:
 
     def overview(self, path: str) -> None:
         """As model.Kind.overview: TF-TRT converts these models."""
-
-    def digest(self, path: str) -> str:
-        """As model.Kind.digest; of a file that is exported, its own."""
-        return files.digest(path)
-
-    def document(self, path: str, name: str) -> dict[str, Any] | None:
-        """As model.Kind.document."""
-        found: dict[str, Any] | None = passport.read(path, name)
-        return found
-
-    def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
-        """As model.Kind.keep."""
-        passport.write(path, name, dict(document))
-        return True
 
 
 def _contents(found: describe.Description) -> Contents:

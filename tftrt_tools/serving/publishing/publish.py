@@ -13,6 +13,7 @@ from tftrt_tools import child, errors, op_libraries, progress, scratch
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.inspection import Finding
 from tftrt_tools.serving import version_directories
+from tftrt_tools.serving.publishing import base_path as base_paths
 from tftrt_tools.serving.publishing import placing, server_target, target_preflight, verification_check
 from tftrt_tools.serving.publishing.model_facts import Facts
 from tftrt_tools.serving.warmup import replay_check, warmup_requests
@@ -167,18 +168,7 @@ def _checked(model: str | pathlib.Path, model_name: str, base_path: str, options
     """Check everything that needs no work. Returns: the directory of the model's versions."""
     if not _NAME.fullmatch(model_name) or model_name in (".", ".."):
         raise errors.UsageError(f"--model_name={model_name!r}: a request cannot name that", "use letters, digits, - and _")
-    if "://" in base_path:
-        raise errors.UsageError(f"--base_path={base_path} is no local directory", "mount the storage, or copy a version that was published "
-                                "to a local one")
-    base = pathlib.Path(os.path.abspath(base_path)) / model_name
-    source, real = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(base))
-    if source == real or source in real.parents:
-        raise errors.UsageError(f"the base path {base} lies inside the model {model}", "choose another --base_path")
-    for folder in (base, *base.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise errors.UsageError(f"{folder} is no directory", "choose another --base_path")
-            break
+    base = base_paths.of(model, model_name, base_path, "the base path")
     if options.version is not None:
         version_directories.check(base, options.version, options.allow_older_version)
     if _kept(model, options) and options.requests != warmup_requests.Options():

@@ -16,7 +16,7 @@ from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import version_directories
-from tftrt_tools.serving.publishing import placing, verification_check
+from tftrt_tools.serving.publishing import base_path, placing, verification_check
 from tftrt_tools.serving.triton import backends, batching, config, new_model, preflight, python_model, releases, servable, warming
 from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
@@ -165,19 +165,10 @@ def _checked(model: str, model_name: str, repository: str, options: Options) -> 
     """Check everything that needs no work. Returns: the directory of the model in the repository. Raises: UsageError."""
     if not _NAME.fullmatch(model_name) or model_name.startswith("."):
         raise errors.UsageError(f"--model_name={model_name!r}: Triton cannot name that", "use letters, digits, - and _")
-    if "://" in repository:
-        raise errors.UsageError(f"--base_path={repository} is no local directory", "mount the storage, or copy the version of a local one")
-    base = pathlib.Path(os.path.abspath(repository)) / model_name
-    source, real = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(base))
-    if source == real or source in real.parents:
-        raise errors.UsageError(f"the repository {base.parent} lies inside the model {model}", "choose another --base_path")
-    for folder in (base, *base.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise errors.UsageError(f"{folder} is no directory", "choose another --base_path")
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise errors.UsageError(f"{folder} cannot be written to by this user", "choose another --base_path, or mend its rights")
-            break
+    base = base_path.of(model, model_name, repository, "the model's directory")
+    first = base_path.nearest(base)
+    if not os.access(first, os.W_OK | os.X_OK):
+        raise errors.UsageError(f"{first} cannot be written to by this user", "choose another --base_path, or mend its rights")
     if options.version is not None:
         version_directories.check(base, options.version, options.allow_older_version)
     if options.tensorrt and not options.release:

@@ -1,0 +1,28 @@
+"""The directory of a model's versions: may it take one?"""
+
+import os
+import pathlib
+
+from tftrt_tools import errors
+
+
+def of(model: str | os.PathLike[str], model_name: str, base_path: str, what: str) -> pathlib.Path:
+    """The directory of `model_name` in --base_path, which need not exist.
+
+    Args: what: it, or the folder around it, is called in messages. Raises: UsageError where it cannot be made, or lies in the model.
+    """
+    if "://" in base_path:
+        raise errors.UsageError(f"--base_path={base_path} is no local directory", "mount the storage, or copy a version that was published "
+                                "to a local one")
+    base = pathlib.Path(os.path.abspath(base_path)) / model_name
+    source, real = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(base))
+    if source == real or source in real.parents:
+        raise errors.UsageError(f"{what} {base} lies inside the model {model}", "choose another --base_path")
+    if not nearest(base).is_dir():
+        raise errors.UsageError(f"{nearest(base)} is no directory", "choose another --base_path")
+    return base
+
+
+def nearest(path: pathlib.Path) -> pathlib.Path:
+    """`path`, or the nearest of its parents that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())
