@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
+
+from tftrt_tools.stack import gpu_state_job
 
 _PERIOD_SECONDS = 0.02
 
@@ -26,7 +27,7 @@ class PeakMemory:
             import pynvml
 
             pynvml.nvmlInit()
-            self._nvml, self._handle = pynvml, _handle(pynvml)
+            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(gpu_state_job.visible(pynvml)[0])
             self._start, self.bytes = self._used(), 0
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
@@ -50,10 +51,3 @@ class PeakMemory:
             if last:
                 return
 
-
-def _handle(nvml: Any) -> Any:
-    """The device that CUDA calls 0: CUDA_VISIBLE_DEVICES may name another one than the driver's first, by number or UUID."""
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    if first.isdigit():
-        return nvml.nvmlDeviceGetHandleByIndex(int(first))
-    return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else nvml.nvmlDeviceGetHandleByIndex(0)
