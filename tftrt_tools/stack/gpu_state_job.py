@@ -36,8 +36,8 @@ def query(_request: object = None) -> list[dict[str, Any]]:
 def visible(nvml: Any) -> list[int]:
     """The driver's numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; all of them without it.
 
-    As CUDA reads it: an entry is a number or the beginning of a UUID, and the first that names no GPU ends the list. Numbers are CUDA's, which
-    are the driver's where the GPUs are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID. nvml: the module pynvml, initialised.
+    As CUDA reads it: an entry is a number or the beginning of a UUID, and the first that names no GPU ends the list. Numbers are CUDA's,
+    which are the driver's where the GPUs are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID. nvml: the module pynvml, initialised.
     """
     everyone, named = list(range(nvml.nvmlDeviceGetCount())), os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
