@@ -2,7 +2,8 @@
 
 Each case is a small model, converted so that one thing is wrong with it; the last one has nothing wrong. `tftrt diagnose --try` should name
 the provoked cause first, and its estimate should be near what the mend gave. Batch 1 has no flag as its mend: there both batches are
-timed once more, in turns, and what a row costs less in the larger one is what the mend gave.
+timed once more, in turns, and what a row costs less in the larger one is what the mend gave. "Of shares": the estimate's share of the
+profiled call over the gain's share of the timed call, because the host's part of a call differs from process to process.
 
 --make builds the models, with the engines of their mends in the engine cache, so that a later run builds nothing; --jobs makes several
 at once. Then the cases run one after the other, or --lanes at once.
@@ -11,6 +12,7 @@ at once. Then the cases run one after the other, or --lanes at once.
 import argparse
 import concurrent.futures
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
@@ -22,7 +24,8 @@ from benchmarks import _models, _report
 
 NEEDS_GPU = True
 COLUMNS = [("case", "case"), ("wanted", "provoked"), ("first", "first finding"), ("place", "place"), ("call_ms", "call ms"),
-           ("worth_ms", "worth ms"), ("basis", "basis"), ("gave_ms", "mend gave ms"), ("ratio", "worth / gave"), ("problem", "problem")]
+           ("worth_ms", "worth ms"), ("basis", "basis"), ("before_ms", "timed ms"), ("gave_ms", "mend gave ms"), ("interval", "95 %"),
+           ("ratio", "worth / gave"), ("shares", "of shares"), ("problem", "problem")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +43,11 @@ class Case:
 
 
 CASES = (
-    Case("fallback", "fallback", "small_cnn", ("--precision_mode=FP16", "--shapes=image:1x32x32x3,32x32x32x3"),
-         "image:1x32x32x3,8x32x32x3,32x32x32x3", "8x32x32x3"),
-    Case("many engines", "many-engines", "chain", ("--precision_mode=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu",
+    Case("fallback", "fallback", "products", ("--precision_mode=FP16", "--shapes=features:1024x64,8192x64"),
+         "features:1024x64,4096x64,8192x64", "4096x64"),
+    Case("many engines", "many-engines", "long_chain", ("--precision_mode=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu",
                                                    "--minimum_segment_size=1"), "features:256x256"),
-    Case("range", "range", "products", ("--precision_mode=FP16", "--shapes=features:min=1x64,max=8192x64"), "features:1x64"),
+    Case("range", "range", "many_products", ("--precision_mode=FP16", "--shapes=features:min=1x64,max=8192x64"), "features:1x64"),
     Case("batch 1", "small-batch", "chain", ("--precision_mode=FP16", "--shapes=features:1x256,256x256"), "features:1x256,256x256",
          "(features 1x256)"),
     Case("float input", "inputs", "pictures", ("--precision_mode=FP16", "--shapes=image:1x224x224x3,32x224x224x3"),
@@ -119,14 +122,6 @@ def save(maker, path):
     tf.saved_model.save(module, path, signatures={"serving_default": serve})
 
 
-def _cnn(tf, weights, size=32, layers=4, width=32):
-    filters = [weights(3, 3, width if number else 3, width) for number in range(layers)]
-    last = weights(width, 10)
-    spec = tf.TensorSpec((None, size, size, 3), name="image")
-    return spec, [*(lambda value, one=one: tf.nn.relu(tf.nn.conv2d(value, one, 1, "SAME")) for one in filters),
-                  lambda value: tf.matmul(tf.reduce_mean(value, (1, 2)), last)]
-
-
 def _chain(tf, weights, width=256, layers=8):
     own = [weights(width, width) for _ in range(layers)]
     return tf.TensorSpec((None, width), name="features"), [lambda value, one=one: tf.nn.relu(tf.matmul(value, one)) for one in own]
@@ -146,7 +141,8 @@ def _pictures(tf, weights):
         lambda value: tf.matmul(tf.reshape(tf.nn.avg_pool2d(value, 16, 16, "VALID"), (-1, 14 * 14 * 3)), own)]
 
 
-MAKERS = {"small_cnn": _cnn, "chain": _chain, "products": _products, "pictures": _pictures}
+MAKERS = {"chain": _chain, "long_chain": functools.partial(_chain, layers=24), "products": _products,
+          "many_products": functools.partial(_products, layers=72), "pictures": _pictures}
 
 
 # Making and diagnosing ------------------------------------------------------------------------------------------------------------------
@@ -211,12 +207,12 @@ def _row(case, options, end):
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)[-800:].replace("\n", " ")}
     (folder / "said.txt").write_text(said)
-    gained = _batched(str(folder / "converted"), case.shapes) if case.wanted == "small-batch" else None
-    return figures(json.loads((folder / "diagnosis.json").read_text()), case.wanted, case.about, gained)
+    trial = _batched(str(folder / "converted"), case.shapes) if case.wanted == "small-batch" else None
+    return figures(json.loads((folder / "diagnosis.json").read_text()), case.wanted, case.about, trial)
 
 
 def _batched(model, shapes):
-    """Seconds that the rows of the first of two shapes cost less in the second, with both timed in turns."""
+    """A trial whose mend is the second of two shapes: what the rows of the first cost there. Both are timed in turns."""
     from tftrt_tools.diagnosis import in_turns
     from tftrt_tools.inputs import calls
 
@@ -224,14 +220,14 @@ def _batched(model, shapes):
     few, many = both.split(",")
     pair = in_turns.timed(*(in_turns.Asked(model, "serving_default", calls.Asked(shapes=f"{name}:{one}")) for one in (few, many)))
     rows = [int(one.split("x")[0]) for one in (few, many)]
-    return pair.before - pair.after * rows[0] / rows[1]
+    return {"before": pair.before, "saved": pair.before - pair.after * rows[0] / rows[1]}
 
 
-def figures(diagnosis, wanted, about, gained=None):
+def figures(diagnosis, wanted, about, trial=None):
     """What a diagnosis says of the provoked cause.
 
     Args: diagnosis: its document. wanted: the cause, "" for none. about: a part of the name of the call that it is about, "" for any.
-      gained: seconds that the mend gave, where no flag is the mend.
+      trial: of `_batched`, where no flag is the mend.
     """
     findings = diagnosis["findings"]
     calls = {one["call"]: one for one in diagnosis["calls"]}
@@ -242,12 +238,15 @@ def figures(diagnosis, wanted, about, gained=None):
     one = findings[number - 1]
     found |= {"place": number, "basis": one["basis"], "worth_ms": _ms(one["worth"])}
     seconds = calls[one["call"]]["seconds"] if one["call"] in calls else None
-    gave = (one.get("trial") or {})
-    if gave.get("before") and gave.get("after"):
-        gained = gave["before"] - gave["after"]
-    ratio = one["worth"] / gained if gained and one["worth"] is not None else None
-    return found | {"call_ms": _ms(seconds), "gave_ms": _ms(gained), "ratio": None if ratio is None else round(ratio, 2),
-                    "problem": gave.get("problem", "")}
+    trial = trial or one.get("trial") or {}
+    gained, before = trial.get("saved"), trial.get("before")
+    found |= {"call_ms": _ms(seconds), "before_ms": _ms(before), "gave_ms": _ms(gained), "problem": trial.get("problem", "")}
+    if trial.get("low") is not None:
+        found["interval"] = f"{_ms(trial['low'])} to {_ms(trial['high'])}"
+    if not gained or one["worth"] is None:
+        return found
+    ratio = one["worth"] / gained
+    return found | {"ratio": round(ratio, 2), "shares": round(ratio * before / seconds, 2) if seconds and before else None}
 
 
 def _ms(seconds):

@@ -216,6 +216,21 @@ def test_what_lies_in_the_call_comes_after_what_a_change_to_the_model_mends():
     assert [one.cause for one in ordered] == ["inputs", "range", "fallback", "calling", "small-batch"]
 
 
+def test_a_ceiling_counts_half_as_much_as_an_estimate():
+    ordered = finding.ranked([Finding(cause=cause, title="", worth=worth, basis=basis) for cause, worth, basis in (
+        ("calling", 8.0, "ceiling"), ("one-caller", 3.0, "estimate"), ("small-batch", 6.0, "estimate"))])
+    assert [one.cause for one in ordered] == ["small-batch", "calling", "one-caller"]
+
+
+@pytest.mark.parametrize(("low", "high", "told"), [(0.1, 0.3, True), (-0.3, -0.1, True), (-0.1, 0.3, False), (None, None, False)])
+def test_a_trial_tells_nothing_where_its_interval_holds_zero(low, high, told):
+    assert finding.Trial(command=("build",), before=1.0, after=0.8, saved=0.2, low=low, high=high).told == told
+
+
+def test_a_trial_of_an_earlier_version_has_its_gain_from_the_medians():
+    assert finding.Trial.from_dict({"command": ["build"], "before": 1.0, "after": 0.75}).gained == 0.25
+
+
 def test_what_is_worth_little_of_its_call_is_left_out():
     calls = [Looked(call="a", rows=1, seconds=1.0, engine_seconds=0.0, gpu_seconds=0.0, unplaced_share=0.0)]
     kept = [finding.matters(Finding(cause="cold", title="", call="a", worth=worth), calls, 0.05) for worth in (0.04, 0.06, None)]
@@ -300,7 +315,7 @@ def test_a_mended_model_and_its_own_are_timed_in_processes_of_their_own(zoo_mode
         pair = in_turns.timed(asked, asked)
     (first, _), (second, _) = loaded
     assert first is not second and all(from_host for _, from_host in loaded)
-    assert pair.before > 0 and pair.after > 0 and pair.low <= pair.high
+    assert pair.before > 0 and pair.after > 0 and pair.low <= pair.saved <= pair.high
 
 
 def test_the_shapes_of_a_build_are_those_of_all_signatures():

@@ -182,9 +182,10 @@ def _gained(one: Finding) -> str:
     trial = one.trial
     if trial is None or trial.gained is None:
         return trial.problem if trial else ""
-    verb = "saves" if trial.gained >= 0 else "costs"
-    return (f"{verb} {_ms(abs(trial.gained))} ms ({_ms(trial.before)} became {_ms(trial.after)}; in the rounds {_ms(trial.low)} to "
-            f"{_ms(trial.high)})")
+    what = f"{'saves' if trial.gained >= 0 else 'costs'} {_ms(abs(trial.gained))} ms"
+    if not trial.told:
+        what = f"whether it helps cannot be told: it {what}"
+    return f"{what} ({_ms(trial.before)} became {_ms(trial.after)}; 95 %: {_ms(trial.low)} to {_ms(trial.high)} saved)"
 
 
 def _ms(seconds: float | None) -> str:

@@ -26,7 +26,8 @@ class Trial(records.Record):
     # Median seconds of a call of each; None where it could not be made or timed.
     before: float | None = None
     after: float | None = None
-    # The least and most of (before - after) in a round, seconds.
+    # Seconds that the mended one takes less: the median over the rounds, and its 95 % interval.
+    saved: float | None = None
     low: float | None = None
     high: float | None = None
     # Why there are no figures, or "".
@@ -35,7 +36,15 @@ class Trial(records.Record):
     @property
     def gained(self) -> float | None:
         """Seconds of a call; negative where the mend made it slower."""
+        if self.saved is not None:
+            return self.saved
+        # As files of earlier versions say it.
         return None if self.before is None or self.after is None else self.before - self.after
+
+    @property
+    def told(self) -> bool:
+        """Whether the rounds show that it is faster, or that it is slower."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,8 +122,12 @@ class Diagnosis(passport.Stamped):
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """What a change to the model or the machine mends comes before OF_THE_CALLER; in each, the most worth first and those without a figure
-    last."""
-    return tuple(sorted(findings, key=lambda one: (one.cause in OF_THE_CALLER, one.worth is None, -(one.worth or 0.0))))
+    last. A ceiling counts half: what such a mend gives lies between nothing and it."""
+    return tuple(sorted(findings, key=lambda one: (one.cause in OF_THE_CALLER, one.worth is None, -_counted(one))))
+
+
+def _counted(one: Finding) -> float:
+    return (one.worth or 0.0) * (0.5 if one.basis == "ceiling" else 1.0)
 
 
 def matters(finding: Finding, calls: Iterable[Looked], share: float) -> bool:

@@ -65,7 +65,7 @@ class _Mends:
             raise
         except errors.TftrtError as error:
             return Trial(command=command, problem=str(error))
-        return Trial(command=command, before=pair.before, after=pair.after, low=pair.low, high=pair.high)
+        return Trial(command=command, before=pair.before, after=pair.after, saved=pair.saved, low=pair.low, high=pair.high)
 
     def _run(self, finding: Finding) -> tuple[tuple[str, ...], str, str]:
         target = str(self._folder / f"{len(self._made) + 1}-{finding.cause}")

@@ -176,9 +176,9 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[
     return tuple(call.text() for call in chosen), (turns(sides, "choosing among the builds"), turns(sides, "comparing the builds"))
 
 
-def turns(sides: Mapping[int, Side], what: str) -> Rounds:
+def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
     """Rounds A B C, C B A, and so on: a drift of the machine meets all alike. Args: sides: {number: Side} of as many calls each. what: is
-    done, for the progress."""
+    done, for the progress. rounds: how many."""
     with contextlib.ExitStack() as stack:
         progress.say("loading " + " and ".join(f"model {number}" for number in sides))
         # Each loads in a process of its own, for seconds; the measuring begins when all have.
@@ -187,8 +187,8 @@ def turns(sides: Mapping[int, Side], what: str) -> Rounds:
         asked = dict(zip(sides, pool.map(Timed, workers, sides.values()), strict=True))
         counts = next(iter(asked.values())).counts
         found: dict[int, list[list[float]]] = {number: [] for number in sides}
-        for round_number in range(ROUNDS):
-            progress.say(f"{what} in turns", round_number, ROUNDS)
+        for round_number in range(rounds):
+            progress.say(f"{what} in turns", round_number, rounds)
             for number in list(sides)[::-1 if round_number % 2 else 1]:
                 found[number].append(asked[number].medians(counts))
     return found

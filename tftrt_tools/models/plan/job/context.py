@@ -107,7 +107,7 @@ class Context:
         self.cuda.wait(self.stream)
         found = {name: array.copy() for name, array in self._pinned.items()}
         for name, allocator in self._allocators.items():
-            found[name] = np.empty(allocator.shape, self._dtypes[name])
+            found[name] = np.empty(self._empty(name) if allocator.shape is None else allocator.shape, self._dtypes[name])
             if found[name].size:
                 self.cuda.to_host(found[name], self._memory[name].address, self.stream)
         if self._allocators:
@@ -158,9 +158,10 @@ class Context:
     def _written(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
         """A call with outputs whose shapes depend on values.
 
-        Of an output without any element TensorRT 8.5.3 does not tell the shape: on an H100 it left that of an upper bound, and the memory
-        as the call before had left it. So memory is filled before the call. An output that still holds nothing but that byte is looked at
-        in a second call, with another byte: if it holds only that one, nothing writes it, and it is empty.
+        Of an output without any element TensorRT 8.5.3 does not always tell the shape: on an H100 the call left the memory as the call
+        before had left it. So an output whose shape was not told is empty. Where a shape was told, memory is filled before the call: an
+        output that still holds nothing but that byte is looked at in a second call, with another byte; if it holds only that one, nothing
+        writes it, and it is empty.
         """
         found: list[dict[str, npt.NDArray[Any]]] = []
         for byte in _FILLS:
@@ -174,8 +175,12 @@ class Context:
         last = found[-1]
         for name in self._allocators:
             if all(_holds_only(byte, one[name]) for byte, one in zip(_FILLS, found, strict=True)):
-                last[name] = np.empty([max(0, size) for size in self._engine.get_tensor_shape(name)], self._dtypes[name])
+                last[name] = np.empty(self._empty(name), self._dtypes[name])
         return last
+
+    def _empty(self, name: str) -> list[int]:
+        """The shape of an output that has no element."""
+        return [max(0, size) for size in self._engine.get_tensor_shape(name)]
 
 
 def _holds_only(byte: int, array: npt.NDArray[Any]) -> bool:
@@ -214,11 +219,12 @@ class _Allocator(trt.IOutputAllocator):
     def __init__(self, memory: _Memory, stream: int) -> None:
         trt.IOutputAllocator.__init__(self)
         self._own, self._stream, self._byte = memory, stream, _FILLS[0]
-        self.shape: tuple[int, ...] = ()
+        # Of the call that runs or ran last; None where TensorRT did not tell it.
+        self.shape: tuple[int, ...] | None = None
 
     def fill(self, byte: int) -> None:
-        """Fill the output with this byte until the next call writes it. Raises: CudaError."""
-        self._byte = byte
+        """Get ready for a call: fill the output with this byte until the call writes it. Raises: CudaError."""
+        self._byte, self.shape = byte, None
         self._own.fill(byte, self._stream)
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int | None:
