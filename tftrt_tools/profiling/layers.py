@@ -63,7 +63,8 @@ def of_names(names: Iterable[str], graph: Graph | None, rows: Mapping[str, layer
       rows: {name: the layer in the log of the build}, where that is known: a layer that writes a node's tensor computes it, too.
     """
     rows = rows or {}
-    found = [_named(name, graph, rows[name].kind if name in rows else "") for name in (layer_table.without_profile(one)[0] for one in names)]
+    plain = [layer_table.without_profile(name)[0] for name in names]
+    found = [_named(name, graph, rows[name].kind if name in rows else "") for name in plain]
     if graph is None:
         return tuple(found)
     return _filled(_written(found, graph, rows), graph)

@@ -19,8 +19,8 @@ _OWN = re.compile(r"^(?:copied_)?(?:re|un)?(?:shape|squeeze|shuffle|transpose)_(
 # What TensorRT puts behind the name of a node that becomes several layers.
 _SUFFIX = re.compile(r"(?:_\d+|_(?:output_)?cast|_(?:de)?quantize_scale_node|_out_tensor)$")
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
-_MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Concat", "Gather", "Identity", "Pad", "Tile",
-                     "Shape", "Cast"})
+_MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
+                     "Tile", "Shape", "Cast"})
 # TensorRT's kinds of layers that multiply, and of those that only move values.
 _MULTIPLYING = re.compile(r"Convolution|Gemm|MatrixMultiply|Deconvolution")
 _KINDS_OF_ROLES = {"Reformat": "reformat", "Shuffle": "shuffle", "NoOp": "shuffle", "Constant": "constant", "Slice": "shuffle",

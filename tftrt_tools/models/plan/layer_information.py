@@ -14,7 +14,8 @@ from tftrt_tools.logs import engine_layers
 from tftrt_tools.logs.engine_layers import Row, Tensor
 
 # {what "Format/Datatype" names: the word of the build's log}.
-_TYPES = {"FP32": "Float", "FP16": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool", "BF16": "BFloat16", "FP8": "FP8", "INT64": "Int64"}
+_TYPES = {"FP32": "Float", "FP16": "Half", "INT8": "Int8", "INT32": "Int32", "BOOL": "Bool", "BF16": "BFloat16", "FP8": "FP8",
+          "INT64": "Int64"}
 _TYPE = re.compile(rf"\b({'|'.join(_TYPES)})\b", re.IGNORECASE)
 # Of a packed format: "… where channel % 8 == 0", "Thirty-two wide channel vectorized …".
 _MODULO = re.compile(r"channel % (\d+) == 0")

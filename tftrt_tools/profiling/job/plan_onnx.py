@@ -114,7 +114,8 @@ def _labels(node: onnx.NodeProto, given: Sequence[tuple[int | None, ...]]) -> Se
     operands, arrow, result = equation.partition("->")
     if not arrow or "." in equation or len(operands.split(",")) != len(given):
         return [None]
-    sizes = {label: size for labels, shape in zip(operands.split(","), given, strict=True) for label, size in zip(labels, shape, strict=False)}
+    sizes = {label: size for labels, shape in zip(operands.split(","), given, strict=True)
+             for label, size in zip(labels, shape, strict=False)}
     return [size for label, size in sizes.items() if label not in result]
 
 
