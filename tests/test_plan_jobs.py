@@ -23,7 +23,7 @@ def test_the_libraries_have_the_functions():
     called = {node.value for node in ast.walk(ast.parse(inspect.getsource(plan_cupti))) if isinstance(node, ast.Constant)
               and isinstance(node.value, str) and node.value.startswith("cuptiActivity") and " " not in node.value and ":" not in node.value}
     assert len(called) == 4
-    for name in (*called, "cuptiActivityGetNextRecord", "cuptiGetResultString", "InitializeInjectionNvtx2"):
+    for name in (*called, "cuptiActivityGetNextRecord", "cuptiGetResultString", "cuptiGetTimestamp", "InitializeInjectionNvtx2"):
         assert getattr(cupti, name)
 
 
@@ -50,7 +50,7 @@ def test_a_model_without_engines_is_said_to_have_none(tmp_path):
 
 
 def test_a_machine_without_a_gpu_leaves_a_reason_for_each_part(tmp_path):
-    found = plan._part(tmp_path, "told", None)
+    found = plan._part("told", {"model": str(tmp_path)})
     assert "answers" not in found and found["error"].strip().splitlines()[-1].split(": ")[1].startswith("cuda")
 
 

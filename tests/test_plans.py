@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import struct
 
@@ -23,7 +24,9 @@ from tftrt_tools.models.plan.profiles import Profile, Range
 from tftrt_tools.plans import settings, shaping
 from tftrt_tools.plans.job import differences, network
 from tftrt_tools.plans.result import Built
+from tftrt_tools.plans.tensors import Inner, Tensors
 from tftrt_tools.regression import models
+from tftrt_tools.report import tensors_plot
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -382,11 +385,16 @@ def chain(path, second=1.0):
 def test_the_first_tensor_that_departs_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tftrt_tools.plans.tensors.CHUNK", 1)
     one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
-    assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}"]) == errors.EXIT_CHECK
+    assert cli.main(["verify", one, other, "--tensors=all", f"--json={tmp_path / 'said.json'}", f"--html={tmp_path / 'said.html'}",
+                     f"--plot={tmp_path / 'said.svg'}"]) == errors.EXIT_CHECK
     printed, said = capsys.readouterr().out, json.loads((tmp_path / "said.json").read_text())
     assert "first departs: b (Add second) with" in printed and "behind a with inf dB" in printed
     assert [one["tensor"] for one in said["inners"]] == ["a", "b", "y"] and said["chunks"] == 3 and not said["passed"]
     assert said["inners"][0]["snr_db"] == "inf" and 0 < said["inners"][1]["snr_db"] < 60
+    drawn, page = (tmp_path / "said.svg").read_text(), (tmp_path / "said.html").read_text()
+    for text in (drawn, page):
+        assert "first departs: b" in text and ">departs<" in text and "the bound, 60 dB (FP32)" in text
+    assert page.count("<tr><td class=\"n\">") == 3 and "Add second" in page
 
 
 def test_chosen_tensors_and_bounds(tmp_path, tftrt):
@@ -395,6 +403,23 @@ def test_chosen_tensors_and_bounds(tmp_path, tftrt):
     assert tftrt("verify", one, other, "--tensors=all", "--thresholds=snr_db>=1").returncode == 0
     assert_clear(tftrt("verify", one, other, "--tensors=a,gone"), 2, "'gone' is no tensor of floats that both graphs compute")
     assert_clear(tftrt("verify", one, other, "--tensors=all", "--labels=x.npy"), 2, "--labels has no effect with --tensors")
+    assert_clear(tftrt("verify", one, other, "--tensors=all", "--plot=x.gif"), 2, "--plot=x.gif is of no known kind")
+    assert_clear(tftrt("verify", one, other, "--plot=x.png"), 2, "--plot draws inner tensors, and --tensors names none")
+
+
+@pytest.mark.parametrize(("levels", "marked", "drawn"), [
+    ([math.inf, 70, 50, -math.inf], "first departs: t3", 4), ([math.inf, 70, 35], "farthest: t2", 3), ([math.inf], "farthest: t0", 1),
+    ([31 - 0.1 * number for number in range(60)], "first departs: t11", 60)])
+def test_the_plot_of_inner_tensors_marks_one_by_name(levels, marked, drawn):
+    inners = tuple(Inner(f"t{number}", f"Add n{number}", float(level)) for number, level in enumerate(levels))
+    done = Tensors(original="/a.onnx", converted="/b", runtimes={}, bound=30.0, arithmetic="FP16", inners=inners, computed=len(inners), calls=1,
+                   chunks=1)
+    text = tensors_plot.line(done).decode()
+    assert marked in text and f"n{marked.rsplit('t', 1)[1]}, " in text
+    # Few tensors have their names below the axis.
+    assert (f">t{drawn - 1}<" in text) == (drawn < 41) and (f"the {drawn} tensors" in text) == (drawn > 40)
+    assert (">departs<" in text) == ("departs" in marked)
+    assert tensors_plot.line(done, "png").startswith(b"\x89PNG")
 
 
 def test_only_graphs_have_inner_tensors(tmp_path, zoo_model, tftrt):

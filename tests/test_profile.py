@@ -388,7 +388,7 @@ def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
     monkeypatch.undo()
     monkeypatch.setattr(plan.child, "run", _raising(errors.Interrupted("ended by SIGTERM")))
     with pytest.raises(errors.Interrupted):
-        plan._part("m", "told", None)
+        plan._part("told", {"model": "m"})
 
 
 def _raising(error):

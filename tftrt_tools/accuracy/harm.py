@@ -268,6 +268,8 @@ class Sensitivity(passport.Stamped):
     seconds: float = records.field(digits=2)
     # Why nothing was measured on the GPU, or "".
     measured_problem: str = ""
+    # Whether an ONNX file was studied: then the flags are those of `tftrt export`.
+    of_onnx: bool = False
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -294,12 +296,16 @@ class Sensitivity(passport.Stamped):
 
     @property
     def flag(self) -> str:
-        """The suggested flags of `tftrt convert`: a better calibration method, else the nodes to keep in a higher precision; or ""."""
+        """The suggested flags of `tftrt convert`, or of `tftrt export` for an ONNX file: a better calibration method, else the nodes to
+        keep in a higher precision; or ""."""
         if self.better_method:
             name, _, percentile = self.better_method.partition(" ")
             given = percentile and float(percentile) != methods.PERCENTILE
             return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
         names = list(dict.fromkeys(name for one in self.signatures for name in one.suggested_nodes))
+        if self.of_onnx:
+            # A list of expressions, with commas between them.
+            return f"--fp32_nodes='{'|'.join(re.escape(name).replace(',', '.') for name in names)}'" if names else ""
         return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tftrt_tools.conversion.settings import Settings
     from tftrt_tools.execution.run import Call
     from tftrt_tools.inputs.given import Given
-    from tftrt_tools.savedmodel.describe import Description
-    from tftrt_tools.savedmodel.signatures import Once
     from tftrt_tools.sources.source import Source
 
 Measure = Literal["auto", "gpu", "simulate"]
@@ -64,7 +62,9 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
     Returns: harm.Sensitivity. Raises: UsageError, TftrtError.
     """
     start = time.monotonic()
-    _check(settings, options)
+    check_asked(settings.precision_mode, options)
+    if settings.calibrator != "toolkit" and not options.calibration:
+        raise errors.UsageError(f"--calibrator={settings.calibrator} needs --calibration_data", "give it, or use --calibrator=toolkit")
     source = check(model)
     stack_room.check_can_convert()
     given = calibration_file.read(settings.calibration_table) if settings.calibration_table else None
@@ -73,7 +73,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         if seen.engines:
             raise errors.UsageError(f"{source} is a converted model", "give the original model that it was made from")
         walked = signatures.Once.of(signatures.chosen(list(seen.inputs), settings.signature_keys), seen.same)
-        calls = _calls(seen, walked, options, folder)
+        calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
         saved = {name: [path for _, path in run.save_calls(made, f"{folder}/in/{number}")] for number, (name, made) in
                  enumerate(calls.items())}
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
@@ -89,14 +89,15 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
     path = pathlib.Path(source).absolute()
     return harm.Sensitivity(model=str(path), model_digest=files.digest(path), precision=settings.precision_mode,
-                            settings=settings.to_dict(), data=options.data, ranges=_ranges(settings, options, answer["method"]),
+                            settings=settings.to_dict(), data=options.data,
+                            ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer["method"]),
                             signatures=tuple(found), gpu=answer["gpu"], seconds=time.monotonic() - start, measured_problem=problem)
 
 
-
-def _check(settings: Settings, options: Options) -> None:
-    if settings.precision_mode not in ("INT8", "FP16"):
-        raise errors.UsageError(f"--precision_mode={settings.precision_mode} rounds nothing that could be studied", "use INT8 or FP16")
+def check_asked(precision: str, options: Options) -> None:
+    """Refuse what cannot be studied. Raises: UsageError."""
+    if precision not in ("INT8", "FP16"):
+        raise errors.UsageError(f"--precision_mode={precision} rounds nothing that could be studied", "use INT8 or FP16")
     if not options.data:
         raise errors.UsageError("--data is missing: harm is measured on inputs", "give pictures, arrays, TFRecords, .csv, .txt or "
                                 "module:function, as to `tftrt verify`")
@@ -105,19 +106,17 @@ def _check(settings: Settings, options: Options) -> None:
             raise errors.UsageError(f"--{flag} is {value}", f"give {least} or more")
     if options.measure not in MEASURE:
         raise errors.UsageError(f"--measure={options.measure} is unknown", "use one of " + ", ".join(MEASURE))
-    if settings.calibrator != "toolkit" and not options.calibration:
-        raise errors.UsageError(f"--calibrator={settings.calibrator} needs --calibration_data", "give it, or use --calibrator=toolkit")
     try:
         re.compile(options.nodes)
     except re.error as error:
         raise errors.UsageError(f"--nodes={options.nodes} is no regular expression: {error}", "see Python's `re` syntax") from None
 
 
-def _calls(seen: Description, walked: Once, options: Options, folder: str) -> dict[str, list[Call]]:
-    """{signature: [run.Call]} of the signatures that the data fills."""
+def calls_of(takes: inputs.Takes, options: Options, folder: str) -> dict[str, list[Call]]:
+    """{signature: [run.Call]} of the signatures that the data fills. Args: folder: for the read rows. Raises: UsageError."""
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
-    maker = inputs.CallMaker(inputs.Takes.walking(walked, seen.inputs), asked)
-    # There is data: _check made sure of it.
+    maker = inputs.CallMaker(takes, asked)
+    # There is data: check_asked made sure of it.
     found, _ = maker.cut(cast("Given", maker.given(folder)), inputs.up_to(options.batch_size))
     return {name: calls for name, calls in found.items() if calls}
 
@@ -133,11 +132,12 @@ def _why_not_measured(gpu: Mapping[str, Any] | None, options: Options) -> str:
     return "simulated only: no GPU is visible here"
 
 
-def _ranges(settings: Settings, options: Options, method: str) -> str:
-    if settings.precision_mode != "INT8":
+def ranges(precision: str, table: str, options: Options, method: str) -> str:
+    """Where INT8's ranges come from, in words; "" for FP16. Args: table: a calibration file, or ""."""
+    if precision != "INT8":
         return ""
-    if settings.calibration_table:
-        return f"of {settings.calibration_table}"
+    if table:
+        return f"of {table}"
     if not options.calibration:
         return f"by {method} of the scored data itself, for want of --calibration_data"
     return f"by {method} of " + ("random data" if options.calibration.random else options.calibration.source)

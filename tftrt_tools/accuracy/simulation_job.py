@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from tftrt_tools import errors, progress, scratch
-from tftrt_tools.accuracy import harm, metrics
+from tftrt_tools.accuracy import harm, metrics, studying_job
 from tftrt_tools.calibration.job import rounded, toolkit
 from tftrt_tools.conversion.job import int8, patterns, prepare
 from tftrt_tools.conversion.settings import Settings
@@ -23,20 +23,16 @@ from tftrt_tools.execution.job import gpu as gpu_module
 from tftrt_tools.savedmodel.job import inline, loading, rounding, rounding_sites
 
 if TYPE_CHECKING:
-    from tftrt_tools.accuracy.harm import Effect, Kept, Node, SignatureHarm
+    from tftrt_tools.accuracy.harm import SignatureHarm
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
     from tftrt_tools.calibration.file import EngineTable
-    from tftrt_tools.choices import Precision
     from tftrt_tools.conversion.job.graph_pass import Frozen
     from tftrt_tools.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.conversion.job.patterns import Patterns
     from tftrt_tools.savedmodel.job.rounding import Rounded
     from tftrt_tools.savedmodel.job.rounding_sites import Site
 
-K = TypeVar("K")
-# An SNR below this means that the simulation does not follow the model: it draws random numbers, or keeps state.
-_LEAST_FIDELITY_DB = 40.0
-
+K = TypeVar("K", bound=Hashable)
 
 def job(request: Mapping[str, Any]) -> dict[str, Any]:
     """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method.
@@ -61,7 +57,7 @@ def job(request: Mapping[str, Any]) -> dict[str, Any]:
         for one, measured, decision in int8.each_decided(passed, settings, source):
             simulated = _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
             alone = _chosen(one.name, simulated.sites, request["nodes"], settings, gathered)
-            found.append(_studied(simulated, alone, settings))
+            found.append(studying_job.studied(simulated, alone, settings.precision_mode))
             tables += simulated.tables
     gathered.check()
     return {"signatures": [one.to_dict() for one in found], "tables": [one.to_dict() for one in tables], "method": decision.said,
@@ -108,7 +104,7 @@ def _passed(name: str, function: Any, settings: Settings, source: Source, paths:
 
 def _fp16(one: _Passed) -> _Simulation:
     sites = rounding_sites.fp16_sites(one.inlined, one.inner)
-    return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "")
+    return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "", int8=False)
 
 
 def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source) -> _Simulation:
@@ -146,10 +142,10 @@ class _Simulation:
     """
 
     def __init__(self, one: _Passed, sites: tuple[Site, ...], put_in: Rounded, scales: Mapping[str, Mapping[str, float]], method: str,
-                 tables: tuple[EngineTable, ...] = (), unrounded: tuple[str, ...] = ()) -> None:
+                 tables: tuple[EngineTable, ...] = (), unrounded: tuple[str, ...] = (), int8: bool = True) -> None:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
-        self._paths = one.paths
+        self._paths, self._int8 = one.paths, int8
         self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
         self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
         if not self._simulated.floats:
@@ -159,6 +155,19 @@ class _Simulation:
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(self._scales)
+
+    def all_rounded(self) -> npt.NDArray[np.bool_]:
+        return np.ones(len(self.sites), bool)
+
+    def alone(self, number: int) -> npt.NDArray[np.bool_]:
+        return np.arange(len(self.sites)) == number
+
+    def without(self, kept: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """--high_precision_nodes removes the ranges of a node's inputs, so other nodes that read them are not INT8 either."""
+        if self._int8:
+            high = {tensor for number in kept for tensor in self.sites[number].tensors}
+            return np.array([not high & set(site.tensors) for site in self.sites])
+        return np.array([number not in kept for number in range(len(self.sites))])
 
     def sweep(self, runs_wanted: Mapping[K, npt.NDArray[np.bool_]], text: str,
               methods: Mapping[K, str] = MappingProxyType({})) -> tuple[dict[K, tuple[Comparison, ...]], float, int]:
@@ -191,62 +200,3 @@ class _Simulation:
 
     def _accumulators(self) -> dict[str, Accumulator]:
         return {output: metrics.Accumulator(self.name, output, wanted=harm.METRICS) for output in self._simulated.floats}
-
-
-def _studied(simulated: _Simulation, alone: list[int], settings: Settings) -> SignatureHarm:
-    """The SignatureHarm. alone: indices of the sites to round alone."""
-    count, precision, sites = len(simulated.sites), settings.precision_mode, simulated.sites
-    all_of = np.ones(count, bool)
-    others: dict[Hashable, str] = {("method", method): method for method in simulated.methods if method != simulated.method}
-    wanted: dict[Hashable, npt.NDArray[np.bool_]] = {"all": all_of, **dict.fromkeys(others, all_of),
-                                                     **{number: np.arange(count) == number for number in alone}}
-    found, fidelity, rows = simulated.sweep(wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others)
-    if fidelity < _LEAST_FIDELITY_DB:
-        raise errors.TftrtError(f"signature {simulated.name!r}, frozen and with nothing rounded, does not answer like the model "
-                                f"(SNR {fidelity:.1f} dB)", "a model that draws random numbers or keeps state cannot be studied so")
-    effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
-    nodes = harm.ranked([harm.Node(name=sites[number].name, op=sites[number].op, engine=sites[number].engine,
-                                   effects=effects[number]) for number in alone])
-    order = [next(number for number in alone if sites[number].name == node.name and sites[number].engine == node.engine) for node in nodes]
-    methods = tuple(harm.ByMethod(method, effects[("method", method) if method != simulated.method else "all"])
-                    for method in simulated.methods if method)
-    return harm.SignatureHarm(name=simulated.name, rows=rows, nodes=nodes, total=effects["all"],
-                              kept=_kept(simulated, order, nodes, effects["all"], precision), unrounded=simulated.unrounded,
-                              other_nodes=count - len(alone), fidelity_db=fidelity, method=simulated.method, methods=methods)
-
-
-def _kept(simulated: _Simulation, order: Sequence[int], nodes: Sequence[Node], total: Iterable[Effect],
-          precision: Precision) -> tuple[Kept, ...]:
-    """(harm.Kept, …) of the worst nodes: of as many as harm.tried says, and where verify's bounds are missed then, of more until they are
-    kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
-    # A model with more than half of its nodes in a higher precision is no longer of this precision.
-    most = min(len(simulated.sites) // 2, len(order))
-    known: dict[int, Kept] = {}
-
-    def tried(numbers: Iterable[int]) -> bool:
-        gates = {kept: _without(simulated.sites, order[:kept], precision) for kept in numbers}
-        found = simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} in a higher precision")[0] if gates else {}
-        known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
-        return any(known[kept].holds for kept in gates)
-
-    count = min(harm.tried(nodes), most)
-    holds = tried(range(1, count + 1)) or harm.holds(total)
-    misses = count
-    while not holds and count < most:
-        misses, count = count, min(2 * count, most)
-        holds = tried([count])
-    while holds and count - misses > 1:
-        middle = (count + misses) // 2
-        misses, count = (misses, middle) if tried([middle]) else (middle, count)
-    return tuple(known[kept] for kept in sorted(known))
-
-
-def _without(sites: Sequence[Site], kept: Sequence[int], precision: Precision) -> npt.NDArray[np.bool_]:
-    """Gates that round everything but the nodes `kept` (indices).
-
-    --high_precision_nodes removes the ranges of a node's inputs, so other nodes that read them are not INT8 either.
-    """
-    if precision == "INT8":
-        high = {tensor for number in kept for tensor in sites[number].tensors}
-        return np.array([not high & set(site.tensors) for site in sites])
-    return np.array([number not in kept for number in range(len(sites))])

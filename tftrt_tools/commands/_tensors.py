@@ -20,15 +20,23 @@ _ROWS = 12
 
 def run(values: flags.FlagValues, original: str, converted: str, names: Sequence[str], asked: Asked) -> int:
     """Compare. Returns: the exit code."""
-    for name in ("labels", "html", "signature_keys", "rename", "label_output", "output_kind"):
+    for name in ("labels", "signature_keys", "rename", "label_output", "output_kind"):
         if name in values and values[name].present:
             raise errors.UsageError(f"--{name} has no effect with --tensors, which compares no answers", "leave it out")
     from tftrt_tools.plans import tensors
+    from tftrt_tools.report import pictures
+    from tftrt_tools.report import tensors as report
 
+    if values.plot:
+        pictures.check(values.plot)
     with progress.on_terminal():
         done = tensors.compare(original, converted, names, asked, values.thresholds, values.batch_size, values.log_file)
     _print(done, values)
     _output.write_json(done, values.json)
+    if values.html:
+        report.write_page(done, values.html)
+    if values.plot:
+        report.write_picture(done, values.plot)
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
 
 

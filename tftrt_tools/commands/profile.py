@@ -5,6 +5,9 @@ Where do the milliseconds of a call go? It calls the model on this machine's GPU
 TensorFlow's executor, each engine op, each op outside of engines, copies, idle GPU), and then each engine (layers, kernels, memory). The
 parts add up to the measured latency. With --original it does the same to the model before conversion, in turns.
 
+A plan directory is profiled in the same way, without TensorFlow: copies in, the plan, copies out, and what the host does meanwhile; its
+layers are told by the nodes of its ONNX file.
+
 The result is kept with the model. Where there is no GPU, the kept one is shown; a profile's JSON file can be given in place of a model.
 With two models or files, A and B are compared, part by part and layer by layer; nothing is measured then.
 
@@ -12,6 +15,7 @@ examples:
   tftrt profile resnet_fp16 --original=resnet --html=profile.html
   tftrt profile resnet_fp16 --shapes='image:8x224x224x3' --trace=resnet.trace.json.gz
   tftrt profile resnet_fp16 resnet_int8
+  tftrt profile resnet_plan --shapes='image:8x224x224x3' && tftrt profile resnet_fp16 resnet_plan
   tftrt profile profile_of_the_server.json
 """
 

@@ -12,14 +12,19 @@ engines with everything rounded, and again with all but one node rounded.
 
 The flags of conversion and calibration are those of `tftrt convert`.
 
+MODEL may be an ONNX file in FP32, or a plan directory, whose ONNX file is studied: nodes are rounded as `tftrt export --precision_mode`
+writes it, in ONNX Runtime on the CPU, and the suggestion is a flag of `tftrt export`.
+
 examples:
   tftrt sensitivity resnet --data=images.npz --calibration_data=training_images --html=sensitivity.html
   tftrt sensitivity encoder --data=my_data:calls --precision_mode=FP16 --plot=encoder.svg
+  tftrt sensitivity resnet.onnx --data=images.npz --precision_mode=FP16
   tftrt sensitivity resnet --data=images.npz --calibration_table=resnet.calibration.json --nodes='.*/Conv2D' --measure=simulate
 """
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
@@ -28,12 +33,14 @@ from absl import flags
 from tftrt_tools import errors, progress
 from tftrt_tools.commands import _calibration_flags, _comparison, _data_flags, _flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
-from tftrt_tools.conversion.settings import KEEPS_HIGH
+from tftrt_tools.conversion.settings import KEEPS_HIGH, Settings, checked
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import Node, Sensitivity, SignatureHarm
 
 _ROWS = 20
+# Settings that count for an ONNX file, too.
+_OF_ONNX = ("precision_mode", "calibration_table", "calibration_method", "calibration_percentile")
 
 OUTPUTS = ("html", "plot")
 
@@ -64,19 +71,27 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Study. Returns: the exit code."""
     model = _flags.one_argument("sensitivity", positional, "MODEL")
-    settings = convert_command.read_settings(values)
-    reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     from tftrt_tools.accuracy import sensitivity
+    from tftrt_tools.exporting import sensitivity as of_onnx
     from tftrt_tools.report import pictures
     from tftrt_tools.report import sensitivity as report
 
+    onnx = of_onnx.takes(model)
+    settings = _settings_of_onnx(values, model) if onnx else convert_command.read_settings(values)
+    reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     if values.plot:
         pictures.check(values.plot)
     options = sensitivity.Options(data=values.data, batch_size=values.batch_size, nodes=values.nodes, measure=values.measure,
                                   measure_nodes=values.measure_nodes, calibration=calibration, log_file=values.log_file, reading=reading,
                                   data_rows=values.data_rows)
     with progress.on_terminal():
-        done = sensitivity.study(_source_flags.read(values, model), settings, options)
+        if onnx:
+            asked = of_onnx.Asked(precision=settings.precision_mode, fp32_nodes=tuple(filter(None, (values.fp32_nodes,))),
+                                  table=settings.calibration_table, method=settings.calibration_method,
+                                  percentile=settings.calibration_percentile)
+            done = of_onnx.study(model, asked, options)
+        else:
+            done = sensitivity.study(_source_flags.read(values, model), settings, options)
     _print(done, values)
     _output.write_json(done, values.json)
     if values.html:
@@ -84,8 +99,37 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         report.write_picture(done, values.plot)
     if done.flag or not done.missed:
-        _next.show(values, _next_conversion(values, model, done))
+        if step := _next_export(values, model, done) if onnx else _next_conversion(values, model, done):
+            _next.show(values, step)
     return errors.EXIT_DONE
+
+
+def _settings_of_onnx(values: flags.FlagValues, model: str) -> Settings:
+    """Those of the flags that count for an ONNX file. Raises: UsageError."""
+    useful = {*_calibration_flags.names(), *_OF_ONNX, "fp32_nodes"}
+    for name in sorted({field.name for field in dataclasses.fields(Settings)} | {"custom_objects", "inputs", "outputs"}):
+        if name not in useful and name in values and values[name].present:
+            raise errors.UsageError(f"--{name} has no effect: {model} is studied as an ONNX file", "leave it out; --fp32_nodes keeps nodes")
+    return checked(Settings(**{name: values[name].value for name in _OF_ONNX}))
+
+
+def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
+    """`export` with the suggestion; [] where the model that the file was made from is not there."""
+    from tftrt_tools.exporting import sensitivity as of_onnx
+
+    source = of_onnx.source(model)
+    if not source:
+        return []
+    suggested = shlex.split(done.flag)
+    kept = [f"--fp32_nodes={values.fp32_nodes}"] if values.fp32_nodes else []
+    if kept and suggested and suggested[0].startswith("--fp32_nodes="):
+        kept, suggested[0] = [], f"{kept[0]}|{suggested[0].partition('=')[2]}"
+    replaced = {word.lstrip("-").partition("=")[0] for word in suggested}
+    ranges = _next.given(values, sorted({*_calibration_flags.names(), *_OF_ONNX} - {"precision_mode", *replaced}))
+    if done.precision == "INT8" and not (values.calibration_data or values.calibration_table or values.calibrate_on_random_data):
+        ranges.append(f"--calibration_data={values.data}")
+    return ["export", source, f"--output={_next.sibling(source, done.precision.lower())}.onnx", f"--precision_mode={done.precision}",
+            f"--data={values.data}", *ranges, *kept, *suggested]
 
 
 def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
@@ -140,7 +184,7 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
             f"{thresholds.DEFAULTS[done.precision]['snr_db']:.0f} dB by default")
     say(f"evidence: simulated; the worst nodes measured on {(done.gpu or {}).get('name')}" if not done.measured_problem else
         f"evidence: {done.measured_problem}")
-    say("suggestion: " + _suggestion(done))
+    say("suggestion: " + _suggestion(done) + (" (flags of `tftrt export`)" if done.of_onnx and done.flag else ""))
 
 
 def _levels(signature: SignatureHarm) -> dict[str, dict[str, float]]:

@@ -15,14 +15,14 @@ share is a warning. The result is kept in CONVERTED/assets.extra/tftrt/verify.js
 an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence. CONVERTED may be a plan directory.
 
 Where an ONNX file and a plan, or two ONNX files, differ, --tensors=all compares their inner tensors in place of their answers, and
-names the first that departs (exit 3). A plan is built again for each chunk of tensors, with the same settings; what TensorRT fuses there
-may differ.
+names the first that departs (exit 3); --plot draws them in the order in which they are computed. A plan is built again for each chunk of
+tensors, with the same settings; what TensorRT fuses there may differ.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
   tftrt verify encoder encoder_fp16 --shapes='ids:1x128,8x128;mask:1x128,8x128' --ranges='ids:0:30522;mask:0:2'
   tftrt verify detector detector_fp16 --data=images.npz --labels=boxes.npz --thresholds='labels:map>=0.4'
-  tftrt verify resnet_plan/model.onnx resnet_plan --tensors=all
+  tftrt verify resnet_plan/model.onnx resnet_plan --tensors=all --plot=tensors.png
   tftrt verify ranker ranker_fp16 --thresholds='snr_db>=40;serving_default/score:max_abs<=0.01'
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.accuracy.verify import Verification
 
-OUTPUTS = ("html",)
+OUTPUTS = ("html", "plot")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -75,6 +75,7 @@ def define(values: flags.FlagValues) -> None:
     _source_flags.define(values)
     flags.DEFINE_boolean("write", True, "keep the result in the converted model", **text)
     flags.DEFINE_string("html", None, "write a report with a plot to this file", **text)
+    flags.DEFINE_string("plot", None, "with --tensors: write its plot to this file, .svg or .png", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
@@ -90,6 +91,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                         ranges=values.ranges, seed=values.seed)
     if tensors := [name for name in values.tensors if name]:
         return _tensors.run(values, original, converted, tensors, asked)
+    if values.plot:
+        raise errors.UsageError("--plot draws inner tensors, and --tensors names none", "add --tensors=all, or write a report with --html")
     options = verify.Options(
         asked=asked, thresholds=values.thresholds, batch_size=values.batch_size, labels=values.labels, label_output=values.label_output,
         label_column=values.label_column, classes=values.classes, allow_builds=values.allow_builds,

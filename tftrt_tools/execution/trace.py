@@ -11,7 +11,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from tftrt_tools import records
+from tftrt_tools import errors, records
 from tftrt_tools.logs import engine_lines
 from tftrt_tools.logs.known import fallback
 
@@ -22,6 +22,10 @@ EVENTS = {"TRTEngineOp::ExecuteTrtEngine": "engine", "TRTEngineOp::ExecuteNative
           "TRTEngineOp::ExecuteCalibration": "calibration"}
 _LINES = (("engine", engine_lines.EXECUTED), ("fallback", engine_lines.NATIVE), ("build", engine_lines.BUILDING),
           ("calibration", engine_lines.CALIBRATED))
+
+
+class TooLarge(errors.TftrtError):
+    """A trace that does not fit into memory."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     Returns: {"written": Written, "judged": its path, "nodes"}. Raises: UsageError, TftrtError.
     """
     model = onnx.load(request["onnx"])
-    names = kept(request["fp32_nodes"], _names(model.graph))
+    names = kept(request["fp32_nodes"], all_names(model.graph))
     largest = onnx_ranges.largest(model, Facts(model).floats, map(npz.load, request["calls"]))
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
@@ -38,10 +38,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             "nodes": [one.to_dict() for one in model_file.nodes(written)]}
 
 
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
+def all_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Names of all nodes, also those of graphs within nodes."""
     for node in graph.node:
         yield name_of(node)
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from _names(inner)
+                yield from all_names(inner)

@@ -74,7 +74,7 @@ def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[
     if asked.precision == "FP16":
         answer = run("fp16_job:job", {**request, "calls": list(calls), "judged": str(folder / f"judged-{output.name}")})
     else:
-        table = _scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
+        table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
         answer = run("quantize_job:job", {
             **request, "twins": list(exported.twins), "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
             "percentile": asked.percentile, "table": table, "all": bool(asked.output_table)})
@@ -82,7 +82,7 @@ def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[
                    nodes=tuple(map(Node.from_dict, answer["nodes"])), scales=answer.get("scales", {}), data=answer.get("data", {}))
 
 
-def _scales(calibration: Calibration, exported: Exported, path: str) -> dict[str, float]:
+def scales(calibration: Calibration, exported: Exported, path: str) -> dict[str, float]:
     """{tensor, by its name in the table: scale} of a signature; the larger one where engines differ. Raises: TftrtError."""
     names = ("", exported.signature, *exported.twins)
     engines = [one for one in calibration.engines if one.signature in names]

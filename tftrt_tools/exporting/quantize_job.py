@@ -74,17 +74,28 @@ def _of_table(model: onnx.ModelProto, placed: Placement, table: Mapping[str, flo
     return _Scaled(placement=placed.with_scales(scales, "the table has"), scales=scales, method=GIVEN)
 
 
+def opened(request: dict[str, Any], model: onnx.ModelProto) -> data.Batches:
+    """The calibration data of a request. Raises: UsageError."""
+    specs = list(model_file.specs(model.graph.input))
+    options = DataOptions.from_dict(request["data"])
+    return data.open(options, request["signature"], specs, request["twins"], lambda rows: _takes(specs, rows))
+
+
+def candidates(asked: choices.CalibrationMethod, percentile: float) -> list[Method]:
+    """The methods that --calibration_method names."""
+    return [Method(name, percentile) for name in (choices.METHODS if asked == methods.AUTO else (asked,))]
+
+
 def _measured(request: dict[str, Any], model: onnx.ModelProto, placed: Placement) -> _Scaled:
-    options, specs = DataOptions.from_dict(request["data"]), [one for one in model_file.specs(model.graph.input)]
-    batches = data.open(options, request["signature"], specs, request["twins"], lambda rows: _takes(specs, rows))
+    batches = opened(request, model)
     asked = request["method"]
-    candidates = [Method(name, request["percentile"]) for name in (choices.METHODS if asked == methods.AUTO else (asked,))]
+    listed = candidates(asked, request["percentile"])
     collector = onnx_ranges.Collector(model, Facts(model).floats if request["all"] else placed.tensors)
-    judging = toolkit.passed(collector, batches, candidates)
+    judging = toolkit.passed(collector, batches, listed)
     ranged = placed.with_scales({name for name, one in collector.histograms.items() if one.absmax}, "the calibration data has")
     compared = onnx_ranges.compared(request["signature"], model, ranged, collector.histograms, judging)
-    decided = comparison.of([compared], "" if asked == methods.AUTO else candidates[0].text)
-    method = next(one for one in candidates if one.text == decided.taken)
+    decided = comparison.of([compared], "" if asked == methods.AUTO else listed[0].text)
+    method = next(one for one in listed if one.text == decided.taken)
     if compared.levels:
         chosen = [dataclasses.replace(one, scales={method: one.scales[method]}) for one in judging]
         level = min(compared.levels[method.text].values())

@@ -8,6 +8,7 @@ import typing
 from tftrt_tools import records
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
+from tftrt_tools.models.plan.document import ENGINE as PLAN
 from tftrt_tools.profiling.call_records import Copy, Device, EngineRun, Group, OpTime, Stage, Stretch
 from tftrt_tools.profiling.overlap import Overlap
 from tftrt_tools.profiling.traces import Memory
@@ -120,6 +121,11 @@ class CallProfile(records.Record):
     notes: tuple[str, ...] = ()
 
     written_too: typing.ClassVar[tuple[str, ...]] = ("gpu_seconds", "idle_seconds", "unplaced_share")
+
+    @property
+    def of_a_plan(self) -> bool:
+        """Whether it is a call of a plan directory."""
+        return PLAN in self.later.engine
 
     @property
     def rows(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from tftrt_tools import errors
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.execution.trace import CallTrace
+from tftrt_tools.models.plan.document import ENGINE
 from tftrt_tools.profiling import call_parts, cupti, overlap, scaling, traces
 from tftrt_tools.profiling.call_parts import Apart
 from tftrt_tools.profiling.call_profile import Callers, CallProfile, Latency, Part
@@ -26,6 +27,9 @@ _NAMES = {("input", "host"): "making the input tensors", ("input", "GPU"): "copi
           ("op", "host"): "ops outside engines, on the host",
           ("op", "GPU"): "ops outside engines, kernels", ("copy", "GPU"): "copies while the graph runs",
           ("output", "host"): "reading the answer", ("output", "GPU"): "copies back", ("rest", ""): "not placed"}
+# Of a plan's calls, where they are others.
+_NAMES_OF_PLANS = {("input", "host"): "starting the copies to the GPU", ("call", "host"): "Python around the plan",
+                   ("copy", "GPU"): "copies while the plan runs", ("output", "host"): "waiting, and copying the answer on the host"}
 
 
 def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProfile:
@@ -48,11 +52,15 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProf
         **{name: facts[name] for name in ("signature", "dtypes", "input_bytes", "output_dtypes", "output_bytes", "first_seconds")},
         shapes=_shapes(facts["shapes"]), output_shapes=_shapes(facts["output_shapes"]), latency=timed, traced_seconds=apart.seconds,
         counted=apart.counted, traced=apart.traced, host_factors=dict(fitted.host), gpu_factors=dict(fitted.gpu),
-        parts=_parts(apart.parts, fitted.parts), timeline=apart.timeline, memory=seen.memory, ops=apart.ops, engines=apart.engines,
-        copies=apart.copies,
+        parts=_parts(apart.parts, fitted.parts, _of_a_plan(facts)), timeline=apart.timeline, memory=seen.memory, ops=apart.ops,
+        engines=apart.engines, copies=apart.copies,
         arithmetic=dict(apart.arithmetic), callers=tuple(_callers(one, folder) for one in facts["callers"] if one.get("seconds")),
         first=CallTrace.from_dict(facts["first"]), later=_named(CallTrace.from_dict(facts["second"]), apart),
         notes=tuple(_notes(facts, timed, apart, fitted, on_gpu)))
+
+
+def _of_a_plan(facts: Mapping[str, Any]) -> bool:
+    return ENGINE in facts["first"]["engine"]
 
 
 def _shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
@@ -68,20 +76,21 @@ def _latency(rounds: Sequence[Sequence[Sequence[float]]]) -> Latency:
                    calls=len(every), stages=(stages[0], stages[1], stages[2]))
 
 
-def _parts(traced: Mapping[Key, float], fitted: Mapping[Key, float]) -> tuple[Part, ...]:
-    """In the order of a call's way; parts without time are left out, but for the rest."""
+def _parts(traced: Mapping[Key, float], fitted: Mapping[Key, float], plan: bool) -> tuple[Part, ...]:
+    """In the order of a call's way; parts without time are left out, but for the rest. Args: plan: whether it is the call of a plan."""
     def order(key: Key) -> tuple[int, bool]:
         return GROUPS.index(key.group), key.device == "GPU"
 
-    return tuple(Part(name=_name(key), group=key.group, device=key.device, engine=key.engine, seconds=fitted[key],
+    return tuple(Part(name=_name(key, plan), group=key.group, device=key.device, engine=key.engine, seconds=fitted[key],
                       traced_seconds=traced.get(key, 0.0))
                  for key in sorted(fitted, key=order) if fitted[key] or traced.get(key) or key.group == "rest")
 
 
-def _name(key: Key) -> str:
+def _name(key: Key, plan: bool) -> str:
     if key.group == "engine":
         return f"{key.engine}, {'kernels' if key.device == 'GPU' else 'on the host'}"
-    return _NAMES[key.group, key.device]
+    kind = key.group, key.device
+    return _NAMES_OF_PLANS.get(kind, _NAMES[kind]) if plan else _NAMES[kind]
 
 
 def _callers(facts: Mapping[str, Any], folder: pathlib.Path) -> Callers:

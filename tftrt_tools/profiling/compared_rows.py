@@ -8,7 +8,7 @@ from tftrt_tools.profiling.engines_compare import Comparison, Side
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 PARTS = ("part of the call", "busy", ">A ms", ">B ms", ">difference")
-LAYERS = ("TensorFlow nodes", "A", ">ms", "B", ">ms", ">difference", "remark")
+LAYERS = ("nodes", "A", ">ms", "B", ">ms", ">difference", "remark")
 
 
 def headline(pair: CallPair) -> list[str]:

@@ -79,11 +79,14 @@ def _where(profile: Profile) -> str:
 
 
 def _pairs(one: Profile, other: Profile) -> Iterator[tuple[CallProfile, CallProfile]]:
-    """Calls of equal shapes; of a signature that has none, those that stand in the same place."""
-    for signature in dict.fromkeys(call.signature for call in one.model.calls):
+    """Calls of equal shapes; of a signature that has none, those that stand in the same place. A plan's only signature has no name of its
+    own: it is compared with another model's only one."""
+    names, its_names = (dict.fromkeys(call.signature for call in each.model.calls) for each in (one, other))
+    nameless = (one.of_a_plan or other.of_a_plan) and len(names) == len(its_names) == 1
+    for signature in names:
         mine = [call for call in one.model.calls if call.signature == signature]
-        its = [call for call in other.model.calls if call.signature == signature]
-        equal = [(call, found) for call in mine if (found := rows.matching(other.model, call))]
+        its = [call for call in other.model.calls if nameless or call.signature == signature]
+        equal = [(call, found) for call in mine if (found := next((each for each in its if each.shapes == call.shapes), None))]
         yield from equal or zip(mine, its, strict=False)
 
 

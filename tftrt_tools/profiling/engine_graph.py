@@ -1,4 +1,5 @@
-"""The native segment of an engine as data: nodes with the sizes that they have in a call. `job/plan_graph.py` makes it in a child."""
+"""What an engine was made from, as data: nodes with the sizes that they have in a call. Of TF-TRT's engines it is the native segment, of a
+plan the ONNX file. `job/plan_graph.py` and `job/plan_onnx.py` make it in a child."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Tensor(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node(records.Record):
-    """A node of a segment."""
+    """A node."""
 
     name: str
     op: str
@@ -46,10 +47,12 @@ class Node(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Graph(records.Record):
-    """A segment. engine: the name of its engine op. nodes: inputs before their readers."""
+    """A segment or an ONNX file. engine: the name of its engine. nodes: inputs before their readers. tensors: of an ONNX file, {tensor: the
+    node that computes it}; a segment's tensors have the names of their nodes."""
 
     engine: str
     nodes: tuple[Node, ...]
+    tensors: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def by_name(self) -> dict[str, Node]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tftrt_tools import records
+from tftrt_tools.models.plan.document import ENGINE as PLAN
 from tftrt_tools.profiling import layers
 from tftrt_tools.profiling.cuda_graph import CudaGraph, Streams
 from tftrt_tools.profiling.fusion import Fusion
@@ -17,8 +18,9 @@ from tftrt_tools.profiling.memory import Memory
 from tftrt_tools.profiling.peaks import Peaks
 from tftrt_tools.profiling.roofline import Bound
 
-# Where a fact of a layer comes from: the log of the build, the names of its kernels, or what the engine was asked for.
-Source = Literal["build log", "kernels", "asked for"]
+# Where a fact of a layer comes from: the log of the build, TensorRT's inspector (of a plan), the names of its kernels, or what the engine
+# was asked for.
+Source = Literal["build log", "inspector", "kernels", "asked for"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +31,9 @@ class LayerProfile(records.Record):
     name: str
     # What it is.
     role: Role
-    # TensorRT's kind, such as "CaskConvolution"; "" without the log of the build.
+    # TensorRT's kind, such as "CaskConvolution"; "" where neither the log of the build nor the inspector tells.
     kind: str = ""
-    # The TensorFlow nodes that it holds.
+    # The nodes that it holds, of TensorFlow or of the ONNX file.
     nodes: tuple[str, ...] = ()
     # What it takes in a call: its kernels' time where TensorRT's ranges tell which they are, else IProfiler's.
     seconds: float
@@ -45,9 +47,9 @@ class LayerProfile(records.Record):
     # In which it computes: "INT8", "FP16", "TF32", "FP32", "" for a layer that does not multiply and of which no log tells.
     precision: str = ""
     precision_from: Source | None = None
-    # "Half c8 → Float": types and formats of its first input and output; "" without the log of the build.
+    # "Half c8 → Float": types and formats of its first input and output; "" where neither the log of the build nor the inspector tells.
     formats: str = ""
-    # TensorRT's number of the implementation, "" without the log of the build.
+    # TensorRT's number of the implementation, "" where neither the log of the build nor the inspector tells.
     tactic: str = ""
     # Of its first output.
     output_shape: tuple[int | None, ...] | None = None
@@ -116,6 +118,11 @@ class EngineProfile(records.Record):
     notes: tuple[str, ...] = ()
 
     written_digits: typing.ClassVar[Mapping[str, int]] = {"agreement": 4}
+
+    @property
+    def of_a_plan(self) -> bool:
+        """Whether it is that of a plan directory."""
+        return self.engine == PLAN
 
     @property
     def agreement(self) -> float | None:

@@ -18,7 +18,8 @@ def headline(engine: EngineProfile) -> list[str]:
     which = f", profile {engine.profile + 1} of {engine.profiles}" if engine.profiles > 1 else ""
     lines = [f"{engine.engine}{which}, {engine.precision or 'precision unknown'}: {shape_grammar.call_text(dict(engine.shapes))}"]
     if engine.latency:
-        lines.append(f"alone, outside TensorFlow: {rows.ms(engine.latency.in_a_row)} ms on the GPU in a row, "
+        how = "without copies" if engine.of_a_plan else "outside TensorFlow"
+        lines.append(f"alone, {how}: {rows.ms(engine.latency.in_a_row)} ms on the GPU in a row, "
                      f"{rows.ms(engine.latency.single)} ms awaited, {rows.ms(engine.latency.enqueue)} ms of the host to launch it")
     gap = f", {rows.ms(engine.gap_seconds)} ms between kernels" if engine.gap_seconds is not None else ""
     kernels = f", kernels {rows.ms(engine.kernel_seconds)} ms{gap}" if engine.kernel_seconds is not None else ""
@@ -91,7 +92,7 @@ def remarks(engine: EngineProfile) -> list[str]:
     if known:
         lines.append("memory: " + ", ".join(f"{what} {size / _MIB:.1f} MiB" for what, size in known))
     if engine.cuda_graph:
-        lines.append(engine.cuda_graph.text())
+        lines.append(engine.cuda_graph.text(engine.of_a_plan))
     if engine.streams:
         lines.append("several contexts, each with a stream, calls a second: " + ", ".join(
             f"{one.contexts}: {_best(one.one_thread, one.thread_each)}" + (f" (kernels of two at once {one.overlap:.0%})"

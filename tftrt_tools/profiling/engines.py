@@ -12,6 +12,7 @@ from typing import Any
 from tftrt_tools import records
 from tftrt_tools.conversion import layer_table
 from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.models.plan.document import ENGINE as PLAN
 from tftrt_tools.profiling import cuda_graph, fusion, layers, layers_kernels, memory, peaks, roofline
 from tftrt_tools.profiling.engine_graph import Graph
 from tftrt_tools.profiling.engine_profile import EngineProfile, Latency, LayerProfile, Source
@@ -57,6 +58,11 @@ class Known:
     def precision(self) -> str:
         """For which the engine was asked."""
         return self.op.precision if self.op else ""
+
+    @property
+    def of_a_plan(self) -> bool:
+        """Whether it is that of a plan directory."""
+        return self.op is not None and self.op.name == PLAN
 
 
 def sorted_answers(parts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[tuple[str, int, int, int], Answers], tuple[str, ...]]:
@@ -166,7 +172,7 @@ def _layers(found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[s
     result = []
     for layer in found:
         own, row, seconds = times.kernels.get(layer.name), rows.get(layer.name), times.seconds[layer.name]
-        precision, source = _precision(layer, own, row, known.precision)
+        precision, source = _precision(layer, own, row, known)
         done = roofline.work(layer, known.graph, owned[layer.name], row, precision or known.precision) if known.graph else None
         against = roofline.roof(done, seconds, precision, limits) if done else None
         result.append(LayerProfile(
@@ -180,8 +186,9 @@ def _layers(found: Sequence[Layer], times: _Times, known: Known, rows: Mapping[s
     return tuple(result)
 
 
-def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, asked: str) -> tuple[str, Source | None]:
+def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, known: Known) -> tuple[str, Source | None]:
     """(In what a layer computes, how that is known)."""
+    asked = known.precision
     said = [kernel_names.arithmetic(name) for name in own.names] if own else []
     told = [one for one in said if one != kernel_names.OTHER]
     if told and layer.role in ("product", "fused graph"):
@@ -189,7 +196,7 @@ def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, a
         return min(told, key=kernel_names.ARITHMETICS.index), "kernels"
     types = [_TYPES[tensor.type] for tensor in (*row.inputs, *row.outputs) if tensor.type in _TYPES] if row else []
     if types:
-        return types[0], "build log"
+        return types[0], "inspector" if known.of_a_plan else "build log"
     return (asked, "asked for") if layer.role in ("product", "fused graph") and asked else ("", None)
 
 
@@ -233,8 +240,11 @@ def _size(shape: Sequence[int]) -> str:
 def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     found = []
     if known.graph is None:
-        found.append("the native segment was removed: no operations, no fusion map")
-    if known.built is None:
+        found.append("the sizes in model.onnx are not known: no operations, no fusion map" if known.of_a_plan else
+                     "the native segment was removed: no operations, no fusion map")
+    if known.built is None and known.of_a_plan:
+        found.append("the plan's passport has no layer information: tactics, formats and types are not known")
+    elif known.built is None:
         found.append("the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
                      "formats and types")
     if profile.kernels_by == "aligned":

@@ -1,4 +1,4 @@
-"""Two profiles of engines, layer by layer: what the same TensorFlow nodes take in each, and where they are fused otherwise."""
+"""Two profiles of engines, layer by layer: what the same nodes take in each, and where they are fused otherwise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Side(records.Record):
 class Row(records.Record):
     """The smallest group of nodes that is whole in both: a layer of each, or several where they are fused otherwise."""
 
-    # TensorFlow's nodes; () for the layers that only move values, which are one row.
+    # Of TensorFlow or of an ONNX file; () for the layers that only move values, which are one row.
     nodes: tuple[str, ...]
     one: Side
     other: Side

@@ -22,16 +22,19 @@ Kind = Literal["convolution", "product", "attention"]
 # reformat: the value is copied into another format or type; precision: the two layers compute in different ones; single: attention is taken
 # whole only by Myelin, and here it was not; not told: none of these.
 Cause = Literal["reader", "between", "reformat", "precision", "single", "not told"]
-_CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2"})
-_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
-_BIAS = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv"})
-_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+# TensorFlow's ops, then ONNX's.
+_CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2"} | {
+    "Conv", "ConvTranspose"})
+_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"} | {"Gemm"})
+_BIAS = frozenset({"BiasAdd", "Add", "AddV2", "Sub", "Mul", "RealDiv"} | {"Div"})
+_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"} | {"BatchNormalization"})
 _SUMS = frozenset({"Add", "AddV2"})
-_ACTIVATIONS = frozenset({"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
-_PASSING = frozenset({"Identity", "Snapshot"})
+_ACTIVATIONS = frozenset({"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign"} | {
+    "Clip", "HardSigmoid", "HardSwish", "ThresholdedRelu"})
+_PASSING = frozenset({"Identity", "Snapshot"} | {"QuantizeLinear", "DequantizeLinear"})
 # They may stand between a product and what could follow in its kernel.
-_BETWEEN = frozenset({"Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pad", "PadV2", "MirrorPad"})
-_SCORES = _SUMS | {"Mul", "RealDiv", "Sub", "SelectV2", "Select", "Cast"}
+_BETWEEN = frozenset({"Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pad", "PadV2", "MirrorPad"} | {"Unsqueeze", "Flatten"})
+_SCORES = _SUMS | {"Mul", "RealDiv", "Sub", "SelectV2", "Select", "Cast"} | {"Div", "Where"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,23 @@
-"""What a layer of an engine is and which TensorFlow nodes it holds, from the name that TensorRT gives it.
+"""What a layer of an engine is and which nodes it holds, from the name that TensorRT gives it.
 
 TF-TRT names a layer after the engine and its node, "TRTEngineOp_X/conv1/Conv2D-conv:CONVOLUTION", and TensorRT joins the names of what
 it fuses: with " + ", as PWN(…) for pointwise ops, as {ForeignNode[first...last]} for a part of the network that its compiler Myelin takes
-whole. Only the ends of such a part are named, so its other nodes are those between them that no layer names.
+whole. Only the ends of such a part are named, so its other nodes are those between them that no layer names. Names of a plan's layers are
+those of ONNX nodes; `onnx_names` reads them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from tftrt_tools import records
 from tftrt_tools.conversion import layer_table
+from tftrt_tools.profiling import onnx_names
 from tftrt_tools.profiling.engine_graph import Graph, Node
 
 # product: a convolution or matrix product, with what is fused to it; pointwise: ops on single values; fused graph: Myelin's; reformat: a
@@ -24,11 +27,14 @@ MOVES = ("reformat", "transpose", "shuffle")
 # A part of a name; "squeeze_after_TRTEngineOp_…" is a layer of TensorRT's own beside it.
 _PART = re.compile(r"(?<!\w)TRTEngineOp_\w+/(?P<node>[^\s,()\[\]]+?):(?P<type>[A-Z][A-Z_]*)")
 _REFORMAT = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (?P<layer>.*)$", re.DOTALL)
+_OF_TF_TRT = "TRTEngineOp_"
 _LAYOUT = "-LayoutOptimizer"
 _OWN_CONSTANT = "_tftrt_constant_"
 _PRODUCTS = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MATRIX_MULTIPLY", "EINSUM"})
 _MOVING = frozenset({"SHUFFLE", "CONSTANT", "IDENTITY", "SLICE", "CONCATENATION", "GATHER"})
 _ENDS = ("_Arg", "_Retval")
+# Of ONNX: they become types of the tensors between layers.
+_ROUNDING = ("QuantizeLinear", "DequantizeLinear")
 _SHAPES = ("[ShapeHostToDeviceCopy", "[HostToDeviceCopy", "[DeviceToShapeHostCopy", "[DeviceToHostCopy")
 
 
@@ -39,7 +45,7 @@ class Layer(records.Record):
     # TensorRT's, without the mark of a profile.
     name: str
     role: Role
-    # The TensorFlow nodes that it holds, in the graph's order.
+    # The nodes that it holds, in the graph's order.
     nodes: tuple[str, ...] = ()
     # Of a reformat: the name of the layer that it is made for.
     beside: str = ""
@@ -56,32 +62,72 @@ def of_names(names: Iterable[str], graph: Graph | None, rows: Mapping[str, layer
     Args: names: TensorRT's. graph: the segment; without it the nodes are guessed from the names, and a fused graph has only its ends.
       rows: {name: the layer in the log of the build}, where that is known: a layer that writes a node's tensor computes it, too.
     """
-    found = [_named(layer_table.without_profile(name)[0], graph) for name in names]
+    rows = rows or {}
+    plain = [layer_table.without_profile(name)[0] for name in names]
+    found = [_named(name, graph, rows[name].kind if name in rows else "") for name in plain]
     if graph is None:
         return tuple(found)
-    return _filled(_written(found, graph, rows or {}), graph)
+    return _filled(_written(found, graph, rows), graph)
 
 
 def _written(layers: Sequence[Layer], graph: Graph, rows: Mapping[str, layer_table.Row]) -> list[Layer]:
-    """Add the nodes whose tensors a layer writes and that no layer names: TensorRT takes a factor into the product before it, say."""
+    """Add the nodes whose tensors a layer writes and that no layer names: TensorRT takes a factor into the product before it, say. Of an
+    ONNX file's nodes also those on the way to them."""
     named = set(holders(layers)) | constants(graph) | {node.name for node in graph.nodes if node.op in _ENDS}
     order = {node: place for place, node in enumerate(graph.by_name)}
-    found = []
-    for layer in layers:
-        writes = [tensor.name for tensor in rows[layer.name].outputs] if layer.name in rows and layer.role != "reformat" else []
-        more = {name for name in writes if name in order and name not in named}
-        found.append(dataclasses.replace(layer, nodes=tuple(sorted({*layer.nodes, *more}, key=order.__getitem__))) if more else layer)
+    nodes = [set(layer.nodes) for layer in layers]
+    for place, layer in enumerate(layers):
+        writes = rows[layer.name].outputs if layer.name in rows and layer.role != "reformat" else ()
+        more = {name for name in (graph.tensors.get(tensor.name, tensor.name) for tensor in writes) if name in order and name not in named}
+        if graph.tensors:
+            nodes[_computing(place, layers, rows)] |= _behind(more, named, graph)
+        else:
+            nodes[place] |= more
+    return [dataclasses.replace(layer, nodes=tuple(sorted(own, key=order.__getitem__))) for layer, own in zip(layers, nodes, strict=True)]
+
+
+def _behind(ends: Iterable[str], named: AbstractSet[str], graph: Graph) -> set[str]:
+    """Nodes, and those that no layer names on the way to them."""
+    found: set[str] = set()
+    todo = list(ends)
+    while todo:
+        node = todo.pop()
+        if node not in named | found:
+            found.add(node)
+            todo += graph.by_name[node].inputs
     return found
 
 
-def _named(name: str, graph: Graph | None) -> Layer:
+def _computing(place: int, layers: Sequence[Layer], rows: Mapping[str, layer_table.Row]) -> int:
+    """The place of the layer that computes what the layer at `place` writes: another one, if this is a move of TensorRT's own behind it."""
+    writers = {tensor.name: number for number, layer in enumerate(layers) if layer.name in rows for tensor in rows[layer.name].outputs}
+    at, seen = place, {place}
+    while not layers[at].nodes and layers[at].role in MOVES and layers[at].name in rows:
+        before = next((writers[tensor.name] for tensor in rows[layers[at].name].inputs if tensor.name in writers), at)
+        if before in seen:
+            return place
+        at = before
+        seen.add(at)
+    return at
+
+
+def _named(name: str, graph: Graph | None, kind: str = "") -> Layer:
     reformat = _REFORMAT.match(name)
     if reformat:
         return Layer(name=name, role="reformat", beside=reformat["layer"])
+    if _OF_TF_TRT not in name and (graph.tensors if graph else not name.startswith(("(", "["))):
+        return _of_a_plan(name, graph, kind)
     parts = [(match["node"], match["type"]) for match in _PART.finditer(name)]
     nodes = dict.fromkeys(node for part, _ in parts if (node := _node(part, graph)) is not None)
     order = {node: place for place, node in enumerate(graph.by_name)} if graph else {}
     return Layer(name=name, role=_role(name, parts), nodes=tuple(sorted(nodes, key=lambda node: order.get(node, 0))))
+
+
+def _of_a_plan(name: str, graph: Graph | None, kind: str) -> Layer:
+    held = onnx_names.nodes(name, graph)
+    order = {node: place for place, node in enumerate(graph.by_name)} if graph else {}
+    role = "shape" if name.startswith(_SHAPES) else typing.cast(Role, onnx_names.role(name, held, graph, kind))
+    return Layer(name=name, role=role, nodes=tuple(sorted(dict.fromkeys(held), key=lambda node: order.get(node, 0))))
 
 
 def _role(name: str, parts: Sequence[tuple[str, str]]) -> Role:
@@ -169,7 +215,7 @@ def homeless(layers: Sequence[Layer], graph: Graph) -> tuple[str, ...]:
     """Nodes that compute something and are in no layer: TensorRT or TF-TRT removed them. Sizes are not meant: they are computed apart."""
     held = set(holders(layers)) | constants(graph)
     return tuple(node.name for node in graph.nodes if node.name not in held and not _is_size(node)
-                 and node.op not in {*_ENDS, "Identity", "Snapshot"})
+                 and node.op not in {*_ENDS, "Identity", "Snapshot", *_ROUNDING})
 
 
 def _is_size(node: Node) -> bool:

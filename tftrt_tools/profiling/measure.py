@@ -15,17 +15,21 @@ from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
-from tftrt_tools.profiling import call_graph, calls, plan
+from tftrt_tools.models.plan.kind import PLAN
+from tftrt_tools.plans.result import BACKEND
+from tftrt_tools.profiling import call_graph, calls, engines, plan
 from tftrt_tools.profiling.call_profile import CallProfile
+from tftrt_tools.profiling.engine_graph import Graph
 from tftrt_tools.profiling.profile import Machine, Profile, Side
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.sources.source import Source
 from tftrt_tools.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
-_RECORD = "tftrt_tools.profiling.job.record:record"
+_RECORD, _RECORD_PLAN = "tftrt_tools.profiling.job.record:record", "tftrt_tools.profiling.job.plan_record:record"
 _FACTS = "facts.json"
-_MEND = "a converted model is a SavedModel directory"
+_MEND = "a converted model is a SavedModel or plan directory"
+_PASSING = ("Const", "_Arg", "_Retval")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +75,7 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
     folder = pathlib.Path(folder)
     named = [options.model, *([options.original] if options.original else [])]
     with opening.opened(*named, log_file=options.log_file) as models, scratch.folder("profile") as inputs_folder:
-        for model in models:
-            if model.kind.unconverted:
-                raise errors.UsageError(f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow", _MEND)
+        _check_kinds(models, options)
         manifest = models[0].document(passport.MANIFEST)
         facts = _recorded(options, models, manifest, folder, inputs_folder)
         sides = [Named(model.title, model.digest()) for model in models]
@@ -81,18 +83,53 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
         return _with_engines(measured, models[0], options.parts) if options.engines and measured.profile.on_gpu else measured
 
 
+def _check_kinds(models: Sequence[Model], options: Options) -> None:
+    """Raise UsageError for what cannot be profiled, or not together."""
+    plans = [model for model in models if model.kind is PLAN]
+    if plans and len(models) > 1:
+        raise errors.UsageError(f"{plans[0].title} is a plan, and --original calls two SavedModels in turns, in one TensorFlow",
+                                "profile each by itself, and compare the two: `tftrt profile A B`")
+    if plans and options.without_gpu:
+        raise errors.UsageError(f"{plans[0].title} is a plan, which runs on a GPU alone", "leave --without_gpu out, on a machine with its "
+                                "GPU; a kept profile is shown anywhere")
+    for model in models:
+        if model.kind.unconverted and model not in plans:
+            raise errors.UsageError(f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow and plans", _MEND)
+
+
 def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
     """The same with the engines that the model carries, each alone. What fails is a remark: the calls were measured."""
     if not model.engines:
         return measured
     try:
-        engines, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
+        if model.kind is PLAN:
+            return _with_plan(measured, model, parts)
+        found, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
     except errors.Interrupted:
         raise
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        engines, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
-    profile = dataclasses.replace(measured.profile, engines=engines, notes=(*measured.profile.notes, *remarks))
+        found, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
+    profile = dataclasses.replace(measured.profile, engines=found, notes=(*measured.profile.notes, *remarks))
     return dataclasses.replace(measured, profile=profile)
+
+
+def _with_plan(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
+    """The same with the plan alone, and its graph."""
+    side = measured.profile.model
+    recording = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
+    found, remarks = engines.profiles(recording)
+    nodes = _nodes(recording.graphs[0]) if recording.graphs else ()
+    profile = dataclasses.replace(
+        measured.profile, engines=found, notes=(*measured.profile.notes, *remarks),
+        model=dataclasses.replace(side, graph={call.signature: nodes for call in side.calls} if nodes else {}))
+    return dataclasses.replace(measured, profile=profile)
+
+
+def _nodes(graph: Graph) -> tuple[call_graph.GraphNode, ...]:
+    """The nodes of a plan's ONNX file that compute something."""
+    kept = {node.name for node in graph.nodes if node.op not in _PASSING}
+    return tuple(call_graph.GraphNode(node.name, node.op, graph.engine, tuple(name for name in node.inputs if name in kept))
+                 for node in graph.nodes if node.name in kept)
 
 
 def _rows(side: Side) -> dict[str, list[int]]:
@@ -127,11 +164,16 @@ def of_recording(facts: Mapping[str, Any], folder: pathlib.Path, models: Sequenc
     machine = _machine(facts)
     profile = Profile(
         model=sides[MODEL], original=sides.get(ORIGINAL), machine=machine, on_gpu=machine.gpu is not None,
-        signatures=tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
+        signatures=() if _of_a_plan(manifest) else tuple(
+            SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
         settings=dict((manifest or {}).get("settings") or {}),
         notes=(*(f"{step}: {error['cause']}" for step, error in facts["failed"].items()), *notes,
                *_model_notes(models[0].title, engine_ops, machine)))
     return Measured(profile=profile, traces=files)
+
+
+def _of_a_plan(manifest: Mapping[str, Any] | None) -> bool:
+    return (manifest or {}).get("backend") == BACKEND
 
 
 def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, Any] | None, folder: pathlib.Path,
@@ -151,7 +193,8 @@ def _recorded(options: Options, models: Sequence[Model], manifest: Mapping[str, 
     request = {"models": sides, "folder": str(folder), "traced": options.traced, "callers": options.callers, "seconds": options.seconds,
                "gpu": not options.without_gpu}
     try:
-        facts: dict[str, Any] = child.run(_RECORD, request, log_file=options.log_file).result
+        job = _RECORD_PLAN if model.kind is PLAN else _RECORD
+        facts: dict[str, Any] = child.run(job, request, log_file=options.log_file).result
     except child.ChildDied as error:
         facts = _left(folder, error)
     _check(facts, options)

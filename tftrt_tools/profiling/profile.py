@@ -59,9 +59,9 @@ class Machine(records.Record):
     gpus: tuple[GpuState, ...]
     # {"tensorflow", "tensorrt", "cuda", "cudnn"}.
     versions: dict[str, str]
-    # Whether TensorFlow may compute float32 in TF32.
+    # Whether TensorFlow, or the plan, may compute float32 in TF32.
     tf32: bool
-    # TensorFlow's threads, 0 for its own choice.
+    # TensorFlow's threads, 0 for its own choice, and without TensorFlow.
     inter_op: int
     intra_op: int
     # TensorFlow's setting of XLA for everything, "" for none.
@@ -98,7 +98,7 @@ class Profile(Stamped):
     machine: Machine
     # Whether engines could run: False for a profile of a machine without a GPU.
     on_gpu: bool
-    # Each engine with each of its profiles, alone and outside TensorFlow.
+    # Each engine, or the plan, with each of its profiles, alone and outside TensorFlow.
     engines: tuple[EngineProfile, ...] = ()
     # What the conversion made of each signature, from the manifest; () without one.
     signatures: tuple[SignatureResult, ...] = ()
@@ -108,3 +108,8 @@ class Profile(Stamped):
     notes: tuple[str, ...] = ()
 
     document: typing.ClassVar[str] = "profile"
+
+    @property
+    def of_a_plan(self) -> bool:
+        """Whether it is that of a plan directory."""
+        return any(call.of_a_plan for call in self.model.calls)

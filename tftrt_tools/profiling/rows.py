@@ -115,7 +115,8 @@ def callers(call: CallProfile) -> list[tuple[str, ...]]:
 
 def basis(call: CallProfile) -> str:
     """What the parts of a call rest on, in a sentence or two."""
-    factors = f"{call.host_factors['input']:.2f} (making the tensors) and {call.host_factors['rest']:.2f} (all else)"
+    first = "starting the copies in" if call.of_a_plan else "making the tensors"
+    factors = f"{call.host_factors['input']:.2f} ({first}) and {call.host_factors['rest']:.2f} (all else)"
     busy = f"GPU busy {share(call.gpu_seconds, call.latency.p50)} of the call, idle {ms(call.idle_seconds)} ms. "
     busy = busy if call.gpu_seconds else ""
     gpu = f"The GPU's times are those of {call.counted} traced calls; the" if call.gpu_seconds else "The"
@@ -151,6 +152,8 @@ def headline(profile: Profile) -> list[str]:
     lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
     covered = [f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[:len(one.engines) != 1]}"
                for one in profile.signatures if one.converted]
+    if profile.of_a_plan:
+        covered = ["a TensorRT plan, without TensorFlow"]
     if covered:
         asked = profile.settings.get("precision_mode")
         lines.append("; ".join(covered) + (f"; asked for {asked}" if asked else ""))

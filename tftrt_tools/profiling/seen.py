@@ -34,8 +34,8 @@ class Owner:
 
     @property
     def engine(self) -> bool:
-        """Whether it runs an engine."""
-        return self.type == ENGINE_OP
+        """Whether it runs an engine, or a plan."""
+        return self.type in (ENGINE_OP, traces.PLAN_OP)
 
 
 class Seen:
@@ -88,6 +88,8 @@ class Seen:
                 if owner.engine:
                     self.engine_ops.append((event, owner))
                     around.append((event, owner))
+                    if owner.type == traces.PLAN_OP:
+                        self.engine_events["engine"].append((event, owner.name))
                 elif owner.type not in timeline.AROUND:
                     self.ops.append((event, owner))
                     around.append((event, owner))

@@ -12,9 +12,13 @@ from typing import Any
 
 from tftrt_tools import errors, records
 from tftrt_tools.execution.spans import Span
+from tftrt_tools.models.plan.document import ENGINE
 
 # Events that mark a call and its stages.
 CALL, INPUT, RUN, OUTPUT = "tftrt call", "tftrt input", "tftrt run", "tftrt output"
+# What puts a plan on a stream, as an op: "name:Type".
+PLAN_OP = "TensorRTPlan"
+RUN_OF_PLAN = f"{ENGINE}:{PLAN_OP}"
 _OP = re.compile(r"(.*[^:]|):([A-Z_]\w*)")
 _SIZE = re.compile(r"(?:size|num_bytes):(\d+)")
 _KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "on the GPU", "p2p": "between GPUs", "memset": "fill"}

@@ -47,6 +47,15 @@ def beside(axes: Axes, x: float, y: float, text: str) -> None:
     axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
 
 
+def without_shared_scopes(names: Sequence[str]) -> list[str]:
+    """Names without the scopes that they share."""
+    scopes = [name.split("/")[:-1] for name in names]
+    shared = 0
+    while scopes and all(len(scope) > shared and scope[shared] == scopes[0][shared] for scope in scopes):
+        shared += 1
+    return ["/".join(name.split("/")[shared:]) for name in names]
+
+
 def signal_to_noise(comparisons: Iterable[Comparison], bounds: Mapping[str, Mapping[str, float]]) -> str:
     """SNR in dB of each output that it judges, with its bound. Equal answers have no noise and are drawn at the right edge.
 

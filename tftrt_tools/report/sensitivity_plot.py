@@ -55,8 +55,9 @@ def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Se
         axes.barh(row, level - best, left=best, height=0.7, color=plots.RED if node.name in kept else plots.BLUE, zorder=2)
         axes.annotate(_label(node), (level, row), xytext=(4, 0), textcoords="offset points", va="center", zorder=3,
                       bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"})
+    names = plots.without_shared_scopes([node.name for node in nodes])
     axes.set_yticks(range(len(nodes)), [f"{name} ({node.op})" if node.op not in name else name
-                                        for name, node in zip(_short([node.name for node in nodes]), nodes, strict=True)])
+                                        for name, node in zip(names, nodes, strict=True)])
     axes.set_ylim(len(nodes) - 0.4, -0.6)
     axes.set_xlim(best, least - _LABEL_SHARE * (best - least))
     more = f" (the worst {len(nodes)} of {len(signature.nodes)})" if len(signature.nodes) > len(nodes) else ""
@@ -72,12 +73,3 @@ def _label(node: Node) -> str:
 
 def _clipped(snr_db: float) -> float:
     return max(min(snr_db, _CEILING_DB), _FLOOR_DB)
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Node names without the scopes that they share."""
-    scopes = [name.split("/")[:-1] for name in names]
-    shared = 0
-    while all(len(scope) > shared and scope[shared] == scopes[0][shared] for scope in scopes):
-        shared += 1
-    return ["/".join(name.split("/")[shared:]) for name in names]

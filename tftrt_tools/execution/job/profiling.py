@@ -9,17 +9,13 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from tftrt_tools import errors, scratch
+from tftrt_tools import scratch
 from tftrt_tools.execution import kernels, timeline
 from tftrt_tools.execution.spans import Span
-from tftrt_tools.execution.trace import EVENTS, Events
+from tftrt_tools.execution.trace import EVENTS, Events, TooLarge
 from tftrt_tools.tf_private import xplane_pb2
 
 T = TypeVar("T")
-
-
-class TooLarge(errors.TftrtError):
-    """A trace that does not fit into memory."""
 
 
 def profiled(function: Callable[[], T]) -> tuple[T, dict[str, int]]:

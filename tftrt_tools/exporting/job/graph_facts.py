@@ -26,7 +26,7 @@ class Facts:
         self.order = {id(node): index for index, node in enumerate(graph.node)}
         self.readers: dict[str, list[onnx.NodeProto]] = {}
         for node in graph.node:
-            for name in dict.fromkeys([*filter(None, node.input), *_read_inside(node)]):
+            for name in dict.fromkeys([*filter(None, node.input), *read_inside(node)]):
                 self.readers.setdefault(name, []).append(node)
         self._constants: dict[str, TensorProto] = {one.name: one for one in graph.initializer}
         for node in graph.node:
@@ -78,11 +78,11 @@ def name_of(node: onnx.NodeProto) -> str:
     return str(node.name or next(filter(None, node.output), node.op_type))
 
 
-def _read_inside(node: onnx.NodeProto) -> Iterable[str]:
+def read_inside(node: onnx.NodeProto) -> Iterable[str]:
     """Tensors that graphs within a node read."""
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
             for one in inner.node:
                 yield from filter(None, one.input)
-                yield from _read_inside(one)
+                yield from read_inside(one)
             yield from (value.name for value in inner.output)

@@ -16,7 +16,7 @@ from tftrt_tools.execution import load_job, run_job, runner, trace
 from tftrt_tools.execution.job.cudart import Cuda, CudaError
 from tftrt_tools.models.plan import profiles
 from tftrt_tools.models.plan.document import ENGINE, Tensor
-from tftrt_tools.models.plan.job.context import Refused
+from tftrt_tools.models.plan.job.context import Context, Refused
 from tftrt_tools.models.plan.job.engine import Engine
 from tftrt_tools.models.plan.job.pool import Pool
 
@@ -47,13 +47,13 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
 class Loaded:
     """The runner.Runner of a plan directory. Several threads may make its calls at a time: each gets a context and a stream."""
 
-    def __init__(self, path: str, graphs: bool = False) -> None:
-        """Args: graphs: launch calls as CUDA graphs, one for each shape. Raises: UsageError, TftrtError."""
+    def __init__(self, path: str, graphs: bool = False, make: type[Context] = Context) -> None:
+        """Args: graphs: launch calls as CUDA graphs, one for each shape. make: the class of contexts. Raises: UsageError, TftrtError."""
         engine = Engine(path)
         self._plan = engine.plan
         try:
             self._cuda = Cuda()
-            self.pool = Pool(self._cuda, engine, graphs)
+            self.pool = Pool(self._cuda, engine, graphs, make)
         except CudaError as error:
             raise errors.TftrtError(f"CUDA does not start: {error}", "`tftrt doctor` says what is missing") from None
         self.where = runner.Where(mode="gpu", gpu=engine.gpu, runtime="TensorRT", version=trt.__version__)

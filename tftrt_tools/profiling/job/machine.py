@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import tensorflow as tf
 
 from tftrt_tools import tf_private
+from tftrt_tools.profiling.job import host
 from tftrt_tools.savedmodel.job import compiled, protos
-from tftrt_tools.stack import fingerprint, gpu_state_job
 
-_VARIABLES = ("TF_", "CUDA_", "NVIDIA_TF32_OVERRIDE", "OMP_")
 # Of the names of functions.
 _MOST_NAMES = 20
 
@@ -19,14 +17,11 @@ _MOST_NAMES = 20
 def machine() -> dict[str, Any]:
     """As profile.Machine reads it, without the GPU that ran the model."""
     build, threads = tf.sysconfig.get_build_info(), tf.config.threading
-    return {"cpu": fingerprint.cpu_model(), "cpus": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0],
-            "versions": {"tensorflow": tf.__version__, "tensorrt": tf_private.tensorrt_versions()[1],
-                         "cuda": str(build.get("cuda_version", "")), "cudnn": str(build.get("cudnn_version", ""))},
-            "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
-            "inter_op": threads.get_inter_op_parallelism_threads(), "intra_op": threads.get_intra_op_parallelism_threads(),
-            "jit": str(tf.config.optimizer.get_jit()),
-            "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
-            "gpus": gpu_state_job.query()}
+    versions = {"tensorflow": tf.__version__, "tensorrt": tf_private.tensorrt_versions()[1], "cuda": str(build.get("cuda_version", "")),
+                "cudnn": str(build.get("cudnn_version", ""))}
+    return host.machine(versions, tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+                        inter_op=threads.get_inter_op_parallelism_threads(), intra_op=threads.get_intra_op_parallelism_threads(),
+                        jit=str(tf.config.optimizer.get_jit()))
 
 
 def model(path: str) -> dict[str, Any]:

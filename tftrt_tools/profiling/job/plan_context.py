@@ -96,6 +96,9 @@ class Context:
         self.context = engine.create_execution_context()
         if self.context is None:
             raise RuntimeError("TensorRT gives no further context of this engine")
+        if engine.profiling_verbosity == trt.ProfilingVerbosity.DETAILED:
+            # The ranges of a plan's layers would hold all that TensorRT tells of them, and take longer to launch.
+            self.context.nvtx_verbosity = trt.ProfilingVerbosity.LAYER_NAMES_ONLY
         # What it took of the device's memory, in the steps in which CUDA gives it out.
         self.context_bytes = free - cuda.free_memory()
         self._bindings: list[int] = []

@@ -62,6 +62,12 @@ class Cupti:
     def _take(self, _context: Any, _stream: int, buffer: int, _size: int, valid: int) -> None:
         self._full.append((buffer, valid))
 
+    def now(self) -> int:
+        """By the clock of the records, in nanoseconds."""
+        moment = ctypes.c_uint64()
+        self._call("cuptiGetTimestamp", ctypes.byref(moment))
+        return moment.value
+
     @contextlib.contextmanager
     def tracing(self) -> Iterator[dict[str, Any]]:
         """Watch what runs inside the context; wait for the GPU before it ends. Yields: what `_parsed` returns, filled at its end."""
@@ -90,6 +96,12 @@ class Cupti:
                 yield _u32(address, 0), address
         self._full.clear()
         self._buffers.clear()
+
+
+@functools.cache
+def cupti() -> Cupti:
+    """Of this process."""
+    return Cupti()
 
 
 def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:

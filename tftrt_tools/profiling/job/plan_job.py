@@ -1,8 +1,8 @@
-"""Measures the engines that a model carries, through TensorRT alone, and returns raw facts. Each kind of facts in a process of its own:
-TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
+"""Measures the engines that a model carries, or the plan of a plan directory, through TensorRT alone, and returns raw facts. Each kind of
+facts in a process of its own: TensorRT and CUDA end the process on some failures, and what was asked of them before has to survive that.
 
 A request: {"model": folder, "part": one of MEASURES, "shapes": {engine: [[shape of each input]]} or absent,
-"rows": {engine: [batch to measure, too]} or absent}.
+"rows": {engine: [batch to measure, too]} or absent, "calls": [{input: shape} to measure, too] of a plan directory, or absent}.
 The answer: [{"engine", "record", "profile", "shapes", …facts, "errors": {what: why}}].
 """
 
@@ -20,9 +20,12 @@ from typing import Any
 import tensorrt as trt
 
 from tftrt_tools.execution.job import cudart
+from tftrt_tools.models.plan import profiles
+from tftrt_tools.models.plan.document import ENGINE
+from tftrt_tools.models.plan.job import engine as plan_engine
 from tftrt_tools.profiling.job import plan_clocks, plan_context, plan_cupti
-from tftrt_tools.profiling.job.plan_context import Context
-from tftrt_tools.savedmodel import engine_assets
+from tftrt_tools.profiling.job.plan_context import Context, Shape
+from tftrt_tools.savedmodel import engine_assets, files
 
 # Calls before anything is measured; the first ones load kernels.
 _WARM = 10
@@ -89,8 +92,9 @@ def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _
 class _One:
     """One engine and one of its profiles, or one implicit-batch engine."""
 
-    def __init__(self, cuda: cudart.Cuda, plan: bytes, engine: trt.ICudaEngine, **which: Any) -> None:
-        self.cuda, self.plan, self.engine = cuda, plan, engine
+    def __init__(self, cuda: cudart.Cuda, copy: Callable[[], trt.ICudaEngine], engine: trt.ICudaEngine, **which: Any) -> None:
+        """Args: copy: deserializes the engine once more."""
+        self.cuda, self.copy, self.engine = cuda, copy, engine
         self.asset: engine_assets.EngineAsset = which["asset"]
         self.record: int = which["record"]
         self.profile: int = which["profile"]
@@ -99,7 +103,9 @@ class _One:
         # What loading the engine took of the device's memory.
         self.taken: int = which["taken"]
         self.implicit = bool(engine.has_implicit_batch_dimension)
-        self._given: list[list[int]] | None = which["given"]
+        self._given: list[list[int]] | None = which.get("given")
+        # Of a plan: {input: shape}.
+        self._call: dict[str, Shape] | None = which.get("call")
         self._context: Context | None = None
 
     @property
@@ -122,6 +128,8 @@ class _One:
             inputs = [engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)]
             shapes = {name: tuple(one or 1 for one in shape or ()) for name, shape in zip(inputs, self._shapes(), strict=False)}
             return Context(self.cuda, engine, shapes)
+        if self._call is not None:
+            return Context(self.cuda, engine, self._call, self.profile)
         shapes = plan_context.opt_shapes(engine, self.profile)
         if self._given:
             shapes |= dict(zip(shapes, map(tuple, self._given), strict=False))
@@ -137,18 +145,40 @@ class _One:
 
 def _chosen(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
     """Every engine and profile, one at a time."""
+    if files.is_plan(request["model"]):
+        yield from _of_a_plan(cuda, request)
+        return
     for path in sorted((pathlib.Path(request["model"]) / "assets").glob(engine_assets.PREFIX + "*")):
         for number, (asset, plan) in enumerate(engine_assets.plans(path)):
             free = cuda.free_memory()
-            engine = plan_context.load(plan)
+            load = functools.partial(plan_context.load, plan)
+            engine = load()
             taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
             known = {"asset": asset, "record": number, "taken": taken, "given": (request.get("shapes") or {}).get(asset.engine)}
             for profile in range(count):
-                yield _One(cuda, plan, engine, profile=profile, rows=0, **known)
+                yield _One(cuda, load, engine, profile=profile, rows=0, **known)
             for rows in (request.get("rows") or {}).get(asset.engine, ()):
                 if (serving := plan_context.serving(engine, rows)) is not None:
-                    yield _One(cuda, plan, engine, profile=serving, rows=rows, **known)
+                    yield _One(cuda, load, engine, profile=serving, rows=rows, **known)
+
+
+def _of_a_plan(cuda: cudart.Cuda, request: dict[str, Any]) -> Iterator[_One]:
+    """Each profile of a plan directory at what it was tuned for, and each call that is none of these in the profile that serves it."""
+    opened = plan_engine.Engine(request["model"])
+    said = opened.plan.profiles
+    free = cuda.free_memory()
+    engine = opened.copy()
+    taken = free - cuda.free_memory()
+    known = {"asset": engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), "taken": taken}
+    for number, profile in enumerate(said):
+        yield _One(cuda, opened.copy, engine, profile=number, rows=0, record=0, call=profile.opt, **known)
+    for number, call in enumerate(request.get("calls") or (), 1):
+        shapes = {name: tuple(shape) for name, shape in call.items()}
+        serving = profiles.choose(said, shapes)
+        if serving is not None and shapes not in [profile.opt for profile in said]:
+            rows = max((shape[0] for shape in shapes.values() if shape), default=1)
+            yield _One(cuda, opened.copy, engine, profile=serving, rows=rows, record=number, call=shapes, **known)
 
 
 # What is measured -----------------------------------------------------------------------------------------------------------------------
@@ -288,7 +318,7 @@ def _by_profiler_ahead(one: _One) -> dict[str, Any]:
 def _traced(one: _One, facts: _Facts) -> None:
     """Kernels and NVTX ranges of calls without IProfiler, which puts events between the kernels."""
     def calls() -> dict[str, Any]:
-        with _cupti().tracing() as found:
+        with plan_cupti.cupti().tracing() as found:
             for _ in range(TRACED):
                 one.context.call()
             one.cuda.wait_for_all()
@@ -296,11 +326,6 @@ def _traced(one: _One, facts: _Facts) -> None:
 
     calls()  # CUPTI itself warms up
     facts["trace"] = calls()
-
-
-@functools.cache
-def _cupti() -> plan_cupti.Cupti:
-    return plan_cupti.Cupti()
 
 
 def _graphed(one: _One, facts: _Facts) -> None:
@@ -363,7 +388,7 @@ def _overlapped(one: _One, facts: _Facts) -> None:
     are alone here, and CUPTI is at work before the graphs are made.
     """
     facts["streams"] = found = []
-    with _cupti().tracing():
+    with plan_cupti.cupti().tracing():
         one.context.call()
     with _contexts(one, facts) as context:
         launches = list[Callable[[], None]]()
@@ -396,7 +421,7 @@ def _contexts(one: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]:
 def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
     """A context of a further copy of the engine, warm."""
     free = one.cuda.free_memory()
-    copies.append(plan_context.load(one.plan))
+    copies.append(one.copy())
     taken = free - one.cuda.free_memory()
     context = one.another(copies[-1])
     facts.setdefault("copies_bytes", []).append([taken, context.context_bytes])
@@ -437,7 +462,7 @@ def _thread_each(contexts: Sequence[Context]) -> float:
 
 def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
     """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream, without the first ones, which warm up CUPTI."""
-    with _cupti().tracing() as found:
+    with plan_cupti.cupti().tracing() as found:
         for _ in range(_WARM):
             for launch in launches:
                 launch()

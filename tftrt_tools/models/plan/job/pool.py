@@ -36,9 +36,9 @@ class Pool:
     is of a further copy of the engine, which takes the memory of its weights again.
     """
 
-    def __init__(self, cuda: Cuda, engine: Engine, graphs: bool) -> None:
-        """Args: graphs: whether calls are launched as CUDA graphs."""
-        self._cuda, self._engine, self._graphs = cuda, engine, graphs
+    def __init__(self, cuda: Cuda, engine: Engine, graphs: bool, make: type[Context] = Context) -> None:
+        """Args: graphs: whether calls are launched as CUDA graphs. make: the class of its contexts."""
+        self._cuda, self._engine, self._graphs, self._make = cuda, engine, graphs, make
         self._lock = threading.Condition()
         self._copies: list[tuple[trt.ICudaEngine, set[int]]] = [(engine.copy(), set())]
         self._free: list[_Seat] = []
@@ -133,7 +133,7 @@ class Pool:
         for engine, taken in self._copies:
             if shared or profile not in taken:
                 with contextlib.suppress(Refused):
-                    return Context(self._cuda, engine, profile), taken
+                    return self._make(self._cuda, engine, profile), taken
         self._copies.append((self._engine.copy(), set()))
         engine, taken = self._copies[-1]
-        return Context(self._cuda, engine, profile), taken
+        return self._make(self._cuda, engine, profile), taken

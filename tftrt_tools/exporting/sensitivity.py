@@ -1,0 +1,99 @@
+"""`tftrt sensitivity` of an ONNX file, or of the one in a plan directory: which nodes lose the most in INT8 or FP16 as `tftrt export`
+writes them. No runtime is imported here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Mapping
+
+from tftrt_tools import child, errors, records, scratch
+from tftrt_tools.accuracy import harm, sensitivity
+from tftrt_tools.accuracy.sensitivity import Options
+from tftrt_tools.calibration import file as calibration_file
+from tftrt_tools.calibration.methods import AUTO, PERCENTILE
+from tftrt_tools.choices import CalibrationMethod, Precision
+from tftrt_tools.execution import run
+from tftrt_tools.exporting import precise
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.models import opening, table
+from tftrt_tools.models.onnx import file as onnx_file
+from tftrt_tools.models.onnx.kind import ONNX
+from tftrt_tools.models.plan import document
+from tftrt_tools.models.plan.kind import PLAN
+from tftrt_tools.savedmodel.signatures import DEFAULT
+
+_JOB = "tftrt_tools.exporting.sensitivity_job:job"
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+EVIDENCE = "simulated in ONNX Runtime on the CPU"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked(records.Record):
+    """The precision that is studied, by the flags of `tftrt export`."""
+
+    precision: Precision
+    # Regular expressions of nodes that stay in FP32 in any case.
+    fp32_nodes: tuple[str, ...] = ()
+    # INT8: a calibration file with the ranges, or ""; else the method, and the percentile of |x| for "percentile".
+    table: str = ""
+    method: CalibrationMethod = AUTO
+    percentile: float = PERCENTILE
+
+
+def takes(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names an ONNX file or a plan directory."""
+    return table.kind(os.fspath(path)) in (ONNX, PLAN)
+
+
+def study(path: str | os.PathLike[str], asked: Asked, options: Options) -> harm.Sensitivity:
+    """Find the harm of each node.
+
+    Args: path: an ONNX file in FP32, or a plan directory that was built from one. options: its calibration and measure count, too.
+    Returns: harm.Sensitivity. Raises: UsageError, TftrtError.
+    """
+    start = time.monotonic()
+    sensitivity.check_asked(asked.precision, options)
+    if options.measure == "gpu":
+        raise errors.UsageError("--measure=gpu builds engines of TF-TRT, and an ONNX file has none",
+                                "leave it out; `tftrt verify ONNX PLAN --tensors=all` compares a plan that is built, tensor by tensor")
+    if table.kind(os.fspath(path)) is PLAN:
+        document.read(path)
+        path = pathlib.Path(path) / document.ONNX
+    with opening.opened(path, log_file=options.log_file) as (model,), scratch.folder("sensitivity") as folder:
+        made = sensitivity.calls_of(inputs.Takes.of(model.inputs), options, folder)
+        if not made.get(DEFAULT):
+            raise errors.UsageError(f"--data={options.data} gives no whole call of {path}", "it takes " + ", ".join(
+                f"{spec.name} {spec.text()}" for spec in model.inputs[DEFAULT]))
+        saved = run.save_calls(made[DEFAULT], f"{folder}/in")
+        request = {"onnx": str(path), "signature": DEFAULT, "twins": [], "precision": asked.precision,
+                   "fp32_nodes": list(asked.fp32_nodes), "nodes": options.nodes, "calls": [one for _, one in saved],
+                   "method": asked.method, "percentile": asked.percentile, "table": _table(asked.table, model.contents.facts),
+                   "data": options.calibration.to_dict() if options.calibration else None}
+        answer = child.run(_JOB, request, env=_ENV, log_file=options.log_file).result
+        digest = model.digest()
+    return harm.Sensitivity(
+        model=str(pathlib.Path(path).absolute()), model_digest=digest, precision=asked.precision, settings=asked.to_dict(),
+        data=options.data, ranges=sensitivity.ranges(asked.precision, asked.table, options, answer["method"]),
+        signatures=(harm.SignatureHarm.from_dict(answer["signature"]),), gpu=None, seconds=time.monotonic() - start,
+        measured_problem=EVIDENCE, of_onnx=True)
+
+
+def source(path: str | os.PathLike[str]) -> str:
+    """The model that an ONNX file or a plan was exported from, as a path for `tftrt export`; "" where it is not known or not there."""
+    folder = pathlib.Path(path)
+    made = opening.document(os.fspath(path), "manifest.json") if table.kind(os.fspath(path)) is PLAN else None
+    named = str((made or {}).get("source", "")) or onnx_file.overview(str(path)).facts.get("tftrt.source", "")
+    found = [place for place in (pathlib.Path(named), folder.parent / named) if named and place.exists() and not takes(place)]
+    return os.path.relpath(found[0]) if found else ""
+
+
+def _table(path: str, facts: Mapping[str, str]) -> dict[str, float]:
+    """{tensor: scale} of a calibration file for the file's signature; {} for none."""
+    if not path:
+        return {}
+    read = calibration_file.read(path)
+    named = precise.Exported(path=pathlib.Path(), weights="", signature=facts.get("tftrt.signature", DEFAULT), twins=(DEFAULT,))
+    return precise.scales(read, named, path)
