@@ -129,10 +129,10 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
     with opened.opened(source, log_file) as saved:
         name = _signature(source, saved, settings.signature)
         asked = inputs.Asked(shapes=shaping.first_call(settings.shapes))
-        options = export.Options(target=_target(), signature_keys=(name,), comparison=verify.Options(asked=asked), log_file=log_file)
+        options = export.Options(target=target_here(), signature_keys=(name,), comparison=verify.Options(asked=asked), log_file=log_file)
         done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
-        raise _failed(source, done)
+        raise failed(source, done)
     return name, tuple(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts)))
 
 
@@ -149,7 +149,7 @@ def _signature(source: Source, saved: str, asked: str) -> str:
     return DEFAULT if DEFAULT in walked else str(walked[0])
 
 
-def _target() -> str:
+def target_here() -> str:
     """The --target of `tftrt export` for the TensorRT that is installed."""
     try:
         return _TARGETS.get(importlib.metadata.version("tensorrt").partition(".")[0], "11")
@@ -157,7 +157,8 @@ def _target() -> str:
         return "8.5"
 
 
-def _failed(source: Source, done: Exported) -> errors.CheckFailed:
+def failed(source: Source, done: Exported) -> errors.CheckFailed:
+    """The error of a model whose export did not pass."""
     one = done.files[0]
     if one.refused and not done.refused_allowed:
         return errors.CheckFailed(f"{source} becomes no plan, because TensorRT's parser refuses {'; '.join(parser.lines(one.refused))}",
