@@ -198,3 +198,19 @@ def test_what_the_parser_refuses_is_named_and_nothing_is_written(tmp_path):
     done = run_tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'plan'}")
     assert_clear(done, 1, "the_odd_one")
     assert not (tmp_path / "plan").exists()
+
+
+def test_a_plan_is_built_anew_for_this_machine_and_with_other_shapes(plan, zoo_model, tmp_path, cache):
+    copy = shutil.copytree(plan, tmp_path / "copy")
+    said = json.loads((copy / "plan.json").read_text())
+    (copy / "plan.json").write_text(json.dumps({**said, "tensorrt": "8.6.1.6", "compute_capability": "5.2"}))
+    (copy / "model.plan").write_bytes(b"of another machine")
+    done = run_tftrt("build", copy, f"--engine_cache_dir={cache}", timeout=370)
+    assert done.returncode == 0 and "next: tftrt verify" in done.stdout, done.stderr
+    manifest = passport.read(copy, passport.MANIFEST)
+    assert document.read(copy).profiles == document.read(plan).profiles and manifest["known_timings"] > 0 and manifest["before"]
+    assert verify(zoo_model("digits_cnn"), copy)[1]["passed"]
+    done = run_tftrt("build", copy, "--shapes=image:4x8x8x1", f"--output_saved_model_dir={tmp_path / 'four'}", f"--engine_cache_dir={cache}",
+                     timeout=370)
+    assert done.returncode == 0 and [one.text() for one in document.read(tmp_path / "four").profiles] == ["image 4x8x8x1"], done.stderr
+    assert verify(zoo_model("digits_cnn"), tmp_path / "four")[1]["passed"]

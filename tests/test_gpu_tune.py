@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -143,3 +145,39 @@ def test_a_goal_of_a_metric_of_your_own_and_shapes_that_no_engine_serves_are_tol
     assert done.returncode == 2 and "No module named 'nowhere'" in done.stderr
     done = run_tftrt("tune", *arguments(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=top1:threshold=0.9", "--batch_size=7"), timeout=300)
     assert done.returncode == 2 and "--batch_size=7 is not among --shapes" in done.stderr
+
+
+def test_plans_are_tried_beside_conversions_and_the_winner_is_written_as_what_it_is(zoo_model, images, tmp_path):
+    model, target = zoo_model("digits_cnn"), tmp_path / "winner"
+    flags = ("--accuracy=top1:max-degradation=0.01", "--backends=tftrt,tensorrt", "--max_trials=6", f"--output_saved_model_dir={target}")
+    said, done = tune(model, images, tmp_path / "work", *flags)
+    note("digits_cnn, plans", said)
+    trials = said["trials"]
+    assert [(one["backend"], one["settings"]["precision_mode"]) for one in trials] == [
+        (backend, precision) for backend in ("tftrt", "tensorrt") for precision in ("FP32", "FP16", "INT8")]
+    for one in trials:
+        assert not one["failure"], one["failure"]
+        assert one["accuracy"] >= 0.9 and one["engine_bytes"] and all(latency["calls"] >= 30 for latency in one["latencies"].values())
+    winner = trials[said["winner"] - 1]
+    assert {"0", str(said["winner"])} <= set(said["final"]["latencies"]), said["notes"]
+    assert (target / "plan.json").is_file() == (winner["backend"] == "tensorrt") != (target / "saved_model.pb").is_file()
+    code, checked, error = verify(model, target, f"--data={images / 'held_back.npz'}", f"--labels={images / 'labels.npy'}")
+    assert checked and checked["accuracy"]["converted"] >= said["original"] - 0.01 - 1e-9, error
+    assert len(said["recipe"]) == (2 if winner["backend"] == "tensorrt" else 1)
+    again, _ = tune(model, images, tmp_path / "work", *flags[:3])
+    assert [one["latencies"] for one in again["trials"]] == [one["latencies"] for one in trials]
+
+
+def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model, images, tmp_path):
+    model = zoo_model("digits_cnn")
+    said, done = tune(model, images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", "--backends=tensorrt", "--precisions=FP16",
+                      f"--output_flagfile={tmp_path / 'winner.flags'}")
+    assert said["winner"] == 1 and said["trials"][0]["backend"] == "tensorrt" and set(said["final"]["latencies"]) == {"0", "1"}, said["notes"]
+    export, convert = (shlex.split(one)[1:] for one in said["recipe"])
+    onnx = next(pathlib.Path(one.removeprefix("--output=")) for one in export if one.startswith("--output="))
+    onnx.unlink()
+    for words in (export, [*(one for one in convert if "output_saved" not in one), f"--output_saved_model_dir={tmp_path / 'again'}"]):
+        done = run_tftrt(*words, timeout=400)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert passport.read(tmp_path / "again", passport.MANIFEST)["settings"]["precision_mode"] == "FP16" and onnx.is_file()
+

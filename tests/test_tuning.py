@@ -778,7 +778,7 @@ def test_blocks_alternate_and_their_first_calls_do_not_count():
 
 def test_the_original_is_timed_by_tensorflow_and_what_has_no_engine_is_refused(zoo_model, tmp_path):
     spec = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
-    request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {}, "folder": str(tmp_path),
+    request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {}, "folder": str(tmp_path), "plans": {}, "plan_jobs": "",
                "timed": {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [spec]}}
     found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request, env=ENV).result)
     assert found.numbers == () and found.latencies[0].ms > 0 and len(found.rounds[0]) == turns_job.ROUNDS and not list(tmp_path.iterdir())

@@ -22,14 +22,15 @@ def define(values: flags.FlagValues) -> None:
                        "stay in TensorFlow, and are named; the rest is saved. By default no bound", flag_values=values)
 
 
-def minutes(values: flags.FlagValues) -> float | None:
-    """The bound, or None. Raises: UsageError for a bound that makes no sense."""
+def minutes(values: flags.FlagValues, always: bool = False) -> float | None:
+    """The bound, or None. Args: always: whether something is built without --shapes, too. Raises: UsageError for a bound that makes no
+    sense."""
     given = values.max_build_minutes
     if given is None:
         return None
     if not 0 < given < float("inf"):
         raise errors.UsageError(f"--max_build_minutes={given:g} is no time", "give minutes above 0, or leave the flag out for no bound")
-    if not values.shapes:
+    if not values.shapes and not always:
         raise errors.UsageError("--max_build_minutes bounds the building of engines, and none is built without --shapes", "give --shapes")
     return given
 

@@ -23,6 +23,10 @@ _BOTH = ("backend", "input_saved_model_dir", "output_saved_model_dir", "precisio
          "engine_cache_dir", "engine_cache_max_bytes", "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs", "op_library",
          "json", "help", "flagfile", "undefok")
 
+# Flags of `tftrt build` that a plan directory has a use for.
+_REBUILT = ("shapes", "output_saved_model_dir", "overwrite", "max_workspace_size_bytes", "max_build_minutes", "engine_cache",
+            "engine_cache_dir", "engine_cache_max_bytes", "log_file", "json", "help", "flagfile", "undefok")
+
 
 def define(values: flags.FlagValues) -> None:
     """Define them on FlagValues `values`."""
@@ -72,11 +76,32 @@ def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None) 
     source = _source_flags.read(values, values.input_saved_model_dir)
     with progress.on_terminal():
         done = convert.convert(source, None if values.dry_run else values.output_saved_model_dir, settings, overwrite=values.overwrite,
-                               flag_file=flag_file, log_file=values.log_file, cache=cache, build_minutes=_building.minutes(values))
+                               flag_file=flag_file, log_file=values.log_file, cache=cache,
+                               build_minutes=_building.minutes(values, always=True))
     _print(done, values)
     _output.write_json(done, values.json)
     if done.output:
         _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
+    return errors.EXIT_DONE
+
+
+def build(values: flags.FlagValues, plan: str, cache: dict[str, Any] | None) -> int:
+    """Build a plan directory anew. Returns: the exit code."""
+    given = [values[name].name for name in values if values[name].present]
+    wrong = [name for name in given if name not in _REBUILT]
+    if wrong:
+        raise errors.UsageError(f"--{wrong[0]} has no effect: {plan} is a plan directory, and TF-TRT takes it", "leave it out")
+    from tftrt_tools.plans import build as building
+
+    options = building.Options(shapes=values.shapes, max_workspace_size_bytes=values.max_workspace_size_bytes)
+    with progress.on_terminal():
+        done = building.build(plan, values.output_saved_model_dir, options, overwrite=values.overwrite, cache=cache,
+                              log_file=values.log_file, build_minutes=_building.minutes(values, always=True))
+    _print(done, values)
+    _output.write_json(done, values.json)
+    made = values.output_saved_model_dir or plan
+    if original := _next.original(made):
+        _next.show(values, _next.verify(values, original, made))
     return errors.EXIT_DONE
 
 

@@ -1,5 +1,6 @@
 """usage: tftrt build MODEL --shapes=SHAPES [--flags]
        tftrt build MODEL --strip [--flags]
+       tftrt build PLAN [--shapes=SHAPES] [--flags]
 
 Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it. It checks each declared
 shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output_saved_model_dir it writes the result
@@ -11,11 +12,15 @@ engine cache nor TensorRT's timing cache, for these would repeat the first build
 
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
+A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
+GPU and TensorRT; --shapes changes its profiles. Its old plan is not read.
+
 examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
   tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
   tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
+  tftrt build resnet_plan --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=8x224x224x3,max=64x224x224x3'
 """
 
 from __future__ import annotations
@@ -25,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _building, _flags, _next, _output, _source_flags, convert
+from tftrt_tools.commands import _building, _flags, _next, _output, _plans, _source_flags, convert
+from tftrt_tools.savedmodel import files
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 if TYPE_CHECKING:
@@ -42,11 +48,12 @@ def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string("shapes", "", "shapes to build engines for: a list 'x:1x224x224x3,8x224x224x3', or a range "
-                        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`", **text)
+                        "'x:min=1x224x224x3,opt=8x224x224x3,max=32x224x224x3'; as in `tftrt convert`. Of a plan directory: by default "
+                        "those that it has", **text)
     _source_flags.define_op_library(values)
     flags.DEFINE_boolean("strip", False, "take the engines away", **text)
     flags.DEFINE_string("output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text)
-    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text)
     flags.DEFINE_string("dynamic_shape_profile_strategy", None, "Range, Optimal, Range+Optimal or ImplicitBatchModeCompatible; by default "
                         "what fits --shapes: Optimal for a list, Range or Range+Optimal for a range", **text)
     flags.DEFINE_integer("max_workspace_size_bytes", None, "scratch GPU memory of an engine; by default what the conversion chose", **text)
@@ -64,6 +71,8 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Build. Returns: the exit code."""
     model = _flags.one_argument("build", positional, "MODEL")
+    if files.is_plan(model):
+        return _plans.build(values, model, convert.read_cache(values))
     if bool(values.shapes) == values.strip:
         raise errors.UsageError("--shapes and --strip exclude each other" if values.strip else "--shapes is missing",
                                 "give --shapes to build engines, or --strip to take them away")

@@ -60,6 +60,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("precision_mode", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text)
     flags.DEFINE_list("fp32_nodes", [], "FP16, INT8: regular expressions; nodes of the exported graph whose whole name matches one stay in "
                       "FP32", **text)
+    flags.DEFINE_boolean("judge_precision", True, "FP16, INT8: the answers in that precision have to keep its bounds; --nojudge_precision "
+                         "leaves that to `tftrt verify` or `tftrt tune`, and judges those in FP32 alone", **text)
     _calibration_flags.define(values)
     _calibration_flags.define_method(values)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
@@ -102,7 +104,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                                 **_judging_flags.read(values))
     options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
                              external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
-                             precision=precision, comparison=comparison, log_file=values.log_file)
+                             precision=precision, judge_precision=values.judge_precision, comparison=comparison, log_file=values.log_file)
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
@@ -210,3 +212,5 @@ def _print_precision(console: Console, written: Written) -> None:
         say(f"  in FP32: {line}")
     if written.verification:
         _print_answers(console, written.verification, written.precision)
+    else:
+        say(f"its answers in {written.precision} were not judged (--nojudge_precision)")

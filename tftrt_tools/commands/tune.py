@@ -5,6 +5,10 @@ FP16 with the most harmful nodes in a higher precision, minimum segment size, pr
 fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
 process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
+--backends=tftrt,tensorrt also tries plans of TensorRT itself in each precision: the model is exported with the precision written into the
+ONNX file, and built. A model that cannot be exported so is a trial that failed. The winner is of either kind; the commands that make it
+are printed.
+
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
 module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is better.
@@ -15,6 +19,8 @@ has the flags of the nearest one. How a server should batch the requests to the 
 examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
       --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
+  tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
+      --backends=tftrt,tensorrt --output_saved_model_dir=resnet_tuned
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 
@@ -23,13 +29,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+import shlex
 from typing import TYPE_CHECKING, cast
 
 from absl import flags
 
 from tftrt_tools import errors, progress, whole_file
 from tftrt_tools.calibration.methods import AUTO
-from tftrt_tools.choices import CALIBRATION_METHODS, PRECISIONS, CalibrationMethod, Precision
+from tftrt_tools.choices import BACKENDS, CALIBRATION_METHODS, PRECISIONS, Backend, CalibrationMethod, Precision
 from tftrt_tools.commands import _building, _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags
 from tftrt_tools.commands import convert as convert_command
 from tftrt_tools.conversion.settings import Settings, checked
@@ -38,6 +45,7 @@ from tftrt_tools.tuning import space
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tftrt_tools.exporting import export
     from tftrt_tools.inputs.options import DataOptions
     from tftrt_tools.sources.source import Source
     from tftrt_tools.tuning.tried import Latency, Trial, Tuning
@@ -46,6 +54,10 @@ if TYPE_CHECKING:
 # Flags of `tftrt convert` with the same meaning here; the others are searched, or make no sense in a search.
 _CONVERT_FLAGS = ("signature_keys", "tags", "minimum_segment_size", "max_workspace_size_bytes", "max_engines", "keep_native_ops",
                   "keep_native_nodes", "freeze", "calibrator", "calibration_percentile")
+
+# Flags of `tftrt export` with the same meaning here.
+_EXPORT_FLAGS = ("data", "data_rows", "batch_size", "output_kind", "allow_constant_outputs", "allow_unsafe_deserialization",
+                 "custom_objects", "inputs", "outputs", "op_library")
 
 OUTPUTS = ("plot", "html", "output_flagfile")
 
@@ -65,6 +77,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data, one of the batch sizes in --shapes; by default the largest, smaller "
                          "ones for the rest", lower_bound=0, **text)
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
+    flags.DEFINE_list("backends", ["tftrt"], "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
+                      "(plan directories), or both", **text)
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
     flags.DEFINE_float("max_trial_minutes", 0, "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no "
@@ -78,8 +92,8 @@ def define(values: flags.FlagValues) -> None:
                       "are tried", **text)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to use in place of data", **text)
     flags.DEFINE_string("output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text)
-    flags.DEFINE_string("output_saved_model_dir", None, "convert with the winner's settings into this directory", **text)
-    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("output_saved_model_dir", None, "make the winner in this directory, a SavedModel or a plan directory", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text)
     flags.DEFINE_string("plot", None, "write the plot of latency against accuracy to this file (SVG)", **text)
     flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -117,6 +131,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             found = tune.tune(model, settings, options)
     except (KeyboardInterrupt, errors.Interrupted):
         raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
+    if found.tuning.winner or found.tuning.best:
+        found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options)))
     done = found.tuning
     _print(done, values.json)
     _output.write_json(done, values.json)
@@ -181,7 +197,10 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     for name, what in (("data", "the rows to score"), ("accuracy", "the goal"), ("shapes", "the shapes whose speed counts")):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt tune --help` shows examples")
-    precisions = _precisions(values)
+    precisions, backends = _precisions(values), tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
+    wrong = [one for one in backends if one not in BACKENDS]
+    if wrong or not backends:
+        raise errors.UsageError(f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(BACKENDS))
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS))
@@ -198,6 +217,7 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
         goal=goal.parse(values.accuracy, values.metric_direction), labels=values.labels, output=values.accuracy_output,
         work_dir=values.work_dir or "tune-" + pathlib.Path(model).absolute().name, batch_size=values.batch_size,
         objective_shape=values.objective_shape, precisions=cast("tuple[Precision, ...]", precisions),
+        backends=cast("tuple[Backend, ...]", backends),
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None, calibration_table=values.calibration_table,
         methods=_methods(values)[1:] if calibration else (), percentile=values.calibration_percentile,
@@ -235,26 +255,49 @@ def _none_keeps(done: Tuning) -> errors.CheckFailed:
     if done.best is None:
         first = done.trials[0].measured.failure if done.trials else done.ended
         return errors.CheckFailed(f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log")
-    best = space.text(done.best.settings, done.best.high)
-    return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({best}) with "
+    return errors.CheckFailed(f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({done.best.text}) with "
                               f"{_value(done.best.measured.accuracy)}",
                               f"the search ended: {done.ended}; the notes above say what was left out, and best.flags in --work_dir has "
                               "the nearest trial's flags")
 
 
+def _recipe(model: Source, found: Found, values: flags.FlagValues, options: Options) -> tuple[str, ...]:
+    """The commands that make the winner, or the best, once more."""
+    flag_file = values.output_flagfile if values.output_flagfile and found.tuning.winner else f"{options.work_dir}/best.flags"
+    made = f"--output_saved_model_dir={values.output_saved_model_dir or _next.sibling(model.path, 'tuned')}"
+    words = [["convert", f"--flagfile={flag_file}", made]]
+    if found.onnx and found.plans:
+        words.insert(0, _export(model, found.onnx, found.plans.options(found.chosen.settings), values, options))
+    return tuple(shlex.join(["tftrt", *one]) for one in words)
+
+
+def _export(model: Source, path: str, made: export.Options, values: flags.FlagValues, options: Options) -> list[str]:
+    """The words of the export that a plan began with."""
+    from tftrt_tools.inputs.options import image_flags
+
+    asked, names = made.precision, list(_EXPORT_FLAGS)
+    if asked.precision == "INT8":
+        names += ["calibration_table", *_calibration_flags.names()]
+    elif image_flags(options.reading):
+        names += [name for name in _calibration_flags.names() if name.startswith("image_")]
+    words = ["export", model.path, f"--output={path}", f"--target={made.target}", f"--signature_keys={made.signature_keys[0]}",
+             f"--precision_mode={asked.precision}", *_next.given(values, names)]
+    if asked.precision == "INT8" and not asked.table:
+        words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
+    return words if made.judge_precision else [*words, "--nojudge_precision"]
+
+
 def _write_winner(model: Source, found: Found, values: flags.FlagValues, options: Options) -> None:
-    from tftrt_tools.conversion import pipeline
     from tftrt_tools.tuning import tune
 
     with progress.on_terminal():
-        made = pipeline.convert(model, values.output_saved_model_dir, tune.settings_of(found), overwrite=values.overwrite,
-                                flag_file=tune.flag_file(model, found), cache=options.cache, build_minutes=options.build_minutes)
+        made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
     _output.console(values.json).print(f"written: {made.output} ({made.seconds:.1f} s)", markup=False, soft_wrap=True)
 
 
 def _print(done: Tuning, json_path: str | None) -> None:
     console = _output.console(json_path)
-    rows = [(one.number, space.text(one.settings, one.high), *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
+    rows = [(one.number, one.text, *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
              f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
     rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
@@ -269,11 +312,14 @@ def _print(done: Tuning, json_path: str | None) -> None:
     console.print(f"± is the median absolute deviation; the search ended: {done.ended}", markup=False)
     if done.winner:
         console.print(_winner_text(done, done.winner), markup=False, soft_wrap=True)
+    if len(done.recipe) > 1:
+        for line in ("made by:", *(f"  {one}" for one in done.recipe)):
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def _winner_text(done: Tuning, winner: Trial) -> str:
     ms, factors = done.winner_speed()
-    text = f"winner: trial {winner.number}, {space.text(winner.settings, winner.high)}: {ms:.3f} ms at {done.objective}, "
+    text = f"winner: trial {winner.number}, {winner.text}: {ms:.3f} ms at {done.objective}, "
     text += ", ".join(factors)
     high = f"\n  kept in a higher precision: {', '.join(winner.high)}" if winner.high else ""
     return text + high

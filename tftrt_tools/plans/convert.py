@@ -3,24 +3,21 @@ another, and the directory put in place. No runtime is imported here."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
 import os
 import pathlib
-import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import child, errors, progress, scratch
+from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import table as calibration_table
-from tftrt_tools.execution import coverage, run
 from tftrt_tools.exporting import export, parser
 from tftrt_tools.exporting.result import Exported
 from tftrt_tools.inputs import calls as inputs
@@ -29,20 +26,14 @@ from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX as ONNX_KIND
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan import kind as plan_kind
-from tftrt_tools.models.plan.document import PlanFile, Plugin, Tensor
-from tftrt_tools.models.plan.profiles import Profile
-from tftrt_tools.plans import shaping
+from tftrt_tools.plans import making, shaping
 from tftrt_tools.plans.result import Built
 from tftrt_tools.plans.settings import Settings
-from tftrt_tools.savedmodel import describe, files, passport, signatures, staging
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel import describe, signatures, staging
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
 
-_BUILD = "tftrt_tools.plans.build_job:job"
-# What TensorRT's engines cannot take or give.
-_UNTAKEN = ("string", "complex64", "complex128")
 _TARGETS = {"8": "8.5", "9": "10", "10": "10", "11": "11"}
 
 
@@ -69,37 +60,29 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
         signature, notes = _place_onnx(source, stage, settings, log_file)
-        settings = dataclasses.replace(settings, signature=signature)
-        ends = onnx_file.overview(str(stage / document.ONNX)).signatures[DEFAULT]
-        _check_ends(source, ends.inputs, ends.outputs)
-        profiles = shaping.profiles(settings.shapes, ends.inputs, settings.signature or DEFAULT)
-        answer = _build(stage, settings, profiles, log_file, cache, build_minutes)
-        plan = _plan(stage, settings, profiles, ends.inputs, ends.outputs, answer)
-        (stage / document.DOCUMENT).write_text(_json(plan))
-        passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
-        _check_calls(stage, ends.inputs, profiles, log_file)
-        seconds = answer["seconds"]
-        done = Built(source=str(pathlib.Path(source.path).absolute()), source_digest=table.kind(source.path).digest(source.path),
-                     output=str(target) if target else None, settings=settings, gpu=answer["gpu"], plan=plan, notes=notes,
-                     versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - start,
-                     parse_seconds=seconds["parse"], build_seconds=seconds["build"], known_timings=answer["known_timings"],
-                     ranged=answer["ranged"])
-        passport.write(stage, passport.MANIFEST, done.to_dict())
-        passport.write(stage, passport.FLAGS, flag_file)
-    return done
+        task = making.Task(
+            name=str(source), source=str(pathlib.Path(source.path).absolute()), source_digest=table.kind(source.path).digest(source.path),
+            output=target, settings=dataclasses.replace(settings, signature=signature), ranges=ranges(settings.calibration_table),
+            notes=notes, flag_file=flag_file, log_file=log_file, cache=cache, build_minutes=build_minutes, start=start)
+        return making.made(stage, task)
+
+
+def check_installed() -> None:
+    """Raise TftrtError where nothing can be built."""
+    if importlib.util.find_spec("tensorrt") is None:
+        raise errors.TftrtError("TensorRT is not installed", "pip install 'tftrt-tools[tftrt]', or the tensorrt of your GPU's driver")
 
 
 def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Source:
     """Its Source. Raises: UsageError, TftrtError, before any work."""
-    if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError("TensorRT is not installed", "pip install 'tftrt-tools[tftrt]', or the tensorrt of your GPU's driver")
+    check_installed()
     shaping.groups(settings.shapes)
     for path in settings.plugins:
         if not pathlib.Path(path).is_file():
             raise errors.UsageError(f"--plugins={path}: no such file", "name the library (.so) that has the plugins")
     named = of(source)
     if table.kind(named.path) is plan_kind.PLAN:
-        raise errors.UsageError(f"{named} is a plan directory already", f"give the file that it was built from: {named}/{document.ONNX}")
+        raise errors.UsageError(f"{named} is a plan directory already", f"`tftrt build {named}` builds it anew for this machine")
     if _is_onnx(named):
         if not pathlib.Path(named.path).is_file():
             raise errors.UsageError(f"no such file: {named}", "check the path of the ONNX file")
@@ -129,10 +112,10 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
     with opened.opened(source, log_file) as saved:
         name = _signature(source, saved, settings.signature)
         asked = inputs.Asked(shapes=shaping.first_call(settings.shapes))
-        options = export.Options(target=_target(), signature_keys=(name,), comparison=verify.Options(asked=asked), log_file=log_file)
+        options = export.Options(target=target_here(), signature_keys=(name,), comparison=verify.Options(asked=asked), log_file=log_file)
         done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
-        raise _failed(source, done)
+        raise failed(source, done)
     return name, tuple(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts)))
 
 
@@ -149,7 +132,7 @@ def _signature(source: Source, saved: str, asked: str) -> str:
     return DEFAULT if DEFAULT in walked else str(walked[0])
 
 
-def _target() -> str:
+def target_here() -> str:
     """The --target of `tftrt export` for the TensorRT that is installed."""
     try:
         return _TARGETS.get(importlib.metadata.version("tensorrt").partition(".")[0], "11")
@@ -157,7 +140,8 @@ def _target() -> str:
         return "8.5"
 
 
-def _failed(source: Source, done: Exported) -> errors.CheckFailed:
+def failed(source: Source, done: Exported) -> errors.CheckFailed:
+    """The error of a model whose export did not pass."""
     one = done.files[0]
     if one.refused and not done.refused_allowed:
         return errors.CheckFailed(f"{source} becomes no plan, because TensorRT's parser refuses {'; '.join(parser.lines(one.refused))}",
@@ -167,52 +151,7 @@ def _failed(source: Source, done: Exported) -> errors.CheckFailed:
                               "`tftrt export` tells more, with the first tensor that departs")
 
 
-def _check_ends(source: Source, taken: Sequence[InputSpec], given: Sequence[InputSpec]) -> None:
-    for what, specs in (("input", taken), ("output", given)):
-        twice = [name for name, count in collections.Counter(one.name for one in specs).items() if count > 1]
-        if twice:
-            raise errors.TftrtError(f"{source} has two {what}s of one name, {twice[0]!r}", "export it again with names that differ")
-        for one in specs:
-            if one.dtype in _UNTAKEN or "[" in one.dtype or one.dtype in ("sequence", "map", "opaque", "optional", "sparse tensor"):
-                raise errors.TftrtError(f"{what} {one.name!r} of {source} is {one.dtype}, which TensorRT does not have",
-                                        "leave that part out of the model: export from the tensors behind it")
-
-
-def _build(stage: pathlib.Path, settings: Settings, profiles: Sequence[Profile], log_file: str | None, cache: Mapping[str, Any] | None,
-           minutes: float | None) -> dict[str, Any]:
-    """What build_job.job answers. Raises: TftrtError, child.ChildDied."""
-    (stage / files.PASSPORT).mkdir(parents=True)
-    libraries = _kept_plugins(stage, settings)
-    request = {"onnx": str(stage / document.ONNX), "plan": str(stage / document.PLAN),
-               "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE), "profiles": [one.to_dict() for one in profiles],
-               "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(), "ranges": _ranges(settings.calibration_table),
-               "timings": cache["folder"] if cache and cache["max_bytes"] else None, "verbose": bool(log_file)}
-    seconds = minutes * 60 if minutes else None
-    start = time.monotonic()
-    try:
-        answer: dict[str, Any] = child.run(_BUILD, request, log_file=log_file, timeout=seconds).result
-    except child.ChildDied as death:
-        if seconds and time.monotonic() - start >= seconds:
-            raise errors.TftrtError(f"the plan was not ready when --max_build_minutes={minutes:g} were over",
-                                    "give more; what kernels took was not kept") from None
-        raise errors.TftrtError(f"the build of the plan ended: {death.cause}", death.mend) from None
-    return answer
-
-
-def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:
-    """Copies of the libraries of plugins in the directory. Raises: UsageError for two of one name."""
-    made = []
-    for path in settings.plugins:
-        place = stage / document.PLUGINS / pathlib.Path(path).name
-        if place.exists():
-            raise errors.UsageError(f"--plugins: two libraries are named {place.name}", "give each a name of its own")
-        place.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, place)
-        made.append(str(place))
-    return made
-
-
-def _ranges(path: str) -> dict[str, float]:
+def ranges(path: str) -> dict[str, float]:
     """{tensor: the largest |x| to keep} of a calibration table: TensorRT's text, or a calibration file. Raises: UsageError, TftrtError."""
     if not path:
         return {}
@@ -223,54 +162,3 @@ def _ranges(path: str) -> dict[str, float]:
     else:
         tables = [one.table for one in calibration_file.read(path).engines]
     return {name: one.range(name) for one in tables for name in one.scales}
-
-
-def _plan(stage: pathlib.Path, settings: Settings, profiles: tuple[Profile, ...], taken: Sequence[InputSpec], given: Sequence[InputSpec],
-          answer: Mapping[str, Any]) -> PlanFile:
-    """What plan.json says. Raises: TftrtError where the plan has other inputs or outputs than the file."""
-    sides = []
-    for what, specs in (("inputs", taken), ("outputs", given)):
-        dtypes = dict(answer[what])
-        if set(dtypes) != {one.name for one in specs}:
-            lost = [one.name for one in specs if one.name not in dtypes]
-            raise errors.TftrtError(f"the plan lost the {what} {', '.join(lost)}, which nothing needs",
-                                    "export the model without them: a plan has to take and give what its model does")
-        sides.append(tuple(Tensor(one.name, one.dtype, one.shape, dtypes[one.name]) for one in specs))
-    kept = sorted((stage / document.PLUGINS).glob("*")) if settings.plugins else []
-    order = {pathlib.Path(path).name: creators for path, creators in zip(settings.plugins, answer["creators"], strict=True)}
-    return PlanFile(
-        tensorrt=answer["tensorrt"], compute_capability=answer["gpu"]["compute_capability"], gpu=answer["gpu"]["name"],
-        precision=settings.precision_mode, strongly_typed=settings.strongly_typed, inputs=sides[0], outputs=sides[1], profiles=profiles,
-        plugins=tuple(Plugin(f"{document.PLUGINS}/{one.name}", files.digest(one), tuple(order[one.name])) for one in kept),
-        builder_flags=tuple(answer["flags"]), version_compatible=settings.version_compatible, refittable=settings.refit,
-        bytes=(stage / document.PLAN).stat().st_size, digest=files.digest(stage / document.PLAN))
-
-
-def _json(plan: PlanFile) -> str:
-    import json
-
-    return json.dumps({"schema_version": passport.SCHEMA_VERSION, **plan.to_dict()}, indent=2) + "\n"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Declared:
-    """What execution.coverage.check wants to know of a signature."""
-
-    inputs: tuple[InputSpec, ...]
-    calls: tuple[Mapping[str, tuple[int, ...]], ...]
-    unbuilt: tuple[Any, ...] = ()
-
-
-def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None) -> None:
-    """Make a call of each profile in a process that has not built the plan. Raises: TftrtError."""
-    progress.say("calling the plan with each of its profiles")
-    with _died(stage), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
-        coverage.check(plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker)
-
-
-@contextlib.contextmanager
-def _died(stage: pathlib.Path) -> Iterator[None]:
-    try:
-        yield
-    except child.ChildDied as death:
-        raise errors.TftrtError(f"the plan was built, and a call of it ends the process: {death.cause}", death.mend) from None

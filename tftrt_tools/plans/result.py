@@ -26,6 +26,8 @@ class Built(passport.Stamped):
     # Absolute path of the input as given, and its digest.
     source: str
     source_digest: str
+    # Digest of the plan directory that was built anew from its own files; "" for a first build.
+    before: str = ""
     # Absolute path of the plan directory, None for a dry run.
     output: str | None
     settings: Settings

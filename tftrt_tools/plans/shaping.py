@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from tftrt_tools import errors
 from tftrt_tools.models.plan.profiles import Profile, Range
@@ -48,6 +49,13 @@ def first_call(flag: str) -> str:
         return ""
     return ";".join(f"{signature}/{name}:".removeprefix("/") + ("x".join(map(str, shapes[0])) or "scalar")
                     for (signature, name), shapes in grammar.parse(listed[0]).items())
+
+
+def without_signature(flag: str, names: Iterable[str]) -> str:
+    """The text of --shapes for an ONNX file of a signature, which knows no signatures. Args: names: of the signature."""
+    for name in filter(None, names):
+        flag = re.sub(rf"(^|[;|])\s*{re.escape(name)}/", r"\1", flag)
+    return flag
 
 
 def _of_group(part: str, inputs: Sequence[InputSpec], signature: str) -> list[Profile]:

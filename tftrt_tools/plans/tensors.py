@@ -20,7 +20,7 @@ from tftrt_tools.models.model import Model
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan import kind as plan_kind
-from tftrt_tools.plans import convert
+from tftrt_tools.plans import convert, shaping
 from tftrt_tools.plans.settings import Settings
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.signatures import DEFAULT
@@ -154,7 +154,7 @@ def _second(second: Model, file: str, folder: pathlib.Path, log_file: str | None
     kept = tuple(str(pathlib.Path(second.path) / one.file) for one in document.read(second.path).plugins)
     target = folder / "plan"
     folder.mkdir(parents=True, exist_ok=True)
-    shapes = settings.shapes.replace(f"{settings.signature}/", "") if settings.signature else settings.shapes
+    shapes = shaping.without_signature(settings.shapes, [settings.signature])
     convert.convert(file, target, dataclasses.replace(settings, plugins=kept, signature="", shapes=shapes), log_file=log_file)
     return plan_kind.at(str(target))
 

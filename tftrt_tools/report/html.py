@@ -39,19 +39,15 @@ def told(model: str) -> str:
 
 def write_tuning(done: Tuning, path: str) -> None:
     """Write the report of a tuning.result.Tuning. Args: path: file to write, whole or not at all."""
-    from tftrt_tools.tuning import space
-
-    page = template("tuning.html").render(done=done, text=space.text, plot=tuning_plot(done))
+    page = template("tuning.html").render(done=done, plot=tuning_plot(done))
     whole_file.write_text(path, page)
 
 
 def tuning_plot(done: Tuning) -> str:
     """Latency against accuracy of a Tuning's trials. Returns: SVG text, "" where no trial gave a model."""
-    from tftrt_tools.tuning import space
-
     usable = [(one, latency) for one in done.trials if not one.measured.failure and (latency := one.latency(done.objective))]
     points = [{"number": one.number, "ms": latency.ms, "accuracy": one.measured.accuracy,
-               "text": space.text(one.settings, one.high), "kept": one.kept, "winner": one == done.winner} for one, latency in usable]
+               "text": one.text, "kept": one.kept, "winner": one == done.winner} for one, latency in usable]
     return plots.pareto(points, done.goal.bound(done.original), done.goal.metric, done.goal.higher,
                         f"median milliseconds of a call, {done.objective}, {done.gpu}")
 

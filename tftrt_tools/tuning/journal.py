@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tftrt_tools import errors, whole_file
+from tftrt_tools.choices import Backend
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning.tried import Measured
@@ -47,12 +48,12 @@ class Journal:
         found = self._measured.get(wanted)
         return Measured.from_dict(found) if found else None
 
-    def put(self, wanted: str, settings: Settings, measured: Measured) -> pathlib.Path:
-        """Keep a trial. Args: settings: conversion.settings.Settings, for people. Returns: the file."""
+    def put(self, wanted: str, settings: Settings, measured: Measured, backend: Backend = "tftrt") -> pathlib.Path:
+        """Keep a trial. Args: settings, backend: for people. Returns: the file."""
         self._last += 1
         path = self.folder / f"trial-{self._last:04d}.json"
         document = {"kind": "trial", "schema_version": passport.SCHEMA_VERSION, **passport.stamp(), "key": wanted,
-                    "settings": settings.to_dict(), "measured": measured.to_dict()}
+                    "backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
         whole_file.write_text(path, json.dumps(document, indent=2) + "\n")
         self._measured[wanted] = document["measured"]
         return path

@@ -37,8 +37,9 @@ _LEAST_CALLS = 30
 
 
 def job(request: Request) -> Any:
-    """Do request["do"]: "score", "native", "calibrate", "trial" or "final"; the functions of these names say what they take and return."""
-    todo = {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial, "final": in_turns}
+    """Do request["do"]: "score", "native", "calibrate", "trial", "plan" or "final"; the functions of these names say what they take and
+    return."""
+    todo = {"score": score_original, "native": native, "calibrate": calibrate, "trial": trial, "plan": plan, "final": in_turns}
     try:
         return todo[request["do"]](request)
     finally:
@@ -89,11 +90,23 @@ def trial(request: Request) -> dict[str, Any]:
             return _measured(model, request, facts).to_dict()
 
 
+def plan(request: Request) -> dict[str, Any]:
+    """Measure a plan.
+
+    Args: request: {"plan": its directory, "plan_jobs": of its Runtime, "facts": fields of Measured that its build told, "timed",
+      "scoring"}.
+
+    Returns: as `trial`. Raises: UsageError, TftrtError.
+    """
+    with _plan(request["plan"], request) as model:
+        return _measured(model, request, request["facts"]).to_dict()
+
+
 def in_turns(request: Request) -> dict[str, Any]:
     """Time the original and conversions of it in turns.
 
-    Args: request: {"model", "jobs": of its Runtime, "tags", "converts": {number of the trial: as of `trial`}, "folder", "timed": one of
-      those of `trial`}.
+    Args: request: {"model", "jobs": of its Runtime, "tags", "converts": {number of the trial: as of `trial`}, "plans": {number: directory
+      of a plan}, "plan_jobs": as of `plan`, "folder", "timed": one of those of `trial`}.
     Returns: final.Final.to_dict(). Raises: UsageError, TftrtError.
     """
     one = request["timed"]
@@ -106,6 +119,8 @@ def in_turns(request: Request) -> dict[str, Any]:
             place.mkdir()
             convert_job.job({**asked, "output": str(place)})
             models[int(number)] = stack.enter_context(_converted(place, request))
+        for number, path in request["plans"].items():
+            models[int(number)] = stack.enter_context(_plan(path, request))
         calls: dict[int, Ready] = {}
         for number, model in models.items():
             calls[number] = _ready(model, one)
@@ -128,6 +143,11 @@ def _missing(results: Sequence[SignatureResult]) -> str:
 def _original(request: Request) -> AbstractContextManager[Runner]:
     load: Load = importlib.import_module(request["jobs"]).load
     return load(request["model"], Wanted(label="the original", tags=tuple(request["tags"])))
+
+
+def _plan(path: str, request: Request) -> AbstractContextManager[Runner]:
+    load: Load = importlib.import_module(request["plan_jobs"]).load
+    return load(path, Wanted(label="the plan"))
 
 
 def _converted(path: pathlib.Path, request: Request) -> AbstractContextManager[Runner]:
@@ -240,7 +260,7 @@ def _latencies(model: Runner, timed: Sequence[Mapping[str, Any]]) -> dict[str, L
 
 
 def _latency(ready: Ready) -> Latency:
-    """Latency of one call at a time, input on the device, answer to the host."""
+    """Latency of one call at a time, input where the model's runner takes it, answer to the host."""
     for _ in range(timing.WARM_UP_CALLS):
         ready()
     seconds: list[float] = []

@@ -1,13 +1,13 @@
 """The order of the trials. `search` gets a function Settings -> Measured that runs a trial.
 
-1. The plain precisions: FP32, FP16, INT8.
+1. The plain precisions: FP32, FP16, INT8; then the same as plans of TensorRT itself, where they are asked for.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
    the goal is kept, then bisection to the fewest. INT8, where it misses the goal: first other ranges, which cost no time in a call, from
    the calibration methods that promise less noise, the best first. If none keeps the goal: the most accurate one with nodes in FP16 or
    FP32, as for FP16. The search assumes that more nodes in a higher precision make a model slower and nearer to the original. So it
    leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too.
 3. For the best so far: other minimum segment sizes.
-4. For the best so far: other profile strategies.
+4. For the best so far: other profile strategies. A plan has neither, and where one is the best, nothing is tried in 3 and 4.
 
 The best trial is the fastest that keeps the goal. Among trials with the same latency within the noise: the most accurate, then the one
 with fewer nodes in a higher precision, then the faster one.
@@ -15,7 +15,7 @@ with fewer nodes in a higher precision, then the faster one.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import choices, errors
@@ -71,7 +71,7 @@ class _Spent(Exception):
 
 def search(evaluate: Callable[[Settings], Measured], space: space_module.Space, objective: str, goal: Goal, original: float,
            rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget | None = None,
-           drift: float = DRIFT) -> Outcome:
+           drift: float = DRIFT, plan: Callable[[Settings], Measured] | None = None) -> Outcome:
     """Find the fastest settings that keep the goal.
 
     Args:
@@ -80,10 +80,12 @@ def search(evaluate: Callable[[Settings], Measured], space: space_module.Space, 
       rank: function Settings -> Ranked; called at most once a precision.
       snr_db: function Settings -> SNR in dB that a simulation promises. Both may raise TftrtError.
       budget: Budget. drift: latencies that differ by less than this share count as equal.
+      plan: as `evaluate`, for the plans of `space`.
 
     Returns: Outcome.
     """
-    return _Search(evaluate, space, objective, goal, original, rank, snr_db, budget or Budget(), drift).run()
+    return _Search({"tftrt": evaluate, **({"tensorrt": plan} if plan else {})}, space, objective, goal, original, rank, snr_db,
+                   budget or Budget(), drift).run()
 
 
 def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
@@ -114,12 +116,13 @@ def _accuracy(one: Trial) -> float:
 
 
 class _Search:
-    def __init__(self, evaluate: Callable[[Settings], Measured], space: space_module.Space, objective: str, goal: Goal, original: float,
-                 rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget, drift: float) -> None:
+    def __init__(self, evaluate: Mapping[choices.Backend, Callable[[Settings], Measured]], space: space_module.Space, objective: str,
+                 goal: Goal, original: float, rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget,
+                 drift: float) -> None:
         self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
         self._rank, self._snr_db, self._budget, self._drift = rank, snr_db, budget, drift
         self._trials: list[Trial] = []
-        self._seen: dict[Settings, Trial] = {}
+        self._seen: dict[tuple[choices.Backend, Settings], Trial] = {}
         self._notes: list[str] = []
         self._not_taken: set[str] = set()
 
@@ -128,6 +131,8 @@ class _Search:
         try:
             for precision in self._space.precisions:
                 self._trial(space_module.with_precision(self._space.base, precision))
+            for precision in self._space.plans:
+                self._trial(space_module.with_precision(self._space.base, precision), backend="tensorrt")
             self._keep_high("FP16")
             self._keep_high("INT8")
             self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
@@ -138,19 +143,20 @@ class _Search:
         return Outcome(trials=tuple(self._trials), winner=winner, best=None if winner else self._nearest(), ended=ended,
                        notes=tuple(self._notes))
 
-    def _trial(self, settings: Settings, high: Sequence[str] = ()) -> Trial:
-        if settings in self._seen:
-            return self._seen[settings]
-        following = f"next would be {space_module.text(settings, high)}"
+    def _trial(self, settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> Trial:
+        if (backend, settings) in self._seen:
+            return self._seen[backend, settings]
+        following = f"next would be {space_module.text(settings, high, backend)}"
         if len(self._trials) >= self._budget.trials:
             raise _Spent(f"--max_trials={self._budget.trials} are done; {following}")
         if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
             raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
-        measured = self._evaluate(settings)
+        measured = self._evaluate[backend](settings)
         kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
-        one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept)
+        one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept,
+                    backend=backend)
         self._trials.append(one)
-        self._seen[settings] = one
+        self._seen[backend, settings] = one
         self._say_what_was_not_taken(one)
         return one
 
@@ -180,10 +186,10 @@ class _Search:
         return bool(one.measured.failure) or one.ms(self._objective) < best
 
     def _keep_high(self, precision: choices.Precision) -> None:
-        plain = self._seen.get(space_module.with_precision(self._space.base, precision))
+        plain = self._seen.get(("tftrt", space_module.with_precision(self._space.base, precision)))
         if plain is None or plain.kept or plain.measured.failure:
             return
-        above = [one for one in self._trials if one.settings.precision_mode in _ABOVE[precision] and not one.high]
+        above = [one for one in self._trials if one.settings.precision_mode in _ABOVE[precision] and not one.high and not one.is_plan]
         if above and not any(one.kept for one in above):
             self._notes.append(f"{precision} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
                                "nodes were kept in a higher precision")
@@ -268,6 +274,10 @@ class _Search:
         if best is None:
             if values:
                 self._notes.append(f"other {what} were not tried: no trial keeps the goal")
+            return
+        if best.is_plan:
+            if values:
+                self._notes.append(f"other {what} were not tried: a plan, which has none, is the best so far")
             return
         for value in values:
             self._trial(change(best.settings, value), best.high)

@@ -25,8 +25,10 @@ class Space:
 
     # Everything that is not searched.
     base: Settings
-    # In the order to try.
+    # In the order to try, by TF-TRT.
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
+    # In the order to try, as plans of TensorRT itself.
+    plans: tuple[choices.Precision, ...] = ()
     # Minimum segment sizes that give other segments than the base's.
     sizes: tuple[int, ...] = ()
     # Profile strategies besides the base's, "implicit" for implicit batch.
@@ -94,9 +96,11 @@ def sizes(plan: Plan, current: int) -> tuple[int, ...]:
     return tuple(sorted(size for size in found if size > current)) + tuple(sorted((size for size in found if size < current), reverse=True))
 
 
-def text(settings: Settings, high: Sequence[str] = ()) -> str:
-    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"."""
+def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> str:
+    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse"."""
     by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
+    if backend != "tftrt":
+        return f"plan, {settings.precision_mode}{by}"
     parts = [settings.precision_mode + by]
     if high:
         parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")

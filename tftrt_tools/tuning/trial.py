@@ -7,7 +7,7 @@ import pathlib
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import child, errors, progress
@@ -15,13 +15,16 @@ from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import merge
 from tftrt_tools.calibration.comparison import Comparison
 from tftrt_tools.calibration.file import Calibration, EngineTable
+from tftrt_tools.choices import Backend
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import kind as saved_model
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning import plans as plans_module
 from tftrt_tools.tuning import space
 from tftrt_tools.tuning.final import Final
+from tftrt_tools.tuning.plans import Plans
 from tftrt_tools.tuning.tried import Measured
 
 # The settings that decide the segments, and so which table an engine needs; nodes in a higher precision only remove entries.
@@ -58,6 +61,8 @@ class Task:
     jobs: str = saved_model.RUNTIME.jobs
     # The path that the user named, "" where it is `model`.
     given: str = ""
+    # Makes plans, where they are tried.
+    plans: Plans | None = None
 
     @property
     def named(self) -> str:
@@ -126,27 +131,54 @@ class Trials:
         except errors.TftrtError as error:
             failure = f"calibration failed: {error.cause}"
         key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
+        return self._once(key, settings, "tftrt", start, lambda: Measured(failure=failure) if failure else self._measured(settings, table))
+
+    def plan(self, settings: Settings) -> Measured:
+        """As a call, for a plan of Task.plans with these settings."""
+        start = time.monotonic()
+        progress.say("trial: " + space.text(settings, backend=plans_module.BACKEND))
+        key = journal_module.key(backend=plans_module.BACKEND, settings=settings.to_dict(), tables=_digest(self._task.table),
+                                 calibration=self._task.data_facts, **self._task.facts)
+        return self._once(key, settings, plans_module.BACKEND, start, lambda: self._tried(lambda limit: self._of_plan(settings, limit)))
+
+    def _once(self, key: str, settings: Settings, backend: Backend, start: float, measure: Callable[[], Measured]) -> Measured:
+        """What the journal has, or what `measure` gives, which is kept. Args: start: of the trial, by time.monotonic."""
         found = self._journal.get(key)
         if found and not (found.failure and (self._retry_failed or self._has_longer(found.failure))):
             self.reused += 1
             return found
-        measured = Measured(failure=failure) if failure else self._measured(settings, table)
-        measured = dataclasses.replace(measured, seconds=round(time.monotonic() - start, 2))
-        self._journal.put(key, settings, measured)
+        measured = dataclasses.replace(measure(), seconds=round(time.monotonic() - start, 2))
+        self._journal.put(key, settings, measured, backend)
         return measured
 
     def _measured(self, settings: Settings, table: Calibration | None) -> Measured:
         task = self._task
         request = {"do": "trial", "convert": task.convert_request(settings, table), "folder": str(self._journal.folder.absolute()),
                    "tags": list(settings.tags), "timed": list(task.timed), "scoring": task.scoring}
+        return self._tried(lambda limit: Measured.from_dict(self.ask(request, limit)))
+
+    def _of_plan(self, settings: Settings, limit: float | None) -> Measured:
+        """Export, build, measure. The export takes the time that it needs. Args: limit: seconds."""
+        task, begun = self._task, time.monotonic()
+        assert task.plans
+        task.plans.export(settings)
+        left = limit and max(limit - (time.monotonic() - begun), 1.0)
+        minutes = min((one for one in (task.build_minutes, left and left / 60) if one), default=None)
+        path = task.plans.made(settings, minutes)
+        request = {"do": "plan", "plan": str(path.absolute()), "plan_jobs": task.plans.jobs, "facts": task.plans.facts_of(path),
+                   "timed": list(task.timed), "scoring": task.scoring}
+        return Measured.from_dict(self.ask(request, limit and max(limit - (time.monotonic() - begun), 1.0)))
+
+    def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
+        """What `measure` gives, with the seconds that a trial may take; what it raises is the trial's failure."""
         limit = 60 * self._trial_minutes or None
         start = time.monotonic()
         try:
-            return self._without_builds(Measured.from_dict(self.ask(request, limit)))
+            return self._without_builds(measure(limit))
         except errors.Interrupted:
             raise
         except errors.TftrtError as error:
-            if limit and isinstance(error, child.ChildDied) and time.monotonic() - start >= limit:
+            if limit and time.monotonic() - start >= limit:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
             return self._without_builds(Measured(failure=error.cause))
         except child.ChildBug as bug:
@@ -159,20 +191,24 @@ class Trials:
             self._end_worker()
         return measured
 
-    def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any]) -> Final:
+    def in_turns(self, settings: Mapping[int, Settings], timed: Mapping[str, Any], plans: Mapping[int, Settings] | None = None) -> Final:
         """Time conversions and the original in turns, or take what the journal has.
 
         It runs in a new process: engines are cached in their process by name, and the old process may still have the trials' engines.
 
-        Args: settings: {number of the trial: Settings}; timed: the one of Task.timed. Returns: final.Final. Raises: TftrtError.
+        Args: settings: {number of the trial: Settings}; timed: the one of Task.timed; plans: as `settings`, of plans. Returns:
+        final.Final. Raises: TftrtError.
         """
-        task, tables = self._task, {number: self.calibration(one) for number, one in settings.items()}
-        request = {"do": "final", "model": task.model, "jobs": task.jobs, "tags": list(next(iter(settings.values())).tags), "timed": timed,
-                   "folder": str(self._journal.folder.absolute()),
-                   "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()}}
+        task, tables, plans = self._task, {number: self.calibration(one) for number, one in settings.items()}, plans or {}
+        request = {"do": "final", "model": task.model, "jobs": task.jobs, "tags": list(next(iter((settings or plans).values())).tags),
+                   "timed": timed, "folder": str(self._journal.folder.absolute()),
+                   "converts": {str(number): task.convert_request(one, tables[number]) for number, one in settings.items()},
+                   "plans": {str(number): str(task.plans.made(one).absolute()) for number, one in plans.items()} if task.plans else {},
+                   "plan_jobs": task.plans.jobs if task.plans else ""}
         # The task's facts are one entry: their own names could collide with names in this key.
         key = journal_module.key(timed=timed["call"], settings={number: one.to_dict() for number, one in settings.items()},
-                                 tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts)
+                                 tables={number: _digest(one) for number, one in tables.items()}, task=self._task.facts,
+                                 **({"plans": {number: one.to_dict() for number, one in plans.items()}} if plans else {}))
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(request)))
 

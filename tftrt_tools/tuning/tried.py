@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools import records
 from tftrt_tools.accuracy.goal import Goal
-from tftrt_tools.choices import Precision
+from tftrt_tools.choices import Backend, Precision
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.savedmodel import passport
+from tftrt_tools.tuning import space
 
 if TYPE_CHECKING:
     from tftrt_tools.tuning.final import Final
@@ -23,8 +24,8 @@ NATIVE = 0
 
 @dataclasses.dataclass(frozen=True)
 class Latency(records.Record):
-    """The latency of one call at a time, input on the GPU, answer copied to the host. ms: median; mad_ms: median absolute deviation;
-    calls: timed."""
+    """The latency of one call at a time: of TensorFlow with the input on the GPU, of a plan with it in page-locked memory; the answer is
+    copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
 
     ms: float
     mad_ms: float
@@ -79,6 +80,18 @@ class Trial:
     measured: Measured
     # Whether it keeps the goal.
     kept: bool
+    # Who made the engines; of a plan the settings that it has no use for are those of the search.
+    backend: Backend = "tftrt"
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan of TensorRT itself."""
+        return self.backend == "tensorrt"
+
+    @property
+    def text(self) -> str:
+        """Its settings, for people."""
+        return space.text(self.settings, self.high, self.backend)
 
     def latency(self, call: str) -> Latency | None:
         """The Latency of a call, or None where it failed."""
@@ -90,13 +103,13 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the measurements stand beside the settings."""
-        return {"number": self.number, "settings": self.settings.to_dict(), "high_precision": list(self.high), "kept": self.kept,
-                **self.measured.to_dict()}
+        return {"number": self.number, "backend": self.backend, "settings": self.settings.to_dict(), "high_precision": list(self.high),
+                "kept": self.kept, **self.measured.to_dict()}
 
 
 def plain(trials: Iterable[Trial], precision: Precision) -> Trial | None:
-    """The first of `trials` in a precision, without nodes in a higher one, or None."""
-    return next((one for one in trials if one.settings.precision_mode == precision and not one.high), None)
+    """The first of TF-TRT's `trials` in a precision, without nodes in a higher one, or None."""
+    return next((one for one in trials if one.settings.precision_mode == precision and not one.high and not one.is_plan), None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,6 +140,8 @@ class Tuning:
     data: Mapping[str, Any]
     # What to know about the data.
     warnings: tuple[str, ...] = ()
+    # The commands that make the winner, or the best, once more, a line each.
+    recipe: tuple[str, ...] = ()
     # The last comparison, in turns, of the winner, nearly as fast trials and the original; None if there was none.
     final: "Final | None" = None
 
@@ -153,7 +168,7 @@ class Tuning:
         others = {"TensorFlow": (NATIVE, self.native[self.objective])}
         beside = fp16.latency(self.objective) if fp16 and fp16 != self.winner else None
         if fp16 and beside:
-            others["FP16"] = (fp16.number, beside)
+            others["TF-TRT's FP16" if self.winner.is_plan else "FP16"] = (fp16.number, beside)
         if not self.final:
             return mine.ms, [f"{latency.ms / mine.ms:.2f} times as fast as {name}" for name, (_, latency) in others.items()]
         number = self.winner.number
@@ -167,5 +182,5 @@ class Tuning:
                 "native": {call: one.to_dict() for call, one in self.native.items()},
                 "trials": [one.to_dict() for one in self.trials], "winner": self.winner.number if self.winner else None,
                 "best": self.best.number if self.best else None, "ended": self.ended, "notes": list(self.notes), "gpu": self.gpu,
-                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings),
+                "tensorrt": self.tensorrt, "data": self.data, "warnings": list(self.warnings), "recipe": list(self.recipe),
                 "final": self.final.to_dict() if self.final else None}

@@ -13,11 +13,13 @@ import numpy as np
 
 from tftrt_tools import child, choices, errors, op_libraries, progress, scratch, whole_file
 from tftrt_tools import stack as stack_room
-from tftrt_tools.accuracy import constancy, judgement, kinds
+from tftrt_tools.accuracy import constancy, judgement, kinds, verify
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration.file import Calibration
+from tftrt_tools.conversion import pipeline
+from tftrt_tools.conversion.pipeline import Conversion
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.conversion.settings import Settings
 from tftrt_tools.execution import npz, run
@@ -28,16 +30,21 @@ from tftrt_tools.inputs import rows as row_module
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening
 from tftrt_tools.models.model import Model
+from tftrt_tools.plans import convert as build_plan
+from tftrt_tools.plans import settings as plan_settings
+from tftrt_tools.plans.result import Built
 from tftrt_tools.savedmodel import files, frozen_inputs, signatures
 from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source, of
 from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning import plans as plans_module
 from tftrt_tools.tuning import ranking
 from tftrt_tools.tuning import search as search_module
 from tftrt_tools.tuning import space as space_module
 from tftrt_tools.tuning.final import Final
+from tftrt_tools.tuning.plans import Plans
 from tftrt_tools.tuning.trial import ENV, Task, Trials
 from tftrt_tools.tuning.tried import Latency, Trial, Tuning
 
@@ -61,6 +68,8 @@ class Options:
     objective_shape: str = ""
     # To try.
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
+    # Who makes the engines that are tried.
+    backends: tuple[choices.Backend, ...] = ("tftrt",)
     budget: search_module.Budget = search_module.Budget()
     # The calibration's data, or the path of a table in its place.
     calibration: DataOptions | None = None
@@ -92,10 +101,24 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """tuning: Tuning; calibration: path of the calibration file that the winner (or the best) uses, or ""."""
+    """tuning: Tuning; calibration: path of the calibration file that the winner (or the best) uses, or ""; plans: what made the plans,
+    None where none was tried."""
 
     tuning: Tuning
     calibration: str
+    plans: Plans | None = None
+
+    @property
+    def chosen(self) -> Trial:
+        """The winner, or the best if none keeps the goal."""
+        found = self.tuning.winner or self.tuning.best
+        assert found is not None
+        return found
+
+    @property
+    def onnx(self) -> str:
+        """The ONNX file that the chosen plan was built from; "" for a conversion."""
+        return str(self.plans.onnx(self.chosen.settings).absolute()) if self.plans and self.chosen.is_plan else ""
 
 
 def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> Found:
@@ -119,12 +142,13 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         gpu = _gpu()
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
-        return _searched(source, settings, options, table, gpu, journal, prepared)
+        names = {name: (name, *walked.twins[name]) for name in walked.names}
+        return _searched(source, settings, options, table, gpu, journal, prepared, names)
 
 
 def _searched(source: Source, settings: Settings, options: Options, table: Calibration | None, gpu: Mapping[str, str],
-              journal: journal_module.Journal, prepared: "_Prepared") -> Found:
-    """Try, choose, and time the best in turns. Args: source: as the user named it. Returns: Found."""
+              journal: journal_module.Journal, prepared: "_Prepared", names: Mapping[str, tuple[str, ...]]) -> Found:
+    """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
     shown = nothing_shown(prepared.scoring["calls"], options.allow_constant_outputs)
     data_facts = {"model": prepared.digest, "tensorrt": gpu["tensorrt"], "calibration": _facts_of(options.calibration)}
     facts = {"model": prepared.digest, "data": prepared.data["digest"], "metric": options.goal.metric, "higher": options.goal.higher,
@@ -132,7 +156,10 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
              "timed": [one["call"] for one in prepared.timed], **gpu}
     task = Task(model=prepared.model, jobs=prepared.jobs, timed=prepared.timed, scoring=prepared.scoring, data=options.calibration,
                 table=table, cache=options.cache, build_minutes=options.build_minutes, facts=facts, data_facts=data_facts,
-                given=str(pathlib.Path(source).absolute()))
+                given=str(pathlib.Path(source).absolute()),
+                plans=_plans(source, options, journal.folder, names, {**facts, **data_facts}) if plans_module.BACKEND in options.backends
+                else None)
+    converted = "tftrt" in options.backends
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
         key = journal_module.key(**facts)
         original = float(journal.fact("original", key, lambda: str(trials.ask({"do": "score", "scoring": prepared.scoring}))))
@@ -142,16 +169,19 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
         native = journal.fact("native", key, lambda: trials.ask({"do": "native", "model": task.model, "jobs": task.jobs,
                                                                  "tags": list(settings.tags), "timed": list(prepared.timed)}))
         base = dataclasses.replace(settings, precision_mode="FP32")
-        if "INT8" in options.precisions:
+        if converted and "INT8" in options.precisions:
             table = _first_table(trials, space_module.with_precision(base, "INT8"))
-        sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest), lambda: _sizes(task.model, base))
+        sizes = journal.fact("sizes", journal_module.key(settings=base.to_dict(), model=prepared.digest),
+                             lambda: _sizes(task.model, base)) if converted else ()
         # If no engine needs a table, as in a quantization-aware model, all methods give the same.
         methods = options.methods if table is not None and table.engines else ()
-        space = space_module.Space(base=base, precisions=options.precisions, sizes=tuple(sizes), methods=methods,
-                                   strategies=space_module.strategies(base, prepared.calls), percentile=options.percentile)
+        space = space_module.Space(base=base, precisions=options.precisions if converted else (), sizes=tuple(sizes), methods=methods,
+                                   plans=options.precisions if task.plans else (),
+                                   strategies=space_module.strategies(base, prepared.calls) if converted else (),
+                                   percentile=options.percentile)
         simulated = ranking.Ranking(task, journal, trials)
         outcome = search_module.search(trials, space, prepared.objective, options.goal, original, simulated, simulated.snr_db,
-                                       options.budget)
+                                       options.budget, plan=trials.plan)
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
@@ -159,7 +189,18 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
                   objective=prepared.objective, native={call: Latency(**one) for call, one in native.items()}, trials=outcome.trials,
                   winner=winner, best=outcome.best, ended=outcome.ended, notes=(*outcome.notes, *said), gpu=gpu["gpu"],
                   tensorrt=gpu["tensorrt"], data=prepared.data, warnings=warnings, final=final)
-    return Found(done, calibration)
+    return Found(done, calibration, task.plans)
+
+
+def _plans(source: Source, options: Options, folder: pathlib.Path, names: Mapping[str, tuple[str, ...]],
+           facts: Mapping[str, Any]) -> Plans:
+    """What makes the plans. The file in FP32 is compared with the model on the rows that score the trials."""
+    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
+    comparison = verify.Options(asked=asked, batch_size=options.batch_size, output_kind=options.output_kind,
+                                allow_constant_outputs=options.allow_constant_outputs)
+    table = files.digest(options.calibration_table) if options.calibration_table else ""
+    return Plans(source=source, names=names, folder=folder, comparison=comparison, data=options.calibration,
+                 table=options.calibration_table, cache=options.cache, log_file=options.log_file, facts={**facts, "table": table})
 
 
 def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> tuple[str, ...]:
@@ -187,7 +228,8 @@ def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Tri
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one["call"] == prepared.objective)
     try:
-        found = trials.in_turns({one.number: one.settings for one in best}, timed)
+        found = trials.in_turns({one.number: one.settings for one in best if not one.is_plan}, timed,
+                                {one.number: one.settings for one in best if one.is_plan})
     except errors.Interrupted:
         raise
     except errors.TftrtError as error:
@@ -371,7 +413,7 @@ def _sizes(model: str, settings: Settings) -> list[int]:
 
 
 def _calibration_path(chosen: Trial | None, options: Options, trials: Trials) -> str:
-    if chosen is None or chosen.settings.precision_mode != "INT8":
+    if chosen is None or chosen.is_plan or chosen.settings.precision_mode != "INT8":
         return ""
     if options.calibration_table:
         return str(pathlib.Path(options.calibration_table).absolute())
@@ -396,16 +438,32 @@ def _metric_digest(goal: Goal) -> str:
 
 def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best trial if none keeps the goal."""
-    chosen = found.tuning.winner or found.tuning.best
-    assert chosen is not None
+    chosen = found.chosen
+    if chosen.is_plan:
+        return "\n".join(_plan_lines(found)) + "\n"
     settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
     lines = [f"--input_saved_model_dir={pathlib.Path(model).absolute()}", *of(model).flag_lines(),
              *(f"--op_library={path}" for path in op_libraries.named()), *space_module.flag_lines(settings)]
     return "\n".join(lines) + "\n"
 
 
-def settings_of(found: Found) -> Settings:
-    """Settings of the winner, for pipeline.convert."""
-    assert found.tuning.winner is not None
-    return dataclasses.replace(found.tuning.winner.settings, calibration_table=found.calibration)
+def _plan_lines(found: Found) -> list[str]:
+    """The flags that build the chosen plan from its ONNX file, which stays in the work folder."""
+    assert found.plans
+    settings, default = found.plans.built_with(found.chosen.settings), plan_settings.Settings()
+    said = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return [f"--backend={plans_module.BACKEND}", f"--input_saved_model_dir={found.onnx}",
+            *(f"--{name}={value}" for name, value in said.items() if value != getattr(default, name))]
+
+
+def write_winner(model: str | os.PathLike[str] | Source, output: str, found: Found, options: Options,
+                 overwrite: bool) -> Conversion | Built:
+    """Make the winner in a directory, as what it is. Args: overwrite: replace a model that is there. Raises: as the conversion."""
+    winner, text = found.chosen, flag_file(model, found)
+    if found.plans and winner.is_plan:
+        return build_plan.convert(found.onnx, output, plan_settings.checked(found.plans.built_with(winner.settings)), overwrite=overwrite,
+                                  flag_file=text, cache=options.cache, build_minutes=options.build_minutes)
+    settings = dataclasses.replace(winner.settings, calibration_table=found.calibration)
+    return pipeline.convert(model, output, settings, overwrite=overwrite, flag_file=text, cache=options.cache,
+                            build_minutes=options.build_minutes)
 

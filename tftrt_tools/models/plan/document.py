@@ -17,10 +17,10 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 
 PLAN, ONNX, DOCUMENT, PLUGINS = files.PLAN, "model.onnx", files.PLAN_DOCUMENT, "plugins"
 # Further documents of the passport.
-LAYER_INFORMATION, TIMING_CACHE = "engine_layers.json", "timing.cache"
+LAYER_INFORMATION, TIMING_CACHE, RANGES = "engine_layers.json", "timing.cache", "plan_ranges.json"
 # The plan's name among the engines of a model.
 ENGINE = "plan"
-_MEND = "build it again: `tftrt convert --backend=tensorrt`"
+_MEND = "build it anew: `tftrt build PLAN_DIR`"
 
 
 @dataclasses.dataclass(frozen=True)

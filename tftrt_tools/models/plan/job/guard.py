@@ -19,7 +19,7 @@ def check(path: str | os.PathLike[str], plan: PlanFile, tensorrt: str, gpu: Mapp
     Raises: TftrtError, with the mend.
     """
     folder = pathlib.Path(path)
-    again = f"build it here: `tftrt convert --backend=tensorrt --input_saved_model_dir={folder / ONNX} …`"
+    again = f"build it anew here: `tftrt build {folder}`"
     if gpu is None:
         raise errors.TftrtError(f"{path} is a plan for {plan.gpu}, and no GPU is visible here", "run it on a machine with that GPU; "
                                 f"ONNX Runtime runs {folder / ONNX} on a CPU")

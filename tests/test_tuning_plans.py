@@ -1,0 +1,330 @@
+"""Plans as candidates of `tftrt tune`: their place in the search, their files, their failures, what makes the winner again. A formula gives
+speed and accuracy; real plans are in test_gpu_tune.py."""
+
+import dataclasses
+import json
+import pathlib
+import shlex
+
+import numpy as np
+import pytest
+
+from tests.command_line import assert_clear
+from tests.conftest import run_tftrt
+from tests.test_tuning import BASE, CALL, TOP1, Synthetic, turns
+from tftrt_tools import child, errors
+from tftrt_tools.accuracy import verify
+from tftrt_tools.accuracy.goal import Goal
+from tftrt_tools.commands import _flags
+from tftrt_tools.commands import tune as tune_command
+from tftrt_tools.conversion.settings import Settings
+from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel.kind import RUNTIME
+from tftrt_tools.plans import shaping
+from tftrt_tools.report import html
+from tftrt_tools.sources.source import of
+from tftrt_tools.tuning import final, journal, measure_job, search, space, tune, turns_job
+from tftrt_tools.tuning.plans import Plans
+from tftrt_tools.tuning.trial import Task, Trials
+from tftrt_tools.tuning.tried import Latency, Measured, Tuning
+
+SHAPES = "image:1x8x8x1,8x8x8x1"
+SPEC = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
+TIMED = {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [SPEC], "frozen": {}}
+
+
+def searched(plan, model=None, **changes):
+    """A search in which plans are measured by `plan`, a function Settings -> Measured."""
+    model = model or Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
+    changes = {"plans": ("FP32", "FP16", "INT8"), **changes}
+    return search.search(model, model.space(**changes), CALL, TOP1, 0.98, lambda settings: search.Ranked(tuple(model.names), 1), model.snr_db,
+                         search.Budget(1000, 1e9), 0.0, plan)
+
+
+def measured(factor, lost=None):
+    """A function Settings -> Measured: plans take `factor` times what conversions take, and lose accuracy by precision."""
+    times, lost = {"FP32": 4.0, "FP16": 2.0, "INT8": 1.0}, lost or {}
+    return lambda settings: Measured(accuracy=0.98 - lost.get(settings.precision_mode, 0.0), seconds=60.0, engines=1,
+                                     latencies={CALL: Latency(factor * times[settings.precision_mode], 0.0, 500)})
+
+
+# The search.
+
+
+def test_plans_are_tried_in_each_precision_and_one_may_win():
+    found = searched(measured(0.4))
+    assert [one.text for one in found.trials[3:6]] == ["plan, FP32", "plan, FP16", "plan, INT8"]
+    assert found.winner.is_plan and found.winner.settings.precision_mode == "INT8"
+    assert found.winner.to_dict()["backend"] == "tensorrt" and found.trials[0].to_dict()["backend"] == "tftrt"
+    # Neither segments nor strategies could make TF-TRT's best as fast, and INT8 with nodes kept high is no faster than the plan.
+    assert len(found.trials) == 6
+    assert "INT8 misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision" in found.notes
+    assert "other segment sizes were not tried: a plan, which has none, is the best so far" in found.notes
+
+
+def test_slower_plans_leave_the_search_as_it_was():
+    model = Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
+    alone, beside = model.search(), searched(measured(3.0), model)
+    assert [one.text for one in beside.trials if not one.is_plan] == [one.text for one in alone.trials]
+    assert not beside.winner.is_plan and beside.winner.settings == alone.winner.settings and beside.notes == alone.notes
+
+
+def test_a_plan_that_misses_the_goal_does_not_keep_nodes_of_a_conversion_from_being_kept_high():
+    found = searched(measured(3.0, {"FP32": 0.5, "FP16": 0.5, "INT8": 0.5}))
+    assert any(one.high for one in found.trials) and not found.winner.is_plan
+
+
+def test_plans_that_fail_are_trials_with_their_reason():
+    found = searched(lambda settings: Measured(failure="Mish has no converter"))
+    assert [one.measured.failure for one in found.trials if one.is_plan] == ["Mish has no converter"] * 3
+    assert found.winner and not found.winner.is_plan
+
+
+def test_plans_alone_can_be_searched():
+    found = searched(measured(1.0, {"INT8": 0.5}), precisions=(), plans=("FP32", "FP16", "INT8"))
+    assert [one.text for one in found.trials] == ["plan, FP32", "plan, FP16", "plan, INT8"] and found.winner.number == 2
+    assert searched(measured(1.0), precisions=(), plans=("FP16",)).trials[0].is_plan
+
+
+def test_the_budget_names_the_plan_that_would_be_next():
+    model = Synthetic([0.0], [0.1])
+    found = search.search(model, model.space(plans=("FP16",)), CALL, TOP1, 0.98, None, None, search.Budget(3, 1e9), 0.0, measured(1.0))
+    assert found.ended == "--max_trials=3 are done; next would be plan, FP16"
+
+
+def test_the_factor_of_fp16_is_that_of_tf_trt(tmp_path):
+    found = searched(measured(0.4))
+    fp16 = next(one for one in found.trials if one.settings.precision_mode == "FP16")
+    assert [one.number for one in final.finalists(found.trials, found.winner, CALL)] == [found.winner.number, fp16.number]
+    done = Tuning(model="/models/digits", goal=TOP1, original=0.98, calls=(CALL,), objective=CALL, native={CALL: Latency(9.0, 0.1, 60)},
+                  trials=found.trials, winner=found.winner, best=None, ended=found.ended, notes=found.notes, gpu="GPU", tensorrt="8.5.3",
+                  data={"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""}, recipe=("tftrt export a", "tftrt convert b"),
+                  final=final.final(CALL, [0, found.winner.number, fp16.number], turns(8.0, 1.0, 1.6)))
+    ms, factors = done.winner_speed()
+    assert any("times as fast as TF-TRT's FP16 (95 %" in one for one in factors)
+    html.write_tuning(done, tmp_path / "tuning.html")
+    page = (tmp_path / "tuning.html").read_text()
+    assert "plan, INT8" in page and "tftrt export a\ntftrt convert b" in page
+    assert json.loads(json.dumps(done.to_dict()))["recipe"] == ["tftrt export a", "tftrt convert b"]
+
+
+# What a plan is made of.
+
+
+def plans(model, folder, data="", calibration="", names=None, **changes):
+    asked = inputs.Asked(data=str(data))
+    return Plans(source=of(str(model)), names=names or {"serving_default": ("serving_default", "classify")}, folder=folder, **changes,
+                 comparison=verify.Options(asked=asked), data=DataOptions(source=str(calibration)) if calibration else None)
+
+
+def with_precision(precision):
+    return space.with_precision(Settings(shapes="classify/" + SHAPES, calibration_method="mse"), precision)
+
+
+def trials(tmp_path, made, **changes):
+    work = journal.Journal(tmp_path)
+    return Trials(Task(model="model", timed=(TIMED,), scoring={}, facts={"model": "sha256:0"}, plans=made, **changes), work)
+
+
+def test_the_build_of_a_plan_gets_the_shapes_without_the_signatures_name(tmp_path):
+    settings = plans("model", tmp_path).built_with(with_precision("INT8"))
+    assert (settings.shapes, settings.precision_mode, settings.max_workspace_size_bytes) == (SHAPES, "INT8", 0)
+    one = dataclasses.replace(with_precision("FP16"), max_workspace_size_bytes=1 << 28)
+    assert plans("model", tmp_path).built_with(one).max_workspace_size_bytes == 1 << 28
+
+
+@pytest.mark.parametrize(("flag", "names", "without"), [
+    ("serve/a:1x2,3x2;serve/b:1", ["serve"], "a:1x2,3x2;b:1"), ("a:1x2", ["serve", ""], "a:1x2"),
+    ("serve/a:min=1,max=2|serve/a:4", ["serve"], "a:min=1,max=2|a:4"), ("preserve/a:1", ["serve"], "preserve/a:1")])
+def test_shapes_for_a_file_without_signatures(flag, names, without):
+    assert shaping.without_signature(flag, names) == without
+
+
+def test_the_goal_judges_a_written_precision_and_the_usual_bounds_the_export_itself(tmp_path):
+    made = plans("model", tmp_path, calibration="rows.npz")
+    assert [made.options(with_precision(one)).judge_precision for one in ("FP32", "FP16", "INT8")] == [True, False, False]
+    int8, fp16 = (made.options(with_precision(one)).precision for one in ("INT8", "FP16"))
+    assert (int8.precision, int8.method, int8.data.source, int8.table) == ("INT8", "mse", "rows.npz", "") and fp16.data is None
+    assert made.options(with_precision("FP16")).signature_keys == ("serving_default",)
+    table = dataclasses.replace(made, table="ranges.json").options(with_precision("INT8")).precision
+    assert table.table == "ranges.json" and table.data is None
+
+
+def test_files_of_other_settings_or_another_model_have_other_places(tmp_path):
+    one, other = plans("model", tmp_path, facts={"model": "a"}), plans("model", tmp_path, facts={"model": "b"})
+    places = [made.onnx(settings).parent for made in (one, other) for settings in (with_precision("FP16"), with_precision("INT8"))]
+    assert len(set(places)) == 4 and one.plan(with_precision("FP16")).parent == places[0]
+
+
+@pytest.mark.parametrize(("changes", "settings", "says"), [
+    ({"names": {"a": ("a",), "serving_default": ("serving_default",)}}, {}, "a plan has one signature, and 2 are tuned: a, serving_default"),
+    ({}, {"freeze": "training:false"}, "an export gives no input a constant value, as --freeze=training:false asks")])
+def test_what_no_plan_can_be_made_of_fails_its_trial_alone(tmp_path, changes, settings, says):
+    one = dataclasses.replace(with_precision("FP16"), **settings)
+    with trials(tmp_path, plans("model", tmp_path, **changes)) as measure:
+        found = measure.plan(one)
+        assert found.failure == says and measure.plan(one) == found and measure.reused == 1
+    document, = (json.loads(path.read_text()) for path in tmp_path.glob("trial-*.json"))
+    assert document["backend"] == "tensorrt"
+
+
+def test_a_conversion_and_a_plan_of_the_same_settings_are_two_trials(tmp_path):
+    task = Task(model="model", timed=(), scoring={}, facts={"model": "sha256:0"}, plans=plans("model", tmp_path, names={"a": (), "b": ()}))
+    with Trials(task, journal.Journal(tmp_path), target="tests.test_tuning:worker_job") as measure:
+        assert measure(BASE).accuracy and measure.plan(BASE).failure
+    assert len(list(tmp_path.glob("trial-*.json"))) == 2
+
+
+def test_a_model_is_exported_in_the_precision_once_and_without_a_gpu_the_build_says_why_it_fails(zoo_model, images, tmp_path):
+    made = plans(zoo_model("digits_cnn"), tmp_path, images / "held_back.npz", names={"serving_default": ("serving_default",)})
+    settings = dataclasses.replace(with_precision("FP16"), shapes=SHAPES)
+    with trials(tmp_path, made) as measure:
+        found = measure.plan(settings)
+    assert "no GPU is visible here" in found.failure, found.failure
+    import onnx
+
+    model = onnx.load(made.onnx(settings))
+    assert any(one.data_type == onnx.TensorProto.FLOAT16 for one in model.graph.initializer) and not made.plan(settings).exists()
+    before = made.onnx(settings).stat().st_mtime_ns
+    with Trials(Task(model="m", timed=(), scoring={}, plans=made), journal.Journal(tmp_path), retry_failed=True) as measure:
+        assert "no GPU" in measure.plan(settings).failure and made.onnx(settings).stat().st_mtime_ns == before
+
+
+def test_what_cannot_be_exported_is_named(zoo_model, tmp_path):
+    name = "user_embedding"
+    with trials(tmp_path, plans(zoo_model("ranker"), tmp_path, names={name: (name,)})) as measure:
+        found = measure.plan(dataclasses.replace(with_precision("FP32"), shapes=""))
+    assert found.failure.startswith(f"signature '{name}' of ") and not list(tmp_path.rglob("*.onnx"))
+
+
+# What measures a plan, with ONNX Runtime in TensorRT's place.
+
+
+@pytest.fixture(scope="module")
+def exported(zoo_model, tmp_path_factory):
+    """A directory with digits_cnn as model.onnx."""
+    folder = tmp_path_factory.mktemp("plan")
+    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={folder / 'model.onnx'}")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scoring(zoo_model, images, tmp_path_factory):
+    """The scoring part of a request: the model's own answers to 40 rows."""
+    from tftrt_tools.execution import run
+    from tftrt_tools.models.savedmodel import kind
+
+    folder = tmp_path_factory.mktemp("scoring")
+    rows = np.load(images / "held_back.npz")["image"][:40]
+    saved = run.save_calls([run.Call("serving_default", {"image": part}) for part in np.split(rows, 5)], folder / "in")
+    answered = run.run(kind.at(str(zoo_model("digits_cnn"))), saved, folder / "out", "the original")
+    calls = [{"signature": "serving_default", "rows": 8, "inputs": path, "reference": answer}
+             for (_, path), answer in zip(saved, answered.answers, strict=True)]
+    return {"goal": Goal("snr_db", "threshold", 60.0, True).to_dict(), "output": "", "kinds": {}, "labels": "", "calls": calls}
+
+
+def test_a_plan_is_scored_and_timed_as_a_conversion_is(exported, scoring):
+    request = {"plan": str(exported), "plan_jobs": "tests.plan_runner", "timed": [TIMED], "scoring": scoring,
+               "facts": {"build_seconds": 3.0, "engine_bytes": 7, "engines": 1, "coverage": 1.0}}
+    found = Measured.from_dict(child.run("tftrt_tools.tuning.measure_job:job", {"do": "plan", **request}).result)
+    assert not found.failure and found.accuracy > 60 and found.latencies[CALL].ms > 0 and found.latencies[CALL].calls >= 30
+    assert (found.build_seconds, found.engine_bytes, found.kernels) == (3.0, 7, {})
+    # A runner that says of no engine that it ran is no plan.
+    none = measure_job.plan({**request, "plan": str(exported / "model.onnx"), "plan_jobs": "tftrt_tools.models.onnx.runner_job"})
+    assert none["failure"] == f"no engine ran at {CALL}"
+
+
+def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_path):
+    request = {"do": "final", "model": str(zoo_model("digits_cnn")), "jobs": RUNTIME.jobs, "tags": ["serve"], "converts": {},
+               "plans": {"4": str(exported)}, "plan_jobs": "tests.plan_runner", "folder": str(tmp_path), "timed": TIMED}
+    found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request).result)
+    assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
+
+
+# What makes the winner again.
+
+
+def winner(tmp_path, precision, made):
+    found = searched(measured(0.4 if precision == "INT8" else 3.0))
+    chosen = next(one for one in found.trials if one.is_plan and one.settings.precision_mode == precision)
+    chosen = dataclasses.replace(chosen, settings=dataclasses.replace(chosen.settings, shapes=SHAPES))
+    done = Tuning(model="m", goal=TOP1, original=0.98, calls=(CALL,), objective=CALL, native={}, trials=(chosen,), winner=chosen, best=None,
+                  ended="", notes=(), gpu="", tensorrt="", data={})
+    return tune.Found(done, "", made)
+
+
+def recipe(tmp_path, precision, *flags):
+    rows, training = tmp_path / "rows.npz", tmp_path / "training.npz"
+    for path in (rows, training):
+        np.savez(path, image=np.zeros((2, 8, 8, 1), np.float32))
+    values, _ = _flags.parse("tune", tune_command, [
+        "digits", f"--data={rows}", "--accuracy=top1:threshold=0.9", f"--shapes={SHAPES}", "--backends=tftrt,tensorrt", f"--work_dir={tmp_path}",
+        f"--calibration_data={training}", *flags])
+    made = plans("digits", tmp_path, rows, training, names={"serve": ("serve",)})
+    found = winner(tmp_path, precision, made)
+    options = tune_command._options(values, of("digits"))
+    return found, [shlex.split(one) for one in tune_command._recipe(of("digits"), found, values, options)]
+
+
+def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
+    found, (export, convert) = recipe(tmp_path, "INT8", "--image_scale=1/255", "--data_rows=50", "--output_saved_model_dir=tuned",
+                                      "--custom_objects=own:made")
+    assert export[:3] == ["tftrt", "export", "digits"] and export[3] == f"--output={found.onnx}" and pathlib.Path(found.onnx).is_absolute()
+    assert {"--precision_mode=INT8", f"--calibration_data={tmp_path}/training.npz", f"--data={tmp_path}/rows.npz", "--data_rows=50", "--image_scale=1/255", "--target=8.5",
+            "--nojudge_precision", "--signature_keys=serve", "--calibration_method=auto", "--custom_objects=own:made"} <= set(export)
+    assert convert == ["tftrt", "convert", f"--flagfile={tmp_path}/best.flags", "--output_saved_model_dir=tuned"]
+    assert tune.flag_file("digits", found).splitlines() == ["--backend=tensorrt", f"--input_saved_model_dir={found.onnx}", "--precision_mode=INT8",
+                                                            f"--shapes={SHAPES}"]
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
+def test_the_words_of_the_recipe_are_flags_of_those_commands(tmp_path, precision):
+    from tftrt_tools.commands import convert as convert_command
+    from tftrt_tools.commands import export as export_command
+
+    found, (export, convert) = recipe(tmp_path, precision, "--image_scale=1/255")
+    pathlib.Path(found.onnx).parent.mkdir()
+    values, positional = _flags.parse("export", export_command, export[2:])
+    assert positional == ["digits"] and values.precision_mode == precision and values.judge_precision == (precision == "FP32")
+    assert bool(values.calibration_data) == (precision == "INT8")
+    (tmp_path / "best.flags").write_text(tune.flag_file("digits", found))
+    values, _ = _flags.parse("convert", convert_command, convert[2:])
+    assert (values.backend, values.precision_mode, values.shapes) == ("tensorrt", precision, SHAPES)
+
+
+@pytest.mark.parametrize(("flag", "says"), [("--backends=onnx", "onnx is no backend"), ("--backends=", "nothing is no backend")])
+def test_backends_that_do_not_exist(flag, says):
+    with pytest.raises(errors.UsageError, match=says):
+        values, positional = _flags.parse("tune", tune_command, ["model", "--data=a", "--accuracy=top1:threshold=1", "--shapes=a:1", flag])
+        tune_command.run(values, positional)
+
+
+# --nojudge_precision of `tftrt export`.
+
+
+def test_an_export_may_leave_the_judgement_of_a_precision_to_others(zoo_model, images, tmp_path):
+    """Ranges of 0.01 cut everything off: the answers are far from the model's."""
+    table = tmp_path / "table.txt"
+    flags = (f"--data={images / 'held_back.npz'}", "--data_rows=64", "--precision_mode=INT8")
+    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'a.onnx'}", *flags, f"--calibration_data={images / 'calibration.npz'}",
+                     f"--output_table={tmp_path / 'ranges.json'}", "--num_calibration_batches=2")
+    assert done.returncode == 0, done.stderr
+    ranges = json.loads((tmp_path / "ranges.json").read_text())
+    for engine in ranges["engines"]:
+        engine["table"]["scales"] = dict.fromkeys(engine["table"]["scales"], 1e-5)
+    table.write_text(json.dumps(ranges))
+    refused = run_tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'b.onnx'}", *flags, f"--calibration_table={table}")
+    assert refused.returncode == 3 and not (tmp_path / "b.onnx").exists()
+    written = run_tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'b.onnx'}", *flags, f"--calibration_table={table}",
+                        "--nojudge_precision")
+    assert written.returncode == 0 and (tmp_path / "b.onnx").exists(), written.stderr
+    assert "its answers in INT8 were not judged (--nojudge_precision)" in written.stdout
+
+
+@pytest.mark.parametrize(("flags", "says"), [
+    ((), "FP32 is always judged"), (("--precision_mode=FP16", "--labels=l.npy"), "--labels are about the answers in the written precision")])
+def test_nothing_to_leave_unjudged(zoo_model, flags, says, tmp_path):
+    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'a.onnx'}", "--nojudge_precision", *flags)
+    assert_clear(done, 2, says)
