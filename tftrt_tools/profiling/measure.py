@@ -87,8 +87,6 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
         return measured
     try:
         engines, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
-    except errors.Interrupted:
-        raise
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
         engines, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
     profile = dataclasses.replace(measured.profile, engines=engines, notes=(*measured.profile.notes, *remarks))

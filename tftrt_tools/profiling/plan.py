@@ -62,8 +62,6 @@ def _part(model: str | os.PathLike[str], part: str, shapes: Mapping[str, Sequenc
     it is killed."""
     try:
         outcome = child.run(_JOB, {"model": str(model), "part": part, "shapes": shapes, "rows": rows}, timeout=seconds)
-    except errors.Interrupted:
-        raise
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:

@@ -121,8 +121,6 @@ class Trials:
         failure, table = "", None
         try:
             table = self.calibration(settings)
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             failure = f"calibration failed: {error.cause}"
         key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
@@ -143,8 +141,6 @@ class Trials:
         start = time.monotonic()
         try:
             return self._without_builds(Measured.from_dict(self.ask(request, limit)))
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             if limit and isinstance(error, child.ChildDied) and time.monotonic() - start >= limit:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
