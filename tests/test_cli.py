@@ -101,6 +101,17 @@ def test_nan_is_no_number_for_any_flag(argv, capsys):
     assert "=nan is no number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("error, told", [
+    (KeyboardInterrupt(), "tftrt: error: interrupted\n  nothing was written; run the command again\n"),
+    (errors.Interrupted("ended by SIGTERM", "go on"), "tftrt: error: ended by SIGTERM\n  go on\n")])
+def test_an_interrupt_is_told_in_two_lines(monkeypatch, capsys, error, told):
+    def interrupted(*_):
+        raise error
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    assert (cli.main(["bench"]), capsys.readouterr().err) == (1, told)
+
+
 def test_too_little_memory_is_an_error_of_one_line(monkeypatch, capsys):
     def full(*_):
         raise MemoryError("Unable to allocate 47.7 GiB")

@@ -1,4 +1,6 @@
-"""What is told of TensorFlow's errors."""
+"""What is told of TensorFlow's errors, and what an interrupt is."""
+
+import contextlib
 
 import pytest
 import tensorflow as tf
@@ -22,6 +24,14 @@ from tftrt_tools.savedmodel.job import loading
 ])
 def test_the_first_line_says_what_is_wrong(text, told):
     assert errors.first_line(text) == told
+
+
+@pytest.mark.parametrize("handler", [errors.TftrtError, Exception, (errors.TftrtError, OSError, ValueError)])
+def test_who_goes_on_after_an_error_lets_an_interrupt_through(handler):
+    with pytest.raises(errors.Interrupted, match="ended by SIGTERM"), contextlib.suppress(handler):
+        raise errors.Interrupted("ended by SIGTERM")
+    with contextlib.suppress(KeyboardInterrupt):
+        raise errors.Interrupted
 
 
 def test_an_error_of_tensorflow_itself():

@@ -25,10 +25,10 @@ try:
     import impatient
     import time
     time.sleep(30)
-except KeyboardInterrupt:
-    print("Ctrl-C")
 except errors.Interrupted as error:
     print(error.cause)
+except KeyboardInterrupt:
+    print("Ctrl-C")
 """
 
 
@@ -64,7 +64,7 @@ try:
     # The new process interrupts the one that starts it, which cannot know its number yet.
     started = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.kill(os.getppid(), signal.{name}))
     time.sleep(30)
-except (KeyboardInterrupt, errors.Interrupted) as error:
+except KeyboardInterrupt as error:
     print(type(error).__name__, started is not None)
 finally:
     started and started.kill()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.command_line import assert_clear
 from tests.prepared_models import unet_with_conditionals
-from tftrt_tools import child, errors
+from tftrt_tools import child, errors, signals
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.accuracy import score
 from tftrt_tools.accuracy.goal import Goal
@@ -368,6 +368,10 @@ def own_metric(outputs, labels, reference):
     return float(np.sum(labels)) + outputs["probabilities"][0, 0]
 
 
+def endless_metric(outputs, labels, reference):
+    time.sleep(600)
+
+
 def broken_metric(outputs, labels, reference):
     return outputs["logits"]
 
@@ -400,6 +404,11 @@ def test_a_function_of_your_own_gets_all_rows_the_labels_and_the_reference():
 def test_a_function_that_fails_is_named_with_its_reason(name, words):
     with pytest.raises(errors.UsageError, match=words):
         score.score(goals.parse(f"tests.test_tuning:{name}:threshold=1"), CALLS, REFERENCE, ANSWERS)
+
+
+def test_an_interrupt_in_a_function_of_your_own_is_no_failure_of_it():
+    with pytest.raises(errors.Interrupted), signals.limit(0.1):
+        score.score(goals.parse("tests.test_tuning:endless_metric:threshold=1"), CALLS, REFERENCE, ANSWERS)
 
 
 def test_answers_that_are_no_numbers_are_counted():
@@ -551,8 +560,6 @@ def worker_job(request):
         if what == "late, all":
             raise errors.CheckFailed(f"none of the 2 engines was ready within {said}")
         return Measured(failure=f"E_1 was not ready when {said} were over").to_dict()
-    if what == "interrupt":
-        raise errors.Interrupted("ended by SIGTERM")
     given = request["convert"]["int8"]["given"]
     return Measured(accuracy=float(os.getpid()), engines=len(given["engines"]) if given else 0).to_dict()
 
@@ -660,8 +667,8 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
 
 
 def test_an_interruption_is_no_result(tmp_path):
-    with trials(tmp_path) as measure, pytest.raises(errors.Interrupted):
-        measure(native_nodes("interrupt"))
+    with trials(tmp_path) as measure, pytest.raises(errors.Interrupted), signals.limit(1.0):
+        measure(native_nodes("endless"))
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["lock"]
 
 

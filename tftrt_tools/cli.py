@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signals.install()
         with errors.translated():
             return _run(argv[0], argv[1:])
-    except errors.TftrtError as error:
+    except errors.Ending as error:
         return _report(error)
     except KeyboardInterrupt:
         return _report(errors.Interrupted())
@@ -75,7 +75,7 @@ def _run(name: str, argv: list[str]) -> int:
     return _calling.call(name, argv)
 
 
-def _report(error: errors.TftrtError) -> int:
+def _report(error: errors.Ending) -> int:
     print(f"tftrt: error: {error.cause}", file=sys.stderr)
     if error.mend:
         print(f"  {error.mend}", file=sys.stderr)

@@ -32,8 +32,8 @@ def first_line(text: str) -> str:
     return next(filter(None, [*told, *lines]), "")[:_LONGEST]
 
 
-class TftrtError(Exception):
-    """The step could not be done (exit code 1)."""
+class Ending(BaseException):
+    """What ends a command with a line or two and an exit code, and without a traceback."""
 
     exit_code = EXIT_FAILED
 
@@ -42,6 +42,10 @@ class TftrtError(Exception):
         super().__init__(cause)
         self.cause = str(cause)
         self.mend = str(mend)
+
+
+class TftrtError(Ending, Exception):
+    """The step could not be done (exit code 1)."""
 
     def to_dict(self) -> dict[str, str]:
         return {"kind": type(self).__name__, "cause": self.cause, "mend": self.mend}
@@ -69,8 +73,8 @@ class Unsure(TftrtError):
     exit_code = EXIT_UNSURE
 
 
-class Interrupted(TftrtError):
-    """Ctrl-C or SIGTERM (exit code 1)."""
+class Interrupted(Ending, KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or the end of a limit of time (exit code 1). No Exception: who goes on after an error lets it through."""
 
     def __init__(self, cause: str = "interrupted", mend: str = "nothing was written; run the command again") -> None:
         super().__init__(cause, mend)
@@ -80,7 +84,7 @@ class NeedsExtra(TftrtError):
     """A package of the extra `tftrt` is not installed (exit code 1)."""
 
 
-_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CallFailed, CheckFailed, Unsure, Interrupted, NeedsExtra)}
+_KINDS = {kind.__name__: kind for kind in (TftrtError, UsageError, CallFailed, CheckFailed, Unsure, NeedsExtra)}
 
 
 def from_dict(data: Mapping[str, str]) -> TftrtError:

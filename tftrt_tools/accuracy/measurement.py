@@ -100,8 +100,6 @@ def _outcomes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any] | error
                              len(found), len(requests))
                 try:
                     found.append(worker.call(requests[len(found)]).result)
-                except errors.Interrupted:
-                    raise
                 except errors.TftrtError as error:
                     found.append(error)
                 if isinstance(found[0], errors.TftrtError):

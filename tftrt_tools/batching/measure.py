@@ -16,7 +16,7 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
     """Measure a Trial.
 
     Args: number, settings, floor: as in Trial. Returns: Trial; one whose server does not start, or answers wrongly, has a failure.
-    Raises: errors.Interrupted, KeyboardInterrupt; without batching, TftrtError where nothing could be measured.
+    Raises: KeyboardInterrupt; without batching, TftrtError where nothing could be measured.
     """
     begun = time.monotonic()
     blank = Trial(number=number, settings=settings, floor=floor)
@@ -32,8 +32,6 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
                 if last or floor is None or made.rate is not None or made.failure or not made.limited:
                     break
                 view.note(f"trial {number}: once more, because {made.limited}")
-    except errors.Interrupted:
-        raise
     except errors.TftrtError as error:
         if settings is None:
             raise

@@ -142,12 +142,12 @@ class _Run:
                 originals = self._original.answers(load.calls) if self._original else None
                 for target in opened:
                     self._of_target(target, load, originals, total)
-        except (KeyboardInterrupt, errors.Interrupted, _Cut, errors.TftrtError, child.ChildBug) as error:
+        except (KeyboardInterrupt, _Cut, errors.TftrtError, child.ChildBug) as error:
             if not self.rows or isinstance(error, child.ChildBug):
                 raise
             if isinstance(error, errors.CheckFailed):
                 self.refused = error.cause
-            return measure.INTERRUPTED if isinstance(error, (KeyboardInterrupt, errors.Interrupted)) else str(error)
+            return measure.INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
         return ""
 
     def gone(self, client: Any) -> str:

@@ -60,7 +60,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     try:
         with live.view() as view:
             done = tune.tune(options, view)
-    except (KeyboardInterrupt, errors.Interrupted):
+    except KeyboardInterrupt:
         raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
     plot, result = options.work_dir / _PLOT, options.work_dir / _RESULT
     _print(done, values.json)

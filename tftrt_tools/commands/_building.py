@@ -40,7 +40,7 @@ def resumable(values: flags.FlagValues, cache: dict[str, Any] | None) -> Iterato
     """On Ctrl-C and SIGTERM inside the block, say where the next run goes on. Args: cache: as convert.read_cache gives it."""
     try:
         yield
-    except (KeyboardInterrupt, errors.Interrupted) as error:
+    except KeyboardInterrupt as error:
         if not (values.shapes and cache and cache["folder"] and cache["max_bytes"]):
             raise
         cause = error.cause if isinstance(error, errors.Interrupted) else "interrupted"

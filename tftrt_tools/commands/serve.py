@@ -76,7 +76,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     try:
         plan = serve.prepare(backend, wanted, values.host)
         serve.run(backend, reason, plan, values.grace_seconds, ready, values.log_file)
-    except serve.interrupted():
+    except KeyboardInterrupt:
         pass
     return errors.EXIT_DONE
 

@@ -129,7 +129,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     try:
         with progress.on_terminal():
             found = tune.tune(model, settings, options)
-    except (KeyboardInterrupt, errors.Interrupted):
+    except KeyboardInterrupt:
         raise errors.Interrupted(mend=f"the finished trials are in {options.work_dir}; the same command goes on from there") from None
     if found.tuning.winner or found.tuning.best:
         found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options)))

@@ -61,8 +61,6 @@ class _Mends:
             return Trial(command=command, problem=problem)
         try:
             pair = self._timed(finding, target)
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             return Trial(command=command, problem=str(error))
         return Trial(command=command, before=pair.before, after=pair.after, saved=pair.saved, low=pair.low, high=pair.high)
@@ -72,8 +70,6 @@ class _Mends:
         command = tuple(_OUTPUT + target if word.startswith(_OUTPUT) else word for word in finding.command)
         try:
             code = self._options.run(command)
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             return command, target, str(error)
         made = code in (errors.EXIT_DONE, errors.EXIT_CHECK) and os.path.isdir(target)

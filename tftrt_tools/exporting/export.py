@@ -240,7 +240,7 @@ def _told_by_name(source: Source, name: str) -> Iterator[None]:
     """Name the signature in the errors of an export."""
     try:
         yield
-    except (child.ChildDied, errors.Interrupted):
+    except child.ChildDied:
         raise
     except errors.TftrtError as error:
         raise type(error)(f"signature {name!r} of {source}: {error.cause}", error.mend) from None

@@ -112,7 +112,7 @@ class _Run:
             if not self._partial:
                 self._measure()
                 self._drain("stop", self._drain_s)
-        except (KeyboardInterrupt, errors.Interrupted):
+        except KeyboardInterrupt:
             self._partial = "interrupted"
         if self._start is None:
             self._start = self._end = clock()

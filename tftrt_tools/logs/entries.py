@@ -6,7 +6,6 @@ import collections
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tftrt_tools import errors
 from tftrt_tools.choices import LogLevel
 from tftrt_tools.logs import heads
 
@@ -66,7 +65,7 @@ def of(lines: Iterable[str], origin: str = "") -> Iterator[Entry]:
     stopped: BaseException | None = None
     try:
         yield from _finished(lines, origin, unfinished)
-    except (KeyboardInterrupt, errors.Interrupted) as stop:
+    except KeyboardInterrupt as stop:
         stopped = stop
     for one in unfinished.values():
         yield one.done()

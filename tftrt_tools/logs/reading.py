@@ -55,7 +55,7 @@ class Reader:
         with LogFile(path) as log:
             try:
                 self._take(log, span)
-            except (KeyboardInterrupt, errors.Interrupted):
+            except KeyboardInterrupt:
                 whole = False
         self._logs.append(LogRead(path=path, lines=log.lines, cut=log.cut, damage=log.damage, first=span.first, last=span.last,
                                   starts=span.starts))

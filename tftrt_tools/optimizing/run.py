@@ -64,7 +64,7 @@ class _Run:
         for step in entries:
             try:
                 ended = self._step(step)
-            except (KeyboardInterrupt, errors.Interrupted) as error:
+            except KeyboardInterrupt as error:
                 raise self._interrupted(step, error) from None
             if ended is not None:
                 return Done(self._story(ended.cause or f"{ended.name} failed", ended.mend), self._known)
@@ -120,7 +120,7 @@ class _Run:
             try:
                 with errors.translated():
                     code = self._doing.call(words)
-            except (KeyboardInterrupt, errors.Interrupted) as interrupted:
+            except KeyboardInterrupt as interrupted:
                 if not limit.over:
                     raise
                 error = errors.TftrtError(f"its {minutes:.1f} minutes were over", "more --max_minutes")

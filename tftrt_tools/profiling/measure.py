@@ -105,8 +105,6 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
         if model.kind is PLAN:
             return _with_plan(measured, model, parts)
         found, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
-    except errors.Interrupted:
-        raise
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
         found, remarks = (), (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",)
     profile = dataclasses.replace(measured.profile, engines=found, notes=(*measured.profile.notes, *remarks))

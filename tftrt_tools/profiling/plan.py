@@ -73,8 +73,6 @@ def graphs_of_plan(path: str | os.PathLike[str], calls: Sequence[Mapping[str, Se
                                                                            for call in calls]}
     try:
         return tuple(map(Graph.from_dict, child.run(_ONNX_GRAPHS, request).result)) if calls else ()
-    except errors.Interrupted:
-        raise
     except (errors.TftrtError, child.ChildBug):
         return tuple(Graph(document.ENGINE, ()) for _ in calls)
 
@@ -108,8 +106,6 @@ def _part(part: str, request: Mapping[str, Any], seconds: float = _TO_BEGIN) -> 
     `job/plan_job.py`, without the part. seconds: after which it is killed."""
     try:
         outcome = child.run(_JOB, {**request, "part": part}, timeout=seconds)
-    except errors.Interrupted:
-        raise
     except child.ChildDied as error:
         return {"error": str(error), "log": error.log[-_LOG_END:]}
     except (errors.TftrtError, child.ChildBug) as error:

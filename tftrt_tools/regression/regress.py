@@ -254,7 +254,7 @@ class _Run:
             failed, said = {rounds.NATIVE: 0, rounds.CANDIDATE: 1}, {rounds.CANDIDATE: [f"{refused.cause}; {refused.mend}"]}
             self._notes.append("nothing was timed: the candidate does not answer all requests that are sent")
             return dataclasses.replace(self._result(), failed=failed, errors=said)
-        except (KeyboardInterrupt, errors.Interrupted):
+        except KeyboardInterrupt:
             if not self._measured.usable:
                 raise
             return self._result(INTERRUPTED)

@@ -143,8 +143,8 @@ class Asker:
         return found
 
     def block(self, name: Side, count: int) -> Block:
-        """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt, errors.Interrupted;
-        TftrtError where its process or the server ended, or nothing was answered."""
+        """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt; TftrtError
+        where its process or the server ended, or nothing was answered."""
         share, lead = self._shares[name], LEAD * self._concurrency
         team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}

@@ -203,8 +203,6 @@ class _Search:
                 return
         try:
             ranked = self._rank(plain.settings)
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             self._notes.append(f"{precision} misses the goal, and its nodes could not be ranked: {error.cause}")
             return
@@ -232,8 +230,6 @@ class _Search:
         others = [space_module.with_method(settings, method, self._space.percentile) for method in self._space.methods]
         try:
             levels = {one: self._snr_db(one) for one in (*others, settings)} if others else {}
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             self._notes.append(f"the calibration methods could not be simulated: {error.cause}")
             return others

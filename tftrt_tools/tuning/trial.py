@@ -126,8 +126,6 @@ class Trials:
         failure, table = "", None
         try:
             table = self.calibration(settings)
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             failure = f"calibration failed: {error.cause}"
         key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
@@ -175,8 +173,6 @@ class Trials:
         start = time.monotonic()
         try:
             return self._without_builds(measure(limit))
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             if limit and time.monotonic() - start >= limit:
                 return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")

@@ -230,8 +230,6 @@ def _in_turns(outcome: search_module.Outcome, prepared: "_Prepared", trials: Tri
     try:
         found = trials.in_turns({one.number: one.settings for one in best if not one.is_plan}, timed,
                                 {one.number: one.settings for one in best if one.is_plan})
-    except errors.Interrupted:
-        raise
     except errors.TftrtError as error:
         return outcome.winner, None, (f"the best trials could not be timed in turns: {error.cause}",)
     winner = final_module.chosen(found, outcome.trials, options.goal)
@@ -245,7 +243,7 @@ def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
     other error becomes a failure of the INT8 trials."""
     try:
         return trials.calibration(settings)
-    except (errors.UsageError, errors.Interrupted):
+    except errors.UsageError:
         raise
     except errors.TftrtError:
         return None

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tftrt_tools import errors, progress
+from tftrt_tools import progress
 from tftrt_tools.serving.launch import ending, log_follower, ports, readiness, serve_plan, start_preflight, watched_process
 from tftrt_tools.serving.launch.backend import Backend
 
@@ -50,7 +50,7 @@ def run(backend: Backend, reason: str, wanted: serve_plan.Plan, grace_seconds: f
         log_file: str | None = None) -> None:
     """Serve until the server ends, and say on stderr what it cannot load.
 
-    KeyboardInterrupt and errors.Interrupted end it and are passed on.
+    KeyboardInterrupt ends it and is passed on.
 
     Args:
       backend: Backend.
@@ -111,8 +111,3 @@ def version(backend: Backend, values: Mapping[str, Any]) -> int:
         return code
     finally:
         child.end(1)
-
-
-def interrupted() -> tuple[type[BaseException], ...]:
-    """The exceptions that end a server because someone asked."""
-    return KeyboardInterrupt, errors.Interrupted

@@ -151,7 +151,7 @@ class Transition:
         with _signals_held():
             problem = restore(self._client, file)
         said = problem or f"{file.path} and the server have their configuration back: {then}"
-        if isinstance(error, (KeyboardInterrupt, errors.Interrupted)):
+        if isinstance(error, KeyboardInterrupt):
             return errors.Interrupted("interrupted", said)
         known = errors.from_os_error(error) if isinstance(error, OSError) else error
         if not isinstance(known, errors.TftrtError):

@@ -62,8 +62,6 @@ def replay(model: str | pathlib.Path, calls: Sequence[tuple[str, str]], hide_gpu
             done = run.run(saved_model.at(model), calls, folder, "the warm-up", trace=True, env=env, log_file=log_file)
         except child.ChildDied as death:
             raise errors.CheckFailed(f"the warm-up ends the process: {death.cause}", death.mend) from None
-        except errors.Interrupted:
-            raise
         except errors.TftrtError as error:
             raise errors.CheckFailed(f"the warm-up fails, and with it the load: {error.cause}", mend) from None
     ran: list[Replayed] = []
