@@ -141,39 +141,104 @@ def test_what_was_measured_at_a_batch_stands_beside_what_was_measured_at_the_bes
     assert list(found) == [("e", 0, 0, 0), ("e", 0, 0, 8), ("e", 0, 1, 0)] and not failed
 
 
-class Dependent(plan_call.Context):
-    """A context whose output's shape depends on values: a stand-in, because no context can be made here. wrote: what a call writes into the
-    output's memory, None for nothing."""
+class HostMemory:
+    """The memory of a GPU that is not here: what the context asks of `cudart.Cuda`."""
 
-    class Output:
-        def __init__(self, length):
-            self.memory = np.empty(length, np.int32)
+    def __init__(self):
+        self._held = {}
 
-        def fill(self, byte):
-            self.memory.view(np.uint8)[...] = byte
+    def stream(self):
+        return 1
 
-    class Shapes:
-        @staticmethod
-        def get_tensor_shape(name):
-            return (1, -1)
-
-    def __init__(self, wrote, length=2):
-        self._allocators, self._wrote, self.calls = {"places": self.Output(length)}, wrote, 0
-        self._engine, self._dtypes = self.Shapes(), {"places": np.dtype(np.int32)}
-
-    def upload(self, feed):
+    def wait(self, stream):
         pass
 
-    def enqueue(self):
-        self.calls += 1
-        if self._wrote is not None:
-            self._allocators["places"].memory[...] = self._wrote
+    def malloc(self, size):
+        buffer = ctypes.create_string_buffer(size)
+        self._held[ctypes.addressof(buffer)] = buffer
+        return ctypes.addressof(buffer)
 
-    def download(self):
-        return {"places": self._allocators["places"].memory.reshape(1, -1).copy()}
+    def free(self, pointer):
+        del self._held[pointer]
+
+    def pinned(self, shape, dtype):
+        return np.empty(shape, dtype)
+
+    def to_device(self, address, array, stream):
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
+
+    def to_host(self, array, address, stream):
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
 
-@pytest.mark.parametrize(("wrote", "wanted", "calls"), [(None, [[]], 2), ([0, 2], [[0, 2]], 1), ([-1, -1], [[-1, -1]], 2), ([0, 0], [[0, 0]], 1)])
-def test_an_output_that_a_call_does_not_write_is_empty_and_not_what_was_there_before(wrote, wanted, calls):
-    context = Dependent(wrote)
-    assert context.call({})["places"].tolist() == wanted and context.calls == calls
+class Places:
+    """An engine that answers the places of what is above 0 in x, and its own context, as TensorRT 8.5.3 was seen to behave on an H100: before
+    the first call the output's shape is (1, -1); later it is that of the last call, whatever the shape of x. `tells`: whether it tells the
+    output's shape to the allocator."""
+
+    num_io_tensors, active_optimization_profile, tells = 2, 0, True
+
+    def __init__(self):
+        self._addresses, self._x, self._last = {}, (), (1, -1)
+
+    def create_execution_context(self):
+        return self
+
+    def get_tensor_name(self, index):
+        return ("x", "places")[index]
+
+    def get_tensor_mode(self, name):
+        return trt.TensorIOMode.INPUT if name == "x" else trt.TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name):
+        return trt.float32 if name == "x" else trt.int32
+
+    def get_tensor_shape(self, name):
+        return (-1,) if name == "x" else self._last
+
+    def set_input_shape(self, name, shape):
+        self._x = shape
+        return True
+
+    def infer_shapes(self):
+        return []
+
+    def set_tensor_address(self, name, address):
+        self._addresses[name] = address
+        return True
+
+    def set_output_allocator(self, name, allocator):
+        self._allocator = allocator
+        return True
+
+    def execute_async_v3(self, stream):
+        x = np.frombuffer(ctypes.string_at(self._addresses["x"], 4 * self._x[0]), np.float32)
+        found = np.flatnonzero(x > 0).astype(np.int32)
+        address = self._allocator.reallocate_output("places", 0, 512, 256)
+        ctypes.memmove(address, found.ctypes.data, found.nbytes)
+        self._last = (1, len(found))
+        if self.tells:
+            self._allocator.notify_shape("places", self._last)
+        return True
+
+
+def called(context, *rows):
+    array = np.array(rows, np.float32)
+    context.shaped({"x": array.shape})
+    return context.call({"x": array})["places"].tolist()
+
+
+def test_an_output_whose_shape_depends_on_values_has_the_shape_of_its_own_call():
+    context = plan_call.Context(HostMemory(), Places(), 0)
+    for rows in ([1, -1, 2], [-1, -2], [3, 4, 5, 6, 0, 7], [-1, -2], [-1, -2], [5, 5], [0]):
+        assert called(context, *rows) == [np.flatnonzero(np.array(rows) > 0).tolist()]
+    context.close()
+
+
+def test_an_output_whose_shape_is_not_told_is_an_error_and_not_the_answer_of_the_call_before():
+    engine = Places()
+    context = plan_call.Context(HostMemory(), engine, 0)
+    assert called(context, 1, -1, 2) == [[0, 2]]
+    engine.tells = False
+    with pytest.raises(plan_call.Refused, match="the shape of places"):
+        called(context, 1, -1)

@@ -22,8 +22,6 @@ Shapes = dict[str, tuple[int, ...]]
 # One thread at a time makes contexts, sets their shapes and puts calls on streams; the GPU works at them side by side. Contexts of two
 # profiles share an engine, and with four threads on an H100 TensorRT 8.5.3 once refused a shape that its profile has.
 HOST = threading.RLock()
-# What memory of outputs is filled with before a call, to see whether the call writes it.
-_FILLS = (0xFF, 0x00)
 
 
 class Refused(Exception):
@@ -53,7 +51,7 @@ class Context:
         self._shapes: Shapes = {}
         # Page-locked memory of the outputs whose shapes follow from those of the inputs.
         self._pinned: dict[str, npt.NDArray[Any]] = {}
-        # Of the others, whose shapes depend on values.
+        # Of the others, whose shapes depend on values; for good, once they are known.
         self._allocators: dict[str, _Allocator] = {}
         self._graph: Captured | None = None
 
@@ -72,9 +70,10 @@ class Context:
         missing = self._context.infer_shapes()
         if missing:
             raise Refused(f"a call without the shapes of {', '.join(missing)}")
-        self._pinned, self._allocators = {}, {}
+        self._pinned = {}
         for name in self.outputs:
-            self._prepare_output(name, tuple(self._context.get_tensor_shape(name)))
+            if name not in self._allocators:
+                self._prepare_output(name, tuple(self._context.get_tensor_shape(name)))
         self._shapes = dict(shapes)
 
     def _place(self, name: str, shape: tuple[int, ...]) -> None:
@@ -82,8 +81,10 @@ class Context:
         _check(self._context.set_tensor_address(name, address), f"the address of {name}")
 
     def _prepare_output(self, name: str, shape: tuple[int, ...]) -> None:
+        # TensorRT 8.5.3 tells -1 before the first call alone; later it tells what the last call had, so an output that once depended on
+        # values keeps its allocator.
         if -1 in shape:
-            self._allocators[name] = _Allocator(self._memory[name], self.stream)
+            self._allocators[name] = _Allocator(self._memory[name])
             _check(self._context.set_output_allocator(name, self._allocators[name]), f"the allocator of {name}")
             return
         self._place(name, shape)
@@ -96,18 +97,22 @@ class Context:
 
     def enqueue(self) -> None:
         """Put one call on the stream. Raises: Refused."""
+        for allocator in self._allocators.values():
+            allocator.shape = None
         with HOST:
             if not self._context.execute_async_v3(self.stream):
                 raise Refused(f"the call ({engines.said() or 'its log does not say why'})")
 
     def download(self) -> dict[str, npt.NDArray[Any]]:
-        """Wait for the call. Returns: {output: a new array}."""
+        """Wait for the call. Returns: {output: a new array}. Raises: Refused, CudaError."""
         for name, array in self._pinned.items():
             self.cuda.to_host(array, self._memory[name].address, self.stream)
         self.cuda.wait(self.stream)
         found = {name: array.copy() for name, array in self._pinned.items()}
         for name, allocator in self._allocators.items():
-            found[name] = np.empty(self._empty(name) if allocator.shape is None else allocator.shape, self._dtypes[name])
+            if allocator.shape is None:
+                raise Refused(f"the shape of {name}")
+            found[name] = np.empty(allocator.shape, self._dtypes[name])
             if found[name].size:
                 self.cuda.to_host(found[name], self._memory[name].address, self.stream)
         if self._allocators:
@@ -149,43 +154,9 @@ class Context:
 
     def call(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
         """One whole call, from and to the host. Raises: Refused, CudaError."""
-        if self._allocators:
-            return self._written(feed)
         self.upload(feed)
         self.launch()
         return self.download()
-
-    def _written(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
-        """A call with outputs whose shapes depend on values.
-
-        Of an output without any element TensorRT 8.5.3 does not always tell the shape: on an H100 the call left the memory as the call
-        before had left it. So an output whose shape was not told is empty. Where a shape was told, memory is filled before the call: an
-        output that still holds nothing but that byte is looked at in a second call, with another byte; if it holds only that one, nothing
-        writes it, and it is empty.
-        """
-        found: list[dict[str, npt.NDArray[Any]]] = []
-        for byte in _FILLS:
-            for allocator in self._allocators.values():
-                allocator.fill(byte)
-            self.upload(feed)
-            self.enqueue()
-            found.append(self.download())
-            if not any(_holds_only(byte, found[-1][name]) for name in self._allocators):
-                return found[-1]
-        last = found[-1]
-        for name in self._allocators:
-            if all(_holds_only(byte, one[name]) for byte, one in zip(_FILLS, found, strict=True)):
-                last[name] = np.empty(self._empty(name), self._dtypes[name])
-        return last
-
-    def _empty(self, name: str) -> list[int]:
-        """The shape of an output that has no element."""
-        return [max(0, size) for size in self._engine.get_tensor_shape(name)]
-
-
-def _holds_only(byte: int, array: npt.NDArray[Any]) -> bool:
-    """Whether an array that is not empty has this byte alone."""
-    return bool(array.size) and bool((np.frombuffer(array.tobytes(), np.uint8) == byte).all())
 
 
 class _Memory:
@@ -201,11 +172,6 @@ class _Memory:
             self.address, self._bytes = self._cuda.malloc(max(1, size)), size
         return self.address
 
-    def fill(self, byte: int, stream: int) -> None:
-        """Start filling it. Raises: CudaError."""
-        if self._bytes:
-            self._cuda.start_filling(self.address, byte, self._bytes, stream)
-
     def close(self) -> None:
         """Give it back. It waits for all work on the device."""
         if self.address:
@@ -214,27 +180,20 @@ class _Memory:
 
 
 class _Allocator(trt.IOutputAllocator):
-    """Gives an output memory when its size is known. stream: of its context."""
+    """Gives an output memory when its size is known."""
 
-    def __init__(self, memory: _Memory, stream: int) -> None:
+    def __init__(self, memory: _Memory) -> None:
         trt.IOutputAllocator.__init__(self)
-        self._own, self._stream, self._byte = memory, stream, _FILLS[0]
-        # Of the call that runs or ran last; None where TensorRT did not tell it.
+        self._own = memory
+        # Of the call that runs or ran last; None until TensorRT tells it.
         self.shape: tuple[int, ...] | None = None
-
-    def fill(self, byte: int) -> None:
-        """Get ready for a call: fill the output with this byte until the call writes it. Raises: CudaError."""
-        self._byte, self.shape = byte, None
-        self._own.fill(byte, self._stream)
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int | None:
         """TensorRT calls it before it writes."""
         try:
-            address = self._own.of(size)
-            self._own.fill(self._byte, self._stream)
+            return self._own.of(size)
         except CudaError:
             return None
-        return address
 
     def notify_shape(self, tensor_name: str, shape: trt.Dims) -> None:
         """TensorRT calls it with the shape of this call's output."""
