@@ -15,6 +15,7 @@ from tftrt_tools import errors
 from tftrt_tools.bench import breakdown
 from tftrt_tools.bench.gpu_watch import Use
 from tftrt_tools.commands import _calling
+from tftrt_tools.commands import diagnose as diagnose_command
 from tftrt_tools.diagnosis import diagnose, finding, in_turns, served, trial
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
 from tftrt_tools.inputs import calls
@@ -340,13 +341,25 @@ def test_a_model_that_cannot_be_timed_leaves_its_reason(tmp_path):
 # --- the command
 
 
+def test_what_lies_in_the_call_alone_is_no_fault_of_the_model(capsys):
+    from rich.console import Console
+
+    done = diagnose.diagnose(recorded("digits_fp16"), "c", "o")
+    alone = dataclasses.replace(done, findings=tuple(one for one in done.findings if one.cause in finding.OF_THE_CALLER))
+    diagnose_command._print(Console(width=200), alone)
+    said = capsys.readouterr().out
+    assert alone.findings and said.index("Nothing is wrong with the model") < said.index("In how it is called")
+
+
 def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(recorded("digits_fp16").to_dict()))
     model = str(zoo_model("digits_cnn"))
     done = tftrt("diagnose", model, model, f"--profile={path}", f"--json={tmp_path / 'd.json'}")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.index("[fallback]") < done.stdout.index("In how it is called") < done.stdout.index("[small-batch]") and "mend: build an engine" in done.stdout
+    said = done.stdout
+    assert said.index("[fallback]") < said.index("In how it is called") < said.index("[small-batch]") and "mend: build an engine" in said
+    assert "Nothing is wrong" not in said
     assert "whose files are not those of" in done.stdout, "the profile is of another model"
     assert json.loads((tmp_path / "d.json").read_text())["kind"] == "diagnosis"
 

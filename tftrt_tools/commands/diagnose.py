@@ -144,13 +144,13 @@ def _print(console: Console, done: Diagnosis) -> None:
 
     console.print(_output.table("The calls", ["call", ">ms", ">original ms", ">GPU busy ms", ">engines ms"], map(_call, done.calls)))
     of_the_caller = False
+    if all(one.cause in OF_THE_CALLER for one in done.findings):
+        _say(console, "Nothing is wrong with the model that this profile shows.\n" if done.gpu else "No findings.")
     for number, finding in enumerate(done.findings, 1):
         if finding.cause in OF_THE_CALLER and not of_the_caller:
             of_the_caller = True
             _say(console, "In how it is called, which costs the original as much:\n")
         _finding(console, number, finding)
-    if not done.findings:
-        _say(console, "Nothing is wrong that this profile shows." if done.gpu else "No findings.")
     for remark in done.remarks:
         _say(console, f"{remark.cause}: {remark.call + ': ' if remark.call else ''}{remark.text}")
     for line in done.unknown:
