@@ -10,10 +10,12 @@
 #   settings  what each setting of a build costs and gives; one build at a time
 #   tests     tests of layers, of repeated builds and of optimize
 # OUTPUT: a folder for models and results. MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote; without it the
-# trained models are left out. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of a step, by default 560.
+# trained models are left out. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of a step, by default 560. CASES: of
+# benchmarks.diagnosis, by default all; `make` then makes nothing else. A network of `products` takes two to four minutes to build beside others.
 set -euo pipefail
 step=${1:?STEP is missing} output=${2:?OUTPUT is missing} models=${3:-}
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-560}
+IFS=, read -ra cases <<< "${CASES:-}"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p "$output/logs"
 left() { echo $((seconds - SECONDS - 5)); }
@@ -39,7 +41,9 @@ case $step in
     export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_BUILD_TURNS=0
     nvidia-cuda-mps-control -d || { echo "no MPS here: this will take long" >&2; unset CUDA_MPS_PIPE_DIRECTORY; }
     trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true; rm -rf "$mps"' EXIT
-    "$python" -m benchmarks.diagnosis --make --jobs 4 --budget "$(left)" --workdir="$output/diagnosis" > "$output/logs/diagnosis-make.log" 2>&1 &
+    "$python" -m benchmarks.diagnosis "${cases[@]}" --make --jobs 4 --budget "$(left)" --workdir="$output/diagnosis" \
+      > "$output/logs/diagnosis-make.log" 2>&1 &
+    [ ${#cases[@]} -eq 0 ] || { wait; exit; }
     CUDA_VISIBLE_DEVICES=-1 "$python" -m saved_models resnet50 mobilenet_v2 bert_encoder --output="$zoo" > "$output/logs/zoo.log" 2>&1
     "$python" -c "import numpy as np; np.savez('$output/pictures.npz', image=np.random.default_rng(0).random((64, 224, 224, 3), np.float32))"
     ids='input_ids:8x128;input_mask:8x128'
@@ -57,7 +61,7 @@ case $step in
     profile resnet_fp16 "$zoo/resnet50"; profile resnet_int8 "$zoo/resnet50"; profile mobilenet_fp16 "$zoo/mobilenet_v2"
     profile encoder_fp16 "$zoo/bert_encoder"
     if [ -n "$models" ]; then profile fer_fp16 "$models/fer"; profile fer_int8 "$models/fer"; profile musicnn_fp16 "$models/musicnn"; fi ;;
-  diagnosis) "$python" -m benchmarks.diagnosis --budget "$(left)" --workdir="$output/diagnosis" ;;
+  diagnosis) "$python" -m benchmarks.diagnosis "${cases[@]}" --case_budget 200 --budget "$(left)" --workdir="$output/diagnosis" ;;
   settings) "$python" -m benchmarks.build_settings --budget "$(left)" --workdir="$output/settings" ;;
   tests) timeout "$(left)" "$python" -m pytest -n 0 -m gpu -q tests/test_gpu_layers.py tests/test_gpu_profile.py tests/test_gpu_diagnose.py \
       tests/test_gpu_build_repeat.py ;;
