@@ -158,8 +158,9 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
         if len(one.methods) > 1:
             _comparison.table(console, f"{one.name}: everything rounded to INT8, SNR dB by calibration method", _levels(one), one.method)
         shown = one.nodes if values.all else one.nodes[:_ROWS]
-        columns = [">rank", "node", "op", "engine", ">SNR dB", ">share", ">top-1", *([">measured gain dB"] if one.measured else [])]
-        rows = [_row(rank, node, bool(one.measured)) for rank, node in enumerate(shown, 1)]
+        columns = [">rank", "node", "op", *([] if done.of_onnx else ["engine"]), ">SNR dB", ">share", ">top-1",
+                   *([">measured gain dB"] if one.measured else [])]
+        rows = [_row(rank, node, bool(one.measured), not done.of_onnx) for rank, node in enumerate(shown, 1)]
         title = f"{one.label}: one node alone rounded to {done.precision}, and the worst output's noise"
         console.print(_output.table(title, columns, rows))
         if len(one.nodes) > len(shown):
@@ -218,9 +219,10 @@ def _suggestion(done: Sensitivity) -> str:
     return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} in a higher precision {missed}"
 
 
-def _row(rank: int, node: Node, measured: bool) -> tuple[object, ...]:
+def _row(rank: int, node: Node, measured: bool, engines: bool) -> tuple[object, ...]:
     level = "NaN or Inf" if node.worst.nonfinite else _decibels(node.worst.snr_db)
-    row = (rank, node.name, node.op, node.engine.removeprefix("TRTEngineOp_"), level, f"{node.share:.1%}", _share(node.worst.top1))
+    engine = (node.engine.removeprefix("TRTEngineOp_"),) if engines else ()
+    row = (rank, node.name, node.op, *engine, level, f"{node.share:.1%}", _share(node.worst.top1))
     if not measured:
         return row
     gain = node.measured.gain_db if node.measured else None
