@@ -168,8 +168,10 @@ def test_a_file_with_a_precision_or_without_floats_is_refused(tmp_path, folder):
 
 
 def test_a_sum_whose_other_side_changes_has_a_range_all_the_same():
-    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model('''<ir_version: 8, opset_import: ["": 16]>
-        g (float[1,4,2,2] x) => (float[1,4,2,2] y) <float[4,4,1,1] w = {%s}> { a = Conv(x, w) b = Conv(a, w) y = Add(a, b) }''' % ",".join(["1"] * 16)))
+    ones = ",".join(["1"] * 16)
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 16]> g (float[1,4,2,2] x) => (float[1,4,2,2] y) <float[4,4,1,1] w = {' + ones
+        + "}> { a = Conv(x, w) b = Conv(a, w) y = Add(a, b) }"))
     placed = placement.place(model, frozenset())
     assert set(placed.tensors) <= set(sensitivity_job._ranged(model, placed)) and {"a", "b"} <= set(sensitivity_job._ranged(model, placed))
 
