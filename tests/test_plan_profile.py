@@ -19,6 +19,7 @@ from tests.engine_recordings import profiles as tf_trt_profiles
 from tests.engine_recordings import recording as tf_trt_recording
 from tests.gpu_commands import NO_GPU
 from tests.plan_recordings import FER, INPUTS, RESNET
+from tftrt_tools import child, errors
 from tftrt_tools.models.plan import document, layer_information
 from tftrt_tools.profiling import (
     chrome,
@@ -449,6 +450,16 @@ def test_calls_of_a_plan_are_timed_by_stages_and_marked():
     assert times and wall > 0
     told = one.first()
     assert told["first"]["engine"] == {"plan": 1} and told["output_shapes"] == {"y": [2, 3]} and told["output_dtypes"] == {"y": "float32"}
+
+
+def test_where_the_plan_does_not_load_the_recorder_leaves_the_guards_reason(tmp_path):
+    folder = plan_recordings.directory(tmp_path / "plan")
+    request = {"models": [{"name": "model", "path": str(folder), "calls": []}], "folder": str(tmp_path / "traces"), "traced": 3, "callers": [1],
+               "seconds": 0.1}
+    told = child.run("tftrt_tools.profiling.job.plan_record:record", request, env=NO_GPU).result
+    with pytest.raises(errors.TftrtError, match="is a plan for NVIDIA H100 80GB HBM3, and no GPU is visible here"):
+        measure._check(told, measure.Options(model=str(folder)))
+    assert told["machine"]["versions"]["tensorrt"] and told["machine"]["tf32"] and not told["calls"]
 
 
 # The command ------------------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ examples:
   tftrt profile resnet_fp16 --original=resnet --html=profile.html
   tftrt profile resnet_fp16 --shapes='image:8x224x224x3' --trace=resnet.trace.json.gz
   tftrt profile resnet_fp16 resnet_int8
-  tftrt profile resnet_plan --shapes='image:8x224x224x3' && tftrt profile resnet_fp16 resnet_plan
+  tftrt profile resnet_plan --shapes='image:8x224x224x3'
+  tftrt profile resnet_fp16 resnet_plan
   tftrt profile profile_of_the_server.json
 """
 

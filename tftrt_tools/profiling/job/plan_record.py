@@ -25,6 +25,10 @@ def record(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Recorder(recorder.Recorder[runner_job.Loaded]):
+    def __init__(self, request: dict[str, Any]) -> None:
+        super().__init__(request)
+        self._warm = False
+
     def machine(self) -> dict[str, Any]:
         said = document.read(self._request["models"][0]["path"])
         return host.machine({"tensorrt": trt.__version__}, tf32="TF32" in said.builder_flags)
@@ -45,6 +49,11 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
     def _watched(self, function: Callable[[], T]) -> tuple[T, dict[str, Any], list[list[Any]], list[str]]:
         """(Its result, what CUPTI saw, the marks, why CUPTI saw nothing). Without CUPTI the host's marks are there all the same."""
         try:
+            if not self._warm:
+                # CUPTI itself warms up.
+                with plan_cupti.cupti().tracing():
+                    function()
+                self._warm = True
             with plan_cupti.cupti().tracing() as found:
                 MARKS.trace(plan_cupti.cupti().now)
                 try:
