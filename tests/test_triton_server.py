@@ -178,7 +178,7 @@ def test_a_server_of_the_other_protocol_is_told(server, tftrt):
     bare = server.address.removeprefix("triton://")
     with pytest.raises(ServingError, match="is no TensorFlow Serving") as caught, Client(bare) as client:
         client.metadata("digits")
-    assert "triton://HOST:PORT" in caught.value.mend
+    assert "triton://HOST:8001" in caught.value.mend
     assert_clear(tftrt("bench", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
     assert_clear(tftrt("smoke", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
     with pytest.raises(ServingError, match="127.0.0.1") as caught, TritonClient(f"127.0.0.1:{server.http_port}", retries=0) as client:
