@@ -69,15 +69,18 @@ class Labelled:
     dropped: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """originals: calls of the original; sent: calls of the wrapped model; source: where their values come from; notes: lines; labelled:
-    {added signature: Labelled}, of those that get the user's rows."""
+    """What both models are asked."""
 
+    # Calls of the original, and of the wrapped model.
     originals: tuple[run.Call, ...]
     sent: tuple[Sent, ...]
+    # Where their values come from.
     source: Literal["data", "random"]
+    # What to know, a line each.
     notes: tuple[str, ...]
+    # Of the added signatures that get the user's rows, by name.
     labelled: Mapping[str, Labelled]
 
     def rows(self) -> Iterator[run.Call]:
@@ -103,8 +106,8 @@ def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Ask
         if one.name in chosen:
             maker.add(one)
     maker.keep(wrapped)
-    return Exchange(tuple(maker.originals), tuple(maker.sent), "data" if asked.data else "random", tuple(maker.notes),
-                    maker.labelled)
+    return Exchange(originals=tuple(maker.originals), sent=tuple(maker.sent), source="data" if asked.data else "random",
+                    notes=tuple(maker.notes), labelled=maker.labelled)
 
 
 class _Maker:
