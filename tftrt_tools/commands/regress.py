@@ -57,7 +57,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
         flags.DEFINE_string(f"{side}_server", "", f"HOST:PORT or triton://HOST:PORT of a running server that has the {what}; by default "
-                            "--server", **text)
+                            "--server; --tls holds for both", **text)
         flags.DEFINE_integer(f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text)
         flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
     _tls_flags.define(values)
