@@ -236,7 +236,7 @@ def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, t
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
     flags = ("--rounds=20", "--max_rounds=20", "--requests=2", "--metrics=p50", f"--server={server.address}")
     done = tftrt("regress", "--native=digits", "--candidate=whole", *flags, f"--json={tmp_path / 'same.json'}")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in (0, 3, 4), done.stderr
     assert not json.loads((tmp_path / "same.json").read_text())["answers"]["problems"]
     wrong = tftrt("regress", "--native=digits", "--candidate=other", *flags)
     assert wrong.returncode == 3 and "probabilities" in wrong.stdout, wrong.stdout + wrong.stderr
