@@ -188,7 +188,7 @@ def record(rounds_wanted, output):
         with pair.served(model, model) as server:
             payloads = {name: payload.Payload(clients.PREDICT, tuple(clients.request_bytes(served, {"image": one}) for one in images))
                         for name, served in ((rounds.NATIVE, server.native), (rounds.CANDIDATE, server.candidate))}
-            with rounds.asking(load_plan.Target(address=server.address), payloads) as asker:
+            with rounds.asking(dict.fromkeys(payloads, load_plan.Target(address=server.address)), payloads) as asker:
                 asker.warm_up()
                 for number in range(rounds_wanted):
                     asker.round(number, _REQUESTS // rounds.BLOCKS, measured)

@@ -253,7 +253,11 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
     (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --server"), (["--native=a", "--candidate=b", "--tls"], "--tls has no effect without"),
     (["--native=a", "--candidate=b", "--native_version=2"], "--native_version has no effect without"), (["--native=a", "--candidate=a", "--server=x:1"], "are both 'a' on x:1"),
     (["--native=a", "--candidate=a", "--server=x:1", "--candidate_version=2", "--candidate_label=canary"], "--candidate_version and --candidate_label exclude"),
-    (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
+    (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"),
+    (["--native=a", "--candidate=a", "--candidate_server=triton://x:1"], "--native_server is missing: each model is on a server that runs"),
+    (["--native=a", "--candidate=b", "--candidate_server=triton://x:1", "--native_server=x:2", "--backend=docker"], "--native_server and --backend"),
+    (["--native=a", "--candidate=a", "--server=x:1", "--candidate_server=x:1"], "are both 'a' on x:1"),
+    (["--native=a", "--candidate=b", "--in_process", "--server=x:1", "--candidate_server=x:2"], "--in_process and --server=x:1"), (["--native=/nowhere", "--candidate=b"], "/nowhere")])
 def test_mistakes_are_told_before_a_server_starts(arguments, text):
     with pytest.raises(errors.TftrtError, match=text):
         run(*arguments)

@@ -479,10 +479,11 @@ def test_a_rest_port_is_told_from_a_grpc_port():
     assert caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and "gRPC" in caught.value.mend + caught.value.cause
 
 
-@pytest.mark.parametrize("address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1"])
+@pytest.mark.parametrize("address", ["http://localhost:8500", "localhost:99999", "a:b", "localhost:8500/v1", "triton:/x"])
 def test_an_address_that_is_none(address):
-    with pytest.raises(errors.UsageError, match="is no address"):
+    with pytest.raises(errors.UsageError, match="is no address") as caught:
         target(address, TENSORFLOW_SERVING)
+    assert caught.value.mend == "write HOST:PORT, such as localhost:8500; a Triton is asked as triton://HOST:8001"
 
 
 def test_the_port_may_be_left_out():

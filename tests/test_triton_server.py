@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import shutil
 import threading
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.command_line import assert_clear
+from tests.conformance.launch import LocalServer
 from tests.test_kserve_messages import DTYPES
 from tests.test_triton_publish import onnx_file
 from tests.triton_server import TritonServer, installed, wait_for
@@ -176,7 +178,7 @@ def test_a_server_of_the_other_protocol_is_told(server, tftrt):
     bare = server.address.removeprefix("triton://")
     with pytest.raises(ServingError, match="is no TensorFlow Serving") as caught, Client(bare) as client:
         client.metadata("digits")
-    assert "triton://HOST:PORT" in caught.value.mend
+    assert "triton://HOST:8001" in caught.value.mend
     assert_clear(tftrt("bench", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
     assert_clear(tftrt("smoke", bare, "--model_name=digits"), 1, "is no TensorFlow Serving")
     with pytest.raises(ServingError, match="127.0.0.1") as caught, TritonClient(f"127.0.0.1:{server.http_port}", retries=0) as client:
@@ -234,10 +236,53 @@ def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, t
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
     flags = ("--rounds=20", "--max_rounds=20", "--requests=2", "--metrics=p50", f"--server={server.address}")
     done = tftrt("regress", "--native=digits", "--candidate=whole", *flags, f"--json={tmp_path / 'same.json'}")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in (0, 3, 4), done.stderr
     assert not json.loads((tmp_path / "same.json").read_text())["answers"]["problems"]
     wrong = tftrt("regress", "--native=digits", "--candidate=other", *flags)
     assert wrong.returncode == 3 and "probabilities" in wrong.stdout, wrong.stdout + wrong.stderr
+
+
+@pytest.fixture(scope="module")
+def before(zoo_model, tmp_path_factory):
+    """The address of a TensorFlow Serving (the development server) that has the digits as a SavedModel."""
+    folder = tmp_path_factory.mktemp("before")
+    shutil.copytree(zoo_model("digits_cnn"), folder / "digits/1")
+    with LocalServer(["--model_name=digits", f"--model_base_path={folder / 'digits'}"], folder / "log", looked_at=True) as one:
+        yield one.grpc_address
+
+
+QUICK = ("--rounds=12", "--max_rounds=12", "--requests=8", "--metrics=p50")
+
+
+def test_regress_compares_servers_of_two_kinds(server, before, zoo_model, tftrt, tmp_path):
+    two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
+    done = tftrt("regress", *two, "--candidate=digits", "--allow_worse", f"--json={tmp_path / 'r.json'}", f"--html={tmp_path / 'r.html'}",
+                 f"--native_dir={zoo_model('digits_cnn')}")
+    assert done.returncode in (0, 4), done.stdout + done.stderr
+    said = json.loads((tmp_path / "r.json").read_text())
+    assert said["server"]["address"] == f"{before} (native) and {server.address} (candidate)"
+    assert said["workload"]["backend"] == "two servers that ran before: TensorFlow Serving and Triton"
+    assert any("the verdict is on each model together with its server" in one for one in said["notes"])
+    assert not said["answers"]["problems"] and said["failed"] == {"native": 0, "candidate": 0} and len(said["rounds"]["candidate_p50"]) == 12
+    assert server.address in (tmp_path / "r.html").read_text() and said["native"]["digest"]
+    # The same model under the same name and version on both, and the other way round.
+    turned = tftrt("regress", f"--server={server.address}", f"--candidate_server={before}", "--native=digits", "--candidate=digits", *QUICK,
+                   "--allow_worse")
+    assert turned.returncode in (0, 4) and f"{server.address} (native) and {before} (candidate)" in turned.stdout, turned.stdout + turned.stderr
+
+
+def test_other_answers_of_the_other_server_fail_the_comparison(server, before, tftrt):
+    done = tftrt("regress", f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", "--candidate=other", *QUICK,
+                 "--allow_worse")
+    assert done.returncode == 3 and "probabilities" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_request_that_the_other_server_refuses_is_a_failure_and_a_model_that_it_has_not_is_named(server, before, tftrt):
+    two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
+    done = tftrt("regress", *two, "--candidate=digits", "--shapes=image:9x8x8x1")
+    assert done.returncode == 3 and "refuses a request" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert_clear(tftrt("regress", *two, "--candidate=nothing"), 2, "serves no model 'nothing'")
+    assert_clear(tftrt("regress", *two, "--candidate=digits", "--candidate_label=stable"), 2, "label")
 
 
 def test_versions_lists_the_repository(server, tftrt):

@@ -1,13 +1,14 @@
 """`tftrt verify ORIGINAL WRAPPED`: added signatures against the model that they wrap."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.command_line import assert_clear
-from tests.wrapped import classifier, encoded, noise
+from tests.wrapped import answers, classifier, encoded, noise
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.inputs.sources_job import picture_ops
 from tftrt_tools.wrapping import client_side
@@ -105,3 +106,93 @@ def test_numpy_normalizes_as_tensorflow_does(dtype, first):
     theirs = picture_ops.normalized(tf.constant(client_side.laid_out(images, pictures)), options, dtype, first).numpy()
     assert mine.dtype == theirs.dtype
     np.testing.assert_array_equal(mine, theirs)
+
+
+# Against labels.
+
+
+@pytest.fixture(scope="module")
+def labelled(folder):
+    """Names of classes, {file: scores that the model gives its picture, as a client normalizes it}, and labels of which two are wrong."""
+    (folder / "names.txt").write_text("".join(f"class {number}\n" for number in range(10)))
+    scores = {}
+    for path in sorted((folder / "photos").iterdir()):
+        image = client_side.resized(client_side.decoded(path.read_bytes(), 3).pixels, (8, 8), "stretch") / np.float32(255)
+        scores[path.name] = answers(folder / "model", "serving_default", image=image[None])["scores"][0]
+    best = np.array([one.argmax() for one in scores.values()])
+    second = np.array([one.argsort()[-2] for one in scores.values()])
+    truth = np.where(np.arange(len(best)) < 2, second, best)
+    np.save(folder / "labels.npy", truth)
+    (folder / "labels.csv").write_text("file,label\n" + "".join(f"{name},class {one}\n" for name, one in zip(scores, truth, strict=True)))
+    return truth
+
+
+@pytest.mark.parametrize(("flags", "labels", "top5"), [
+    (("--top_k=3", "--classes={folder}/names.txt"), "labels.csv", None), (("--argmax",), "labels.npy", None), (("--top_k=5",), "labels.npy", 1.0),
+    ((), "labels.npy", 1.0), (("--output_types=float16",), "labels.npy", 1.0)])
+def test_accuracy_against_labels_is_told_of_both_sides(tftrt, folder, labelled, tmp_path, flags, labels, top5):
+    flags = [one.format(folder=folder) for one in flags]
+    done = tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", *flags)
+    assert done.returncode == 0, done.stderr
+    said, code = verified(tftrt, folder, tmp_path / "wrapped", f"--data={folder / 'photos'}", f"--labels={folder / labels}",
+                          f"--html={tmp_path / 'report.html'}")
+    assert code == 0 and said["accuracy"] == said["accuracies"][0], said
+    output = "classes" if "--argmax" in flags or any("top_k" in one for one in flags) else "scores"
+    assert {one["output"] for one in said["accuracies"]} == {f"uint8/{output}", f"encoded/{output}"}
+    for one in said["accuracies"]:
+        assert one["labels"] == 9 and one["metric"] == "top1" and one["original"] == pytest.approx(7 / 9) == one["converted"], one
+        assert one["metrics"].get("top5", {}).get("converted") == top5 and ("auc" in one["metrics"]) == (output == "scores"), one["metrics"]
+    assert (tmp_path / "report.html").read_text().count("against labels") == 2
+
+
+def test_a_wrapped_model_that_is_less_accurate_than_asked_fails(tftrt, folder, labelled, tmp_path):
+    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--argmax")
+    flags = (f"--data={folder / 'photos'}", f"--labels={folder / 'labels.npy'}")
+    said, code = verified(tftrt, folder, tmp_path / "wrapped", *flags, "--thresholds=labels:top1>=0.9", "--signature_keys=encoded")
+    assert code == 3 and said["problems"] == ["labels: top1 is 0.777778, wanted >= 0.9"]
+    done = tftrt("verify", folder / "model", tmp_path / "wrapped", *flags, "--thresholds=labels:top1>=0.7")
+    assert done.returncode == 0 and "accuracy on 9 labels (encoded/classes): original 77.78%, converted 77.78%" in done.stdout
+    # Another normalization: the wrapped model answers otherwise, and the labels say so.
+    record = tmp_path / "wrapped/assets.extra/tftrt_wrapped.json"
+    text = json.loads(record.read_text())
+    for one in text["signatures"]:
+        one["pictures"]["options"]["image_channels"] = "BGR"
+    record.write_text(json.dumps(text))
+    said, code = verified(tftrt, folder, tmp_path / "wrapped", *flags)
+    assert code == 3 and said["accuracy"]["original"] != said["accuracy"]["converted"]
+
+
+def test_labels_of_pictures_that_do_not_decode_are_left_out(tftrt, folder, labelled, tmp_path):
+    shutil.copytree(folder / "photos", tmp_path / "photos")
+    (tmp_path / "photos/0.png").write_bytes(b"no picture")
+    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2")
+    said, code = verified(tftrt, folder, tmp_path / "wrapped", f"--data={tmp_path / 'photos'}", f"--labels={folder / 'labels.npy'}",
+                          "--image_error_limit=1", "--batch_size=3")
+    # Of 0.png to 8.bmp the first is gone, and of the other eight the second of the two wrong ones stays.
+    assert code == 0 and [(one["labels"], one["original"]) for one in said["accuracies"]] == [(8, pytest.approx(7 / 8))] * 2
+
+
+@pytest.mark.parametrize(("flags", "says"), [
+    (("--labels={folder}/short.npy",), "--labels holds 3 int64 values for 9 rows"),
+    (("--labels={folder}/labels.npy", "--label_output=other/scores"), "--label_output=other/scores is of no signature that was added"),
+    (("--labels={folder}/labels.npy", "--label_output=encoded/nothing"), "fits no output"),
+    (("--labels={folder}/floats.npy",), "--labels are values, and "), (("--labels={folder}/nowhere.npy",), "no such file")])
+def test_labels_that_do_not_go_with_a_wrapped_model(tftrt, folder, labelled, tmp_path, flags, says):
+    np.save(folder / "short.npy", labelled[:3])
+    np.save(folder / "floats.npy", np.random.default_rng(0).random((9, 10)))
+    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2")
+    done = tftrt("verify", folder / "model", tmp_path / "wrapped", f"--data={folder / 'photos'}", *(one.format(folder=folder) for one in flags))
+    assert_clear(done, 2, says)
+
+
+def test_labels_of_arrays_that_a_signature_takes_in_another_type(tftrt, folder, tmp_path):
+    rows = np.random.default_rng(3).random((24, 8, 8, 3)).astype(np.float16).astype(np.float32)
+    truth = answers(folder / "model", "serving_default", image=rows)["scores"].argmax(-1)
+    np.savez(tmp_path / "rows.npz", image=rows)
+    np.save(tmp_path / "labels.npy", truth)
+    done = tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--forms=same", "--input_types=float16", "--argmax")
+    assert done.returncode == 0, done.stderr
+    said, code = verified(tftrt, folder, tmp_path / "wrapped", f"--data={tmp_path / 'rows.npz'}", f"--labels={tmp_path / 'labels.npy'}")
+    assert code == 0 and said["accuracy"]["labels"] == 24 and said["accuracy"]["original"] == 1 == said["accuracy"]["converted"]
+    assert_clear(tftrt("verify", folder / "model", tmp_path / "wrapped", f"--data={folder / 'photos'}", f"--labels={tmp_path / 'labels.npy'}"), 2,
+                 "no added signature takes the rows of --data")

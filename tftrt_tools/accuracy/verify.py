@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tftrt_tools import child, errors, progress, scratch
-from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth, wrapped
+from tftrt_tools.accuracy import held_out, judgement, kinds, metrics, thresholds, truth, wrapped, wrapped_labels
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.choices import Precision
 from tftrt_tools.execution import coverage, kernels, run
@@ -114,7 +114,7 @@ class Verification(passport.Stamped):
     dropped: int
     # The seed of drawn inputs.
     seed: int
-    # As truth.to_dict says, None without labels.
+    # As truth.to_dict says, None without labels. Of a wrapped model the least accurate of `accuracies`.
     accuracy: dict[str, Any] | None
     # For an INT8 model: how much of the data its calibration used.
     calibration: held_out.CalibrationUse | None = None
@@ -137,6 +137,8 @@ class Verification(passport.Stamped):
     runtimes: dict[str, str] = dataclasses.field(default_factory=dict)
     # Inputs and outputs that have another name in the converted model, a line each.
     matched: tuple[str, ...] = ()
+    # Of a wrapped model, the accuracy of each added signature; () else.
+    accuracies: tuple[dict[str, Any], ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -179,14 +181,14 @@ def verify(original: str | os.PathLike[str] | Source, converted: str | os.PathLi
 def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules, options: Options) -> Verification:
     """The Verification of a model with the signatures of `tftrt wrap`, against the model that was wrapped."""
     _check_original(first)
-    for flag, given in (("labels", options.labels), ("rename", options.rename)):
-        if given:
-            raise errors.UsageError(f"--{flag} has no effect on signatures that `tftrt wrap` has added", "leave it out")
+    if options.rename:
+        raise errors.UsageError("--rename has no effect on signatures that `tftrt wrap` has added", "leave it out")
     manifest = second.document(passport.MANIFEST) or {}
     with scratch.folder("verify") as folder:
         exchange = wrapped.exchange(record, first, second, options.asked, _batch_sizes(manifest, options), options.signature_keys, folder)
         used = held_out.check(second.document(passport.CALIBRATION), exchange.rows(), dict.fromkeys(second.signatures, exchange.source),
                               options.allow_calibration_data)
+        labels = wrapped_labels.read(exchange, options) if options.labels else {}
         mine = run.save_calls(exchange.originals, folder + "/in")
         theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
         reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
@@ -200,6 +202,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
             groups.setdefault((one.label, one.arithmetic(ran)), []).append((run.Call(one.label, one.call.inputs), before, after))
         own = [label for label, _ in groups] if exchange.source == "data" else []
         judged = [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()]
+        accuracies, short = wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
     sent = [one.call for one in exchange.sent]
     rows: dict[str, int] = {}
     for one in exchange.sent:
@@ -211,11 +214,12 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         evidence=_evidence(reference, answers, second), gpu=answers.gpu,
         comparisons=tuple(one for each in judged for one in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
-        misses=tuple(one for each in judged for one in each.misses),
+        misses=(*(one for each in judged for one in each.misses), *short),
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)), engine_runs=_totals(answers, "engine"),
         builds=_totals(answers, "build"), calls=len(sent), shapes=_distinct_shapes(sent),
-        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, accuracy=None, calibration=used,
+        sources=dict.fromkeys(rows, exchange.source), samples=rows, dropped=0, seed=options.asked.seed, calibration=used,
+        accuracy=accuracies[0] if accuracies else None, accuracies=accuracies,
         kernels=answers.kernels, precision=_lowest(second), nothing_shown=tuple(line for each in judged for line in each.nothing_shown),
         constant_outputs=tuple(line for each in judged for line in each.warnings), notes=exchange.notes, unbuilt=unbuilt,
         runtimes={"original": reference.where.text(), "converted": answers.where.text()})

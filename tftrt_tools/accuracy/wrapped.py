@@ -15,7 +15,7 @@ from tftrt_tools import errors
 from tftrt_tools.execution import inputs as random_inputs
 from tftrt_tools.execution import run
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.inputs import find
+from tftrt_tools.inputs import find, read
 from tftrt_tools.savedmodel import signatures
 from tftrt_tools.wrapping import added as names
 from tftrt_tools.wrapping import client_side
@@ -59,14 +59,29 @@ class Sent:
         return next((_ROUNDED[kind] for kind in ("bfloat16", "float16") if kind in kinds), ran)
 
 
-@dataclasses.dataclass(frozen=True)
-class Exchange:
-    """originals: calls of the original; sent: calls of the wrapped model; source: where their values come from; notes: lines."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Labelled:
+    """The calls in which an added signature gets the user's rows as a client would send them. places: among Exchange.sent, in the order of
+    the rows; rows: the rows as they were read, None of arrays and functions; dropped: rows that filled no call."""
 
+    places: tuple[int, ...]
+    rows: read.Rows | None
+    dropped: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What both models are asked."""
+
+    # Calls of the original, and of the wrapped model.
     originals: tuple[run.Call, ...]
     sent: tuple[Sent, ...]
+    # Where their values come from.
     source: Literal["data", "random"]
+    # What to know, a line each.
     notes: tuple[str, ...]
+    # Of the added signatures that get the user's rows, by name.
+    labelled: Mapping[str, Labelled]
 
     def rows(self) -> Iterator[run.Call]:
         """The calls of added signatures, without the copies of their files."""
@@ -91,7 +106,8 @@ def exchange(record: Wrapped, original: Model, wrapped: Model, asked: inputs.Ask
         if one.name in chosen:
             maker.add(one)
     maker.keep(wrapped)
-    return Exchange(tuple(maker.originals), tuple(maker.sent), "data" if asked.data else "random", tuple(maker.notes))
+    return Exchange(originals=tuple(maker.originals), sent=tuple(maker.sent), source="data" if asked.data else "random",
+                    notes=tuple(maker.notes), labelled=maker.labelled)
 
 
 class _Maker:
@@ -100,6 +116,8 @@ class _Maker:
     def __init__(self, record: Wrapped, original: Model, asked: inputs.Asked, sizes: Sequence[int], folder: str) -> None:
         self._record, self._original, self._asked, self._sizes, self._folder = record, original, asked, sizes, folder
         self._read_pictures: dict[int, tuple[_Picture, ...]] = {}
+        self._rows: read.Rows | None = None
+        self.labelled: dict[str, Labelled] = {}
         self._made: dict[Any, int] = {}
         self.originals: list[run.Call] = []
         self.sent: list[Sent] = []
@@ -152,10 +170,11 @@ class _Maker:
 
     def _pictures(self, added: Added, pictures: Pictures, of: str) -> None:
         sizes = self._sizes if pictures.size else (1,)
-        read = self._read(pictures.channels)
+        held, places, end = self._read(pictures.channels), [], 0
         settings = repr(pictures.to_dict() | {"broken": "", "max_pixels": 0})
-        for start, end in _parts(len(read), sizes):
-            files, decoded = zip(*read[start:end], strict=True)
+        for start, end in _parts(len(held), sizes):
+            files, decoded = zip(*held[start:end], strict=True)
+            places.append(len(self.sent))  # the first of the part's calls is a client's
             images = np.stack([client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded])
             beside, theirs = self._beside(added, end - start)
             if added.form == "uint8":
@@ -170,6 +189,8 @@ class _Maker:
                 self._send(added, place, {pictures.input: _strings(files), **theirs}, exact=False)
             copies = files if exact else [client_side.as_png(one.pixels) for one in decoded]
             self._send(added, place, {pictures.input: _strings(copies), **theirs})
+        if self._asked.data and places:
+            self.labelled[added.name] = Labelled(tuple(places), self._rows, len(held) - end)
 
     def _send(self, added: Added, original: int, values: Mapping[str, npt.NDArray[Any]], exact: bool = True) -> None:
         label = added.name if exact else f"{added.name} (files)"
@@ -185,7 +206,11 @@ class _Maker:
         takes = inputs.Takes.one(of, self._original.inputs)
         pictures = self._asked.data and find.find(self._asked.data, self._asked.said).kind == "images"
         asked = dataclasses.replace(self._asked, data="") if pictures else self._asked
-        for number, call in enumerate(inputs.choose(takes, asked, f"{self._folder}/{added.name}", self._sizes).calls[of]):
+        chosen = inputs.choose(takes, asked, f"{self._folder}/{added.name}", self._sizes)
+        if chosen.given is not None and of in chosen.own:
+            places = range(len(self.sent), len(self.sent) + len(chosen.calls[of]))
+            self.labelled[added.name] = Labelled(tuple(places), chosen.given.rows, chosen.dropped)
+        for number, call in enumerate(chosen.calls[of]):
             mine, theirs = _narrowed(added, call.inputs)
             self._send(added, self._reference((added.name, number), of, mine), theirs)
 
@@ -201,12 +226,13 @@ class _Maker:
         if found.kind != "images":
             raise errors.UsageError(f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
                                     "give a folder of pictures, or name other signatures in --signature_keys")
-        whole, failed = [], []
+        whole, failed, numbers = [], [], []
         for number in find.spread(len(found.files), self._asked.data_rows or len(found.files)):
             path = found.files[number]
             try:
                 data = pathlib.Path(path).read_bytes()
                 whole.append((data, client_side.decoded(data, channels)))
+                numbers.append(number)
             except Exception:  # Pillow raises nearly anything for a damaged file
                 failed.append(pathlib.Path(path).name)
                 if len(failed) > self._asked.reading.image_error_limit:
@@ -216,6 +242,8 @@ class _Maker:
             raise errors.UsageError(f"--data={self._asked.data} has no picture that can be decoded", "give others")
         if failed:
             self.notes.append(f"{len(failed)} pictures could not be decoded: {', '.join(failed[:_NAMED])}")
+        self._rows = read.Rows(arrays={}, kind=found.kind, names=tuple(found.files[number] for number in numbers), numbers=tuple(numbers),
+                               total=len(found.files), failed=tuple(failed))
         return tuple(whole)
 
 

@@ -11,12 +11,12 @@ def target(address: str, protocol: Protocol) -> str:
     bare = address.removeprefix(protocol.scheme)
     if bare.startswith("unix:"):
         return bare
-    example = f"{protocol.scheme}localhost:{protocol.port}"
+    mend = f"write HOST:PORT, such as {protocol.scheme}localhost:{protocol.port}; {protocol.instead}"
     if "://" in bare or "/" in bare:
-        raise errors.UsageError(f"{address} is no address of a {protocol.server}'s gRPC port", f"write HOST:PORT, such as {example}")
+        raise errors.UsageError(f"{address} is no address of a {protocol.server}'s gRPC port", mend)
     port = re.search(r":(\d+)$", bare)
     if not bare or (port and not 0 < int(port[1]) < 65536) or (":" in bare and not port and not bare.endswith("]")):
-        raise errors.UsageError(f"{address!r} is no address", f"write HOST:PORT, such as {example}")
+        raise errors.UsageError(f"{address!r} is no address", mend)
     return bare if port else f"{bare}:{protocol.port}"
 
 

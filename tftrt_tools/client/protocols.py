@@ -7,7 +7,7 @@ from tftrt_tools.client.protocol import Protocol
 TENSORFLOW_SERVING = Protocol(
     server="TensorFlow Serving", port=8500, scheme="",
     paths=(predict_messages.PREDICT, model_metadata.METADATA, model_service.STATUS, model_service.RELOAD), path=predict_messages.PREDICT,
-    instead="a Triton is asked as triton://HOST:PORT", only_its_own=False,
+    instead="a Triton is asked as triton://HOST:8001", only_its_own=False,
     request_bytes=predict_messages.request_bytes, response_arrays=predict_messages.response_arrays,
     empty_call=lambda model: (model_service.STATUS, model_service.status_request(model)))
 

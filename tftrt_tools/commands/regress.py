@@ -2,8 +2,8 @@
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? One server has both SavedModels and gets the same
 requests for both, in interleaved rounds. The rounds are judged: a rank test, a bootstrap interval and a minimum effect have to agree. The
-answers are compared too. With --server=HOST:PORT (or triton://HOST:PORT), --native and --candidate are names of models that run there; with
---in_process there is no server at all.
+answers are compared too. With --server=HOST:PORT (or triton://HOST:PORT), --native and --candidate are names of models that run there;
+--native_server and --candidate_server name two servers, which may be of two kinds. With --in_process there is no server at all.
 
 It adds rounds until the outcome is known, at most --max_rounds. What counts: no metric of --metrics is worse by --min_effect or more,
 those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept. Goals are
@@ -21,6 +21,7 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
   tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
+  tftrt regress --native_server=gpu7:8500 --native=resnet --candidate_server=triton://gpu7:8001 --candidate=resnet
   tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
 """
 
@@ -55,6 +56,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("candidate", None, "model to judge; with --server its name there", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
+        flags.DEFINE_string(f"{side}_server", "", f"HOST:PORT or triton://HOST:PORT of a running server that has the {what}; by default "
+                            "--server; --tls holds for both", **text)
         flags.DEFINE_integer(f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text)
         flags.DEFINE_string(f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text)
     _tls_flags.define(values)
@@ -169,9 +172,10 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
     models: dict[str, Any] = {name: values[name].value for name in ("native", "candidate")}
-    if not values.server:
+    if not (values.server or values.native_server or values.candidate_server):
         models = _source_flags.read_given(values, *models)
-    same = ("server", "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
+    same = ("server", "native_server", "candidate_server",
+            "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
             "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
             "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
             "compare", "native_signature", "candidate_signature",

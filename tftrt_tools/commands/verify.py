@@ -124,8 +124,8 @@ def _print(done: Verification, json_path: str | None) -> None:
     console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}", markup=False)
     if done.dropped:
         console.print(f"{done.dropped} rows of the data were left out: no batch size that engines were built for fits them", markup=False)
-    if done.accuracy:
-        print_accuracy(console, done.accuracy)
+    for accuracy in done.accuracies or filter(None, [done.accuracy]):
+        print_accuracy(console, accuracy)
     for name, value in done.functions.items():
         console.print(f"{name}: {value:.6g}", markup=False)
     if done.mode == "gpu" and done.engine_runs:

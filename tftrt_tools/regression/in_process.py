@@ -32,7 +32,7 @@ class InProcess:
     """Args: options: regress.Options. opened: models.model.Model of its native and of its candidate. matched: names.Matched of the two.
     folder: for files that the processes exchange. gpus: whether this machine has any."""
 
-    through = THROUGH
+    through = ran_before = THROUGH
     # Without a GPU it computes engine ops in TensorFlow.
     replaces_engine_ops = True
 

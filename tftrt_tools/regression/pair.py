@@ -6,6 +6,9 @@ happen to lie by more than a small regression ("Producing wrong data without doi
 2009), and on a GPU the contexts of two processes take turns. The price is that both models are in memory at once, and that one must not
 make the other wait: only one gets requests at a time. Both names have equally many letters, so that the requests have equally many
 bytes.
+
+Two servers are compared where they are what the user wants to know about: servers of two kinds, or two deployments. The verdict is then
+about each model with its server, and a note says so.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 from tftrt_tools import errors
+from tftrt_tools.regression import rounds
 from tftrt_tools.serving.launch import block
 
 NATIVE, CANDIDATE = "model-native", "model-tested"
@@ -21,10 +25,11 @@ NATIVE, CANDIDATE = "model-native", "model-tested"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server that has both models."""
+    """A server that has both models, or two that have one each."""
 
-    # HOST:PORT.
+    # HOST:PORT; and that of another server, which has the candidate, "" where one has both.
     address: str
+    candidate_address: str = ""
     # Names of the models there.
     native: str
     candidate: str
@@ -35,6 +40,11 @@ class Server:
     pid: int = 0
     # Says why the server ended, or None while it runs.
     problem: Callable[[], errors.TftrtError | None] = lambda: None
+
+    @property
+    def addresses(self) -> dict[rounds.Side, str]:
+        """{side: the address that has its model}."""
+        return {rounds.NATIVE: self.address, rounds.CANDIDATE: self.candidate_address or self.address}
 
 
 @contextlib.contextmanager

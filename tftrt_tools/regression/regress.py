@@ -34,17 +34,19 @@ _BOTH = rounds.NATIVE, rounds.CANDIDATE
 class Options:
     """The models, the requests, the length of the run, and the goals."""
 
-    # Paths or source.Sources, or names of models on `server`.
+    # Paths or source.Sources, or names of models on servers that run.
     native: Any
     candidate: Any
-    # HOST:PORT of a server that runs, "" to start one.
+    # HOST:PORT of a server that runs and has both, "" to start one; and of the server of one of them, which may be of another kind.
     server: str = ""
-    # Their versions and labels on `server`; None and "" for the version that answers.
+    native_server: str = ""
+    candidate_server: str = ""
+    # Their versions and labels there; None and "" for the version that answers.
     native_version: int | None = None
     native_label: str = ""
     candidate_version: int | None = None
     candidate_label: str = ""
-    # client.Tls of `server`, or None.
+    # client.Tls of these servers, or None.
     tls: Any = None
     # Compare without a server.
     in_process: bool = False
@@ -52,7 +54,7 @@ class Options:
     backend: str = "local"
     image: str = ""
     log_file: str | None = None
-    # Files of the models on `server`, "" if not known.
+    # Files of the served models, "" if not known.
     native_dir: str = ""
     candidate_dir: str = ""
     # The requests, as in `tftrt bench`: the signature, texts of the flags, the seed of drawn values.
@@ -106,6 +108,16 @@ class Options:
     rename: tuple[str, ...] = ()
 
     @property
+    def addresses(self) -> dict[Side, str]:
+        """{side: HOST:PORT of the server that has its model, "" where none runs}."""
+        return {rounds.NATIVE: self.native_server or self.server, rounds.CANDIDATE: self.candidate_server or self.server}
+
+    @property
+    def running(self) -> bool:
+        """Whether the models are on servers that run already."""
+        return bool(self.server or self.native_server or self.candidate_server)
+
+    @property
     def signatures(self) -> dict[Side, str]:
         """{side: name of its signature, "" for the default}."""
         return {rounds.NATIVE: self.native_signature or self.signature_name,
@@ -130,7 +142,7 @@ def regress(options: Options) -> comparison.Regression:
     nothing could be measured.
     """
     check(options)
-    for model in () if options.server else (options.native, options.candidate):
+    for model in () if options.running else (options.native, options.candidate):
         (opening.check if options.in_process else check_model)(model)
     machine = fingerprint.fingerprint()
     with _both(options, bool(machine.gpus)) as both:
@@ -147,34 +159,42 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
             matched = names.beside(*both) if options.paired else names.match(both[0], both[1], asked, names.parse(options.rename))
             yield in_process.InProcess(options, both, matched, stack.enter_context(scratch.folder("regress")), gpus)
             return
-        if not options.server:
+        if not options.running:
             native, candidate = (stack.enter_context(opened(model)) for model in (options.native, options.candidate))
         closed: bool | None = None
-        if options.server:
-            server = pair.Server(address=options.server, native=options.native, candidate=options.candidate)
+        if options.running:
+            server = pair.Server(address=options.addresses[rounds.NATIVE], candidate_address=options.addresses[rounds.CANDIDATE],
+                                 native=options.native, candidate=options.candidate)
         else:
             # Requests of what the build left native would fail.
             closed = options.goals.no_engine_fallback and not passport.left_native(passport.read(candidate, passport.MANIFEST))
             env = {gate.VARIABLE: "False"} if closed else {}
             server = stack.enter_context(
                 pair.served(native, candidate, options.backend, options.image, options.log_file, env))
-        client = stack.enter_context(clients.opened(server.address, timeout=options.timeout, tls=options.tls))
-        yield on_server.OnServer(options, server, client, gpus, closed)
+        opened_once = {address: stack.enter_context(clients.opened(address, timeout=options.timeout, tls=options.tls))
+                       for address in dict.fromkeys(server.addresses.values())}
+        connected = {side: opened_once[address] for side, address in server.addresses.items()}
+        yield on_server.OnServer(options, server, connected, gpus, closed)
 
 
 def _check_where(options: Options) -> None:
     """Refuse combinations of the models and the way they are called that cannot work."""
-    if options.in_process and (options.server or options.backend != "local"):
-        flag = f"--server={options.server}" if options.server else f"--backend={options.backend}"
+    named = [f"--{name}={given}" for name in ("server", "native_server", "candidate_server") if (given := getattr(options, name))]
+    if options.in_process and (named or options.backend != "local"):
+        flag = named[0] if named else f"--backend={options.backend}"
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
     if options.rename and not options.in_process:
         raise errors.UsageError("--rename has no effect without --in_process", "leave it out")
     there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
         {"--tls": options.tls}
-    beside = {"--image": options.image, "--log_file": options.log_file} if options.server else there
+    missing = [side for side, address in options.addresses.items() if options.running and not address]
+    if missing:
+        raise errors.UsageError(f"--{missing[0]}_server is missing: each model is on a server that runs, or none is",
+                                f"give --{missing[0]}_server=HOST:PORT; --server is one that has both")
+    beside = {"--image": options.image, "--log_file": options.log_file} if options.running else there
     for flag, value in beside.items():
         if value not in (None, ""):
-            raise errors.UsageError(f"{flag} has no effect {'with' if options.server else 'without'} --server", "leave it out")
+            raise errors.UsageError(f"{flag} has no effect {'with' if options.running else 'without'} --server", "leave it out")
     for side in _BOTH:
         if there[f"--{side}_version"] is not None and there[f"--{side}_label"]:
             raise errors.UsageError(f"--{side}_version and --{side}_label exclude each other", "give one of them")
@@ -182,13 +202,15 @@ def _check_where(options: Options) -> None:
         raise errors.UsageError(f"{'--signature_keys' if options.signature_name else '--rename'} does not go with --native_signature and "
                                 "--candidate_signature", "leave it out: these name the signatures")
     same = options.signatures[rounds.NATIVE] == options.signatures[rounds.CANDIDATE]
-    if options.server and same and options.native == options.candidate and \
+    one = len(set(options.addresses.values())) == 1
+    if options.running and one and same and options.native == options.candidate and \
             (options.native_version, options.native_label) == (options.candidate_version, options.candidate_label):
-        raise errors.UsageError(f"--native and --candidate are both {options.native!r} on {options.server}",
+        raise errors.UsageError(f"--native and --candidate are both {options.native!r} on {options.addresses[rounds.NATIVE]}",
                                 "name two models, or two versions of it (--native_label=stable --candidate_label=canary); a model against "
                                 "itself is measured from its directory")
-    if options.server and options.backend != "local":
-        raise errors.UsageError(f"--server and --backend={options.backend} exclude each other", "a server that runs needs no backend")
+    if options.running and options.backend != "local":
+        flag = named[0].partition("=")[0]
+        raise errors.UsageError(f"{flag} and --backend={options.backend} exclude each other", "a server that runs needs no backend")
 
 
 def check(options: Options) -> None:
@@ -268,7 +290,7 @@ class _Run:
     def _takes(self, signature: str, signatures: Any) -> Any:
         """The inputs of the signature. Files are read for the names of its twins only if --data or --shapes could use them."""
         options = self._options
-        paths = (options.native_dir, options.candidate_dir) if options.server else (options.native, options.candidate)
+        paths = (options.native_dir, options.candidate_dir) if options.running else (options.native, options.candidate)
         same = subject.same(paths) if all(paths) and (options.data or options.shapes) else []
         return subject.takes(signature, signatures, same, self._models[rounds.CANDIDATE].path)
 
@@ -280,7 +302,7 @@ class _Run:
             for name, array in sorted(call.inputs.items()):
                 digest.update(f"{name}{array.dtype}{array.shape}".encode())
                 digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes())
-        return {"through": self._both.through, "backend": self._both.where["backend"] or "a server that ran before",
+        return {"through": self._both.through, "backend": self._both.where["backend"] or self._both.ran_before,
                 "gate_closed": self._both.gate_closed, "signature": " and ".join(dict.fromkeys(self._signatures.values())),
                 "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
                 "values": options.data or f"drawn from seed {options.seed}", "timed": len(native), "compared": len(calls[rounds.NATIVE]),

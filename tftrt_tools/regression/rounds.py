@@ -214,21 +214,24 @@ class Asker:
 
 
 @contextlib.contextmanager
-def asking(target: load_plan.Target, payloads: Mapping[Side, Payload], concurrency: int = 1,
+def asking(targets: Mapping[Side, load_plan.Target], payloads: Mapping[Side, Payload], concurrency: int = 1,
            problem: Problem = lambda: None) -> Iterator[Asker]:
-    """Start a load process for each model of a server.
+    """Start a load process for each model of a server, or of two servers.
 
-    Args: target: load_plan.Target. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as for Asker.
+    Args: targets: {NATIVE: load_plan.Target, CANDIDATE: …}. payloads: {NATIVE: payload.Payload, CANDIDATE: …}. concurrency, problem: as
+      for Asker.
     Yields: Asker. Raises: TftrtError where there is no connection.
     """
     plan = load_plan.Plan(concurrency=concurrency, check_every=0)
     with contextlib.ExitStack() as stack:
         shares: dict[Side, Share] = {}
         for name, one in payloads.items():
-            shares[name] = Share(stack.enter_context(workers.started(generator.assignments(target, one, plan))), 0, len(one.requests))
-        for share in shares.values():
-            share.team.connected(target.address, target.connect_s)
-        yield Asker(shares, target.address, concurrency, problem)
+            team = stack.enter_context(workers.started(generator.assignments(targets[name], one, plan)))
+            shares[name] = Share(team, 0, len(one.requests))
+        for name, share in shares.items():
+            share.team.connected(targets[name].address, targets[name].connect_s)
+        where = " and ".join(dict.fromkeys(one.address for one in targets.values()))
+        yield Asker(shares, where, concurrency, problem)
 
 
 @contextlib.contextmanager
