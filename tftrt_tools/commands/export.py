@@ -69,6 +69,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
                         "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
+    flags.DEFINE_string("freeze", "", "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
+                        "picks one signature", **text)
     flags.DEFINE_boolean("external_data", False, "put the weights into FILE.onnx.data; that is also done without the flag where they are "
                          "too many for one file (2 GiB)", **text)
     flags.DEFINE_boolean("allow_refused", False, "write the file although the target's parser refuses nodes of it", **text)
@@ -92,6 +94,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     model = _flags.one_argument("export", positional, "MODEL")
     if not values.output:
         raise errors.UsageError("--output is missing", "name the file to write, such as --output=model.onnx")
+    if values.outputs and not any(values.outputs):
+        raise errors.UsageError(f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all")
     from tftrt_tools.accuracy import verify
     from tftrt_tools.exporting import export
     from tftrt_tools.inputs import calls
@@ -104,7 +108,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                                 **_judging_flags.read(values))
     options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
                              external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
-                             precision=precision, judge_precision=values.judge_precision, comparison=comparison, log_file=values.log_file)
+                             freeze=values.freeze, precision=precision, judge_precision=values.judge_precision, comparison=comparison,
+                             log_file=values.log_file)
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)

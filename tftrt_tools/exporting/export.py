@@ -20,9 +20,11 @@ from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import opening
-from tftrt_tools.savedmodel import passport, signatures
+from tftrt_tools.models import opening, table
+from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
+from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
 SUFFIX = ".onnx"
@@ -50,6 +52,10 @@ class Options:
     allow_refused: bool = False
     # Look for the first tensor that departs, if the answers differ.
     bisect: bool = True
+    # Text of --freeze.
+    freeze: str = ""
+    # Of --outputs: NAME or SIGNATURE/NAME, () for all.
+    outputs: tuple[str, ...] = ()
     # The precision that is written into the graphs, and whether its answers have to keep its bounds, as those in FP32 always do.
     precision: precision.Asked = precision.Asked()
     judge_precision: bool = True
@@ -66,7 +72,8 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
       pattern of their names.
     Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
     """
-    source, exporter = _check(model, output, options)
+    source, options = _cut(of(model), options)
+    source, exporter = _check(source, output, options)
     target = TARGETS[options.target]
     progress.say("looking at the model")
     with opening.opened(source, log_file=options.log_file) as (described,), scratch.folder("onnx") as folder:
@@ -74,16 +81,20 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
                                     f"export the model that it was made from{_original(described.path)}")
         walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
+        chosen = {name: described.inputs[name] for name in walked.names}
+        frozen_inputs.check(options.freeze, {**chosen, **{twin: described.inputs[twin] for name in chosen for twin in walked.twins[name]}},
+                            walked.twins)
+        outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
         places = _places(pathlib.Path(output), walked.names)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
         digest = described.digest()
         work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target)
-        asked = dataclasses.replace(options.comparison, log_file=options.log_file)
+                     target=target, outputs=outputs)
+        asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
-        made = [_one(work, name, walked.twins[name], places[name], comparing.of(asked, name, described.inputs[name], walked.names, calls))
-                for name in walked.names]
+        compared = {name: comparing.of(asked, name, described.inputs[name], walked.names, calls, outputs[name]) for name in walked.names}
+        made = [_one(work, name, walked.twins[name], places[name], compared[name]) for name in walked.names]
         done = Exported(
             source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
             opset=work.opset, exporter=made[0].exporter, files=tuple(one.file for one in made), written=False,
@@ -98,15 +109,23 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     return done
 
 
-def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
+def _cut(source: Source, options: Options) -> tuple[Source, Options]:
+    """--outputs is about the signatures' outputs, if the model has signatures. Of a graph without any it says what is fetched."""
+    if not source.outputs or table.kind(source.path) is SAVED_MODEL and kinds.kind(source.path) not in (kinds.SAVED_MODEL, kinds.KERAS):
+        return source, options
+    return dataclasses.replace(source, outputs=()), dataclasses.replace(options, outputs=source.outputs)
+
+
+def _check(source: Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
-    source = of(model)
     exporter = exporters.of(source)
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
         raise errors.UsageError(f"--opset={options.opset} is none that tf2onnx writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
     whole_file.check_place(output)
+    if options.freeze and exporter.job != exporters.TENSORFLOW:
+        raise errors.UsageError("--freeze is for models of TensorFlow", "give the module without that input")
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if not options.judge_precision and (options.precision.precision == "FP32" or options.comparison.labels):
         what = "--labels are about the answers in the written precision" if options.comparison.labels else "FP32 is always judged"
@@ -144,6 +163,8 @@ class _Work:
     digest: str
     options: Options
     target: Target
+    # {signature: its outputs that are kept, () for all}.
+    outputs: Mapping[str, tuple[str, ...]]
 
     @property
     def opset(self) -> int:
@@ -231,7 +252,7 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
     with _told_by_name(work.source, name):
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen)})
+            "weights": weights, "frozen": str(frozen), "freeze": work.options.freeze, "outputs": work.outputs[name]})
     return answer
 
 
@@ -267,7 +288,7 @@ def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verif
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
     rows = work.folder / f"rows-{name.replace('/', '_')}"
     rows.mkdir()
-    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}), comparison.asked, rows, sizes)
+    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}).with_frozen(comparison.freeze), comparison.asked, rows, sizes)
     return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")
 
 

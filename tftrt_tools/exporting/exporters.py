@@ -32,10 +32,11 @@ class Exporter:
     extra: str
 
 
+TENSORFLOW = "export_job:job"
 # {name of a kind: what exports its models}.
 _EXPORTERS = {
     SAVED_MODEL.name: Exporter(
-        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        job=TENSORFLOW, bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
         extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
     PYTORCH.name: Exporter(
         job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},

@@ -14,6 +14,7 @@ from onnx import TensorProto, shape_inference, version_converter
 
 from tftrt_tools import errors, progress
 from tftrt_tools.exporting.job import model_file
+from tftrt_tools.exporting.job.rewrites import editing
 from tftrt_tools.models.pytorch import program, runner_job
 
 EXPORTER = f"torch.onnx {torch.__version__}"
@@ -30,6 +31,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     taken, given = ([spec.name for spec in specs] for specs in (said.signature.inputs, said.signature.outputs))
     _check_names(taken, given)
     made, notes = _exported(request, taken, given)
+    given = [name for name in given if not request["outputs"] or name in request["outputs"]]
+    if request["outputs"]:
+        editing.keep_outputs(made, given)
     progress.say(f"checking {request['signature']}")
     weights = _taken_out(made) if request["weights"] else {}
     graph, dimensions = _with_names(made)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tf2onnx
 from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
@@ -14,7 +15,8 @@ from tf2onnx import utils as tf2onnx_utils
 from tf2onnx.graph import ExternalTensorStorage
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.savedmodel.job import conditionals, loading
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
     import onnx
@@ -38,26 +40,64 @@ class Converted:
     notes: tuple[str, ...]
 
 
-def convert(root: Any, function: Any, opset: int, outside: bool) -> Converted:
-    """Convert a signature. Args: root, function: of a loaded model, and its signature. outside: keep the weights out of the ModelProto.
-    Raises: TftrtError."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a signature becomes."""
+
+    opset: int
+    # Keep the weights out of the ModelProto.
+    outside: bool = False
+    # {input: the value that it has for good}.
+    frozen: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
+    # The outputs that are kept, () for all.
+    outputs: tuple[str, ...] = ()
+    # Rewrites of `rewriting` that are made while tf2onnx converts.
+    rewrites: tuple[str, ...] = ()
+
+
+def convert(root: Any, function: Any, asked: Asked) -> Converted:
+    """Convert a signature. Args: root, function: of a loaded model, and its signature. Raises: TftrtError."""
+    outside = asked.outside
     inputs = dict(zip((tensor.name for tensor in function.inputs), tf_private.argument_names(function), strict=False))
-    outputs = list(zip(sorted(function.structured_outputs), (tensor.name for tensor in function.outputs), strict=True))
+    outputs = [(name, tensor.name) for name, tensor in zip(sorted(function.structured_outputs), function.outputs, strict=True)
+               if not asked.outputs or name in asked.outputs]
     tf_private.clear_collections(function)
     mends = Mends()
     # It numbers new nodes through the process. Names, which tables of ranges hold too, are the model's, whatever was converted before.
     tf2onnx_utils.INTERNAL_NAME = 1
     try:
         with tf.device("/cpu:0"):
-            frozen, tables = tf_loader.from_trackable(root, function, list(inputs), [tensor for _, tensor in outputs], outside)
+            frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked)
             fetched = _own_tensors(frozen, outputs, inputs)
             kept = None if outside else frozen
             renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
-            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, opset, mends, outside)
+            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, asked.opset, mends, outside)
+    except errors.TftrtError:
+        raise
     except Exception as error:  # tf2onnx raises whatever its handlers do
         raise errors.TftrtError(f"{EXPORTER} cannot export it: {loading.first_line(error)}",
                                 "leave it out with --signature_keys, or export a model without that part") from error
     return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes))
+
+
+def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked) -> tuple[graph_pb2.GraphDef, Any]:
+    """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}."""
+    if not asked.frozen:
+        frozen, tables = tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
+        return frozen, tables
+    graph, _, _, captures = tf_private.freeze(function)
+    if captures:
+        raise errors.TftrtError("--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out")
+    placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
+    conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items()})
+    with tf.Graph().as_default():
+        return tf_loader.tf_optimize(list(inputs), outputs, graph), {}
+
+
+def deciding(frozen: graph_pb2.GraphDef, tensors: Mapping[str, str], specs: Sequence[InputSpec]) -> list[str]:
+    """Inputs that are a single bool, and that conditionals alone read. Args: frozen: the graph; tensors: {its tensor: input}."""
+    switches = {spec.name for spec in specs if spec.dtype == "bool" and spec.shape == ()}
+    return [name for tensor, name in tensors.items() if name in switches and conditionals.deciding(frozen, tensor.removesuffix(":0"))]
 
 
 def _own_tensors(frozen: graph_pb2.GraphDef, outputs: list[tuple[str, str]], inputs: Mapping[str, str]) -> dict[str, str]:
