@@ -52,6 +52,9 @@ def test_a_frozen_input_takes_the_conditionals_away(value, trained, tftrt, tmp_p
     np.testing.assert_array_equal(first, second)
     expected = tf.saved_model.load(trained).signatures["serving_default"](x=tf.constant(x), training=tf.constant(False))["y"]
     np.testing.assert_allclose(first, expected, atol=1e-6)
+    # The file says so itself: a later comparison gives the model this value, too.
+    assert file.overview(str(tmp_path / "m.onnx")).facts["tftrt.freeze"] == "training:False"
+    assert tftrt("verify", trained, tmp_path / "m.onnx").returncode == 0
 
 
 def test_outputs_that_are_cut_take_their_nodes_with_them(two, tftrt, tmp_path):
@@ -63,6 +66,7 @@ def test_outputs_that_are_cut_take_their_nodes_with_them(two, tftrt, tmp_path):
     assert {one["output"] for one in first["verification"]["comparisons"]} == {"w", "y"}
     graph = onnx.load(tmp_path / "m.serving_default.onnx").graph
     assert "Exp" not in {node.op_type for node in graph.node} and [one.name for one in graph.input] == ["a", "b"]
+    assert tftrt("verify", two, tmp_path / "m.serving_default.onnx").returncode == 0
     # An input that only a cut output needed stays, so that callers need no change.
     done = tftrt("export", two, f"--output={tmp_path / 'n.onnx'}", "--signature_keys=serving_default", "--outputs=z")
     assert done.returncode == 0 and [one.name for one in onnx.load(tmp_path / "n.onnx").graph.input] == ["a", "b"]

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
+# What an exported file says of itself: the outputs that it has kept, if others were cut off, and inputs that it does not read.
+OUTPUTS, FREEZE = "tftrt.outputs", "tftrt.freeze"
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
 
@@ -238,6 +240,7 @@ def _unbuilt(manifest: Mapping[str, Any]) -> dict[str, str]:
 def _compared(first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]) -> Verification:
     """The Verification. Args: first, second: models.model.Model of the original and the converted model; renamed: of names.parse."""
     _check_original(first)
+    options = _as_it_says(second.contents.facts, options)
     _check_outputs(first, options.outputs)
     matched = name_matching.match(first, second, options.signature_keys, renamed)
     mine, theirs = (_with_outputs(one, options.outputs) for one in (first.contents, matched.second))
@@ -277,6 +280,12 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
         runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
+
+
+def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:
+    """The Options with what an exported file says of itself. Args: facts: of the converted model."""
+    return dataclasses.replace(options, freeze=options.freeze or facts.get(FREEZE, ""),
+                               outputs=options.outputs or tuple(filter(None, facts.get(OUTPUTS, "").split(","))))
 
 
 def _check_outputs(first: Model, names: Sequence[str]) -> None:

@@ -24,8 +24,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
       source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
-      that are kept, [] for all}.
-    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes"}. Raises: TftrtError.
+      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts}.
+    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes}}.
+    Raises: TftrtError.
     """
     model = loading.load(request["model"])
     function = model.root.signatures[request["signature"]]
@@ -35,7 +36,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()))
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], specs)
     made = conversion.convert(model.root, function, conversion.Asked(
-        opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"])))
+        opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
+        rewrites=tuple(request["rewrites"])))
     _check_ops(model_file.missing_ops(made.model), made, specs)
     progress.say(f"checking {request['signature']}")
     graph, dimensions = model_file.with_names(made.model, specs)
@@ -43,13 +45,15 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     output = pathlib.Path(request["output"])
     if request["weights"]:
         model_file.place_weights(graph, made.weights, output.with_name(request["weights"]))
-    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": conversion.EXPORTER})
+    rewrites = ",".join(name for name, nodes in made.rewritten.items() if nodes)
+    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": conversion.EXPORTER,
+                                     **({"tftrt.rewrites": rewrites} if rewrites else {})})
     if made.frozen is not None:
         pathlib.Path(request["frozen"]).write_bytes(made.frozen.SerializeToString())
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *_frozen(values)]}
+            "notes": [*made.notes, *_frozen(values)], "rewritten": dict(made.rewritten)}
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:

@@ -13,7 +13,7 @@ from tftrt_tools.models.pytorch.kind import PYTORCH
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.sources.source import Source
 
-_CHECKS = {"onnx": "onnx", "onnxruntime": "ONNX Runtime"}
+_CHECKS = {"onnx": "onnx", "onnxslim": "onnxslim", "onnxruntime": "ONNX Runtime"}
 # The only Python with the TensorFlow of TF-TRT, whose environment has TensorFlow already.
 _WITH_TF_TRT = (3, 10)
 
