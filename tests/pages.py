@@ -8,14 +8,14 @@ import shlex
 from tests.conftest import ROOT
 
 # In the order in which someone reads them: an example may use what an earlier one made.
-DOCS = tuple(f"docs/{name}.md" for name in ("models", "optimize", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging", "export", "plans", "leaving",
+DOCS = tuple(f"docs/{name}.md" for name in ("models", "optimize", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging", "export", "export_rewrites", "plans", "leaving",
                                             "sensitivity", "tune", "profile", "diagnose", "pictures", "serving", "running", "bench", "regress", "client", "triton", "log", "troubleshooting"))
 PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.
 DEVELOPERS = ("BUILD_NOTES.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/dev").rglob("*.md")))
 # First lines of blocks whose commands are checked and not run.
 ONLY_READ = ("needs a GPU", "needs PyTorch", "needs a running server", "stays until Ctrl-C", "takes a while", "after some runs",
-             "needs a folder of pictures", "needs an ONNX file")
+             "needs a folder of pictures", "needs an ONNX file", "needs such a model")
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES + DEVELOPERS}
 
 

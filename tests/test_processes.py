@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-RUNTIMES = {"tensorflow", "tensorflow_serving", "keras", "h5py", "tensorrt", "onnxruntime", "onnx", "tf2onnx"}
+RUNTIMES = {"tensorflow", "tensorflow_serving", "keras", "h5py", "tensorrt", "onnxruntime", "onnx", "onnxslim", "tf2onnx"}
 # Where the parent's side begins: what people start or import.
 STARTS = ("commands", "cli", "__main__", "client")
 

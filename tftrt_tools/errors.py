@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -22,6 +23,13 @@ _LONGEST = 300
 # What the extra `tftrt` installs: {name of the package to import: what people call it}.
 EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "TensorFlow 2.14",
           "tensorflow_serving": "tensorflow-serving-api 2.14", "aiohttp": "aiohttp", "rapidjson": "python-rapidjson"}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A mend for a name that is not known: the one that it resembles, or all that there are."""
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, 1)
+    return f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(listed)
 
 
 def first_line(text: str) -> str:

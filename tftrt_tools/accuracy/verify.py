@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # The first compute capability with TF32, which TensorRT and TensorFlow then use for float32 by default.
 _TF32_SINCE = 8.0
+# What an exported file says of itself: the outputs that it has kept, if others were cut off, and inputs that it does not read.
+OUTPUTS, FREEZE = "tftrt.outputs", "tftrt.freeze"
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 
 
@@ -66,6 +68,10 @@ class Options:
     signature_keys: tuple[str, ...] = ()
     # ORIGINAL=CONVERTED each, of inputs and outputs that have another name in the converted model.
     rename: tuple[str, ...] = ()
+    # Names of the outputs that are compared, () for all: the converted model may lack the others.
+    outputs: tuple[str, ...] = ()
+    # Text of --freeze: inputs that have this value in all calls, because the converted model does not read them.
+    freeze: str = ""
     # Whose bounds hold, a key of thresholds.DEFAULTS; "" for those of the arithmetic that ran.
     arithmetic: str = ""
     # Where to keep what the runtimes log.
@@ -238,8 +244,11 @@ def _unbuilt(manifest: Mapping[str, Any]) -> dict[str, str]:
 def _compared(first: Model, second: Model, rules: judgement.Rules, options: Options, renamed: Mapping[str, str]) -> Verification:
     """The Verification. Args: first, second: models.model.Model of the original and the converted model; renamed: of names.parse."""
     _check_original(first)
+    options = _as_it_says(second.contents.facts, options)
+    _check_outputs(first, options.outputs)
     matched = name_matching.match(first, second, options.signature_keys, renamed)
-    structure = _structure(first.contents, matched.second, matched.signatures)
+    mine, theirs = (_with_outputs(one, options.outputs) for one in (first.contents, matched.second))
+    structure = _structure(mine, theirs, matched.signatures)
     names = [name for name in matched.signatures if name in matched.second.signatures and _takes_the_same(first, matched.second, name)]
     kinds.check(rules.kinds, ((name, spec.name) for name in first.outputs for spec in first.outputs[name]))
     if not names:
@@ -251,7 +260,7 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
     options = dataclasses.replace(options, label_output=walked.path(options.label_output))
     rules = dataclasses.replace(rules, bounds=walked.renamed(rules.bounds), kinds=walked.renamed(rules.kinds))
     with scratch.folder("verify") as folder:
-        takes = inputs.Takes.walking(walked, {**first.inputs, **_specs(first, matched.second, names)}, manifest)
+        takes = inputs.Takes.walking(walked, {**first.inputs, **_specs(first, matched.second, names)}, manifest).with_frozen(options.freeze)
         chosen = _calls(takes.with_pictures(added.pictures(second.source.path)), manifest, options, folder)
         calls, sources = chosen.all, {name: "data" if name in chosen.own else "random" for name in chosen.calls}
         labels = _labels(chosen, options)
@@ -259,7 +268,8 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         saved = run.save_calls(calls, folder + "/in")
         reference, answers = _run_both(first, second, saved, folder, options, matched.names)
         progress.say("comparing")
-        pairs = ((call, reference.answer(index), answers.answer(index)) for index, call in enumerate(calls))
+        pairs = ((call, _wanted(reference.answer(index), options.outputs), _wanted(answers.answer(index), options.outputs))
+                 for index, call in enumerate(calls))
         arithmetic = options.arithmetic or _arithmetic(answers, first, second)
         judged = judgement.judge(pairs, arithmetic, list(chosen.own), rules, labels)
         accuracy, short = _accuracy(chosen, reference, answers, judged, labels, options, rules)
@@ -274,6 +284,30 @@ def _compared(first: Model, second: Model, rules: judgement.Rules, options: Opti
         nothing_shown=judged.nothing_shown, constant_outputs=judged.warnings, notes=chosen.given.notes if chosen.given else (),
         twins={name: twins for name, twins in walked.twins.items() if twins}, unbuilt=unbuilt, functions=dict(judged.functions),
         runtimes={"original": reference.where.text(), "converted": answers.where.text()}, matched=matched.notes)
+
+
+def _as_it_says(facts: Mapping[str, str], options: Options) -> Options:
+    """The Options with what an exported file says of itself. Args: facts: of the converted model."""
+    return dataclasses.replace(options, freeze=options.freeze or facts.get(FREEZE, ""),
+                               outputs=options.outputs or tuple(filter(None, facts.get(OUTPUTS, "").split(","))))
+
+
+def _check_outputs(first: Model, names: Sequence[str]) -> None:
+    known = dict.fromkeys(spec.name for specs in first.outputs.values() for spec in specs)
+    for name in names:
+        if name not in known:
+            raise errors.UsageError(f"--outputs: {first.title} has no output {name!r}", errors.nearest(name, known))
+
+
+def _with_outputs(contents: Contents, names: Sequence[str]) -> Contents:
+    """The same with no other outputs than these; () for all."""
+    return dataclasses.replace(contents, signatures={
+        key: dataclasses.replace(one, outputs=tuple(spec for spec in one.outputs if not names or spec.name in names))
+        for key, one in contents.signatures.items()})
+
+
+def _wanted(answer: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if not names or name in names}
 
 
 def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[str]:

@@ -35,6 +35,7 @@ from absl import flags
 from tftrt_tools import choices, errors, progress
 from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags, convert
 from tftrt_tools.exporting import parser
+from tftrt_tools.exporting.rewriting import REWRITES
 from tftrt_tools.exporting.targets import OPSETS, TARGETS
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
                         "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
+    flags.DEFINE_list("rewrite", [], "rewrites of the graph: names, to make only these; -NAME each, to leave some of the target's out; or "
+                      f"none. {', '.join(REWRITES)}; by default those that fit the target", **text)
+    flags.DEFINE_string("freeze", "", "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
+                        "picks one signature", **text)
     flags.DEFINE_boolean("external_data", False, "put the weights into FILE.onnx.data; that is also done without the flag where they are "
                          "too many for one file (2 GiB)", **text)
     flags.DEFINE_boolean("allow_refused", False, "write the file although the target's parser refuses nodes of it", **text)
@@ -92,8 +97,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     model = _flags.one_argument("export", positional, "MODEL")
     if not values.output:
         raise errors.UsageError("--output is missing", "name the file to write, such as --output=model.onnx")
+    if values.outputs and not any(values.outputs):
+        raise errors.UsageError(f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all")
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.exporting import export
+    from tftrt_tools.exporting import export, rewriting
     from tftrt_tools.inputs import calls
 
     reading, precision = _precision(values)
@@ -104,7 +111,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                                 **_judging_flags.read(values))
     options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
                              external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
-                             precision=precision, judge_precision=values.judge_precision, comparison=comparison, log_file=values.log_file)
+                             rewrites=rewriting.chosen(values.rewrite, values.target, values.opset), freeze=values.freeze,
+                             precision=precision, judge_precision=values.judge_precision, comparison=comparison,
+                             log_file=values.log_file)
     with progress.on_terminal():
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
@@ -138,7 +147,7 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
     for one in done.files if done.written else ():
         beside = f", with its weights in {one.weights}" if one.weights else ""
         in_precision = f", {done.precision}" if done.precision != "FP32" else ""
-        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {done.opset}{in_precision})", markup=False, soft_wrap=True)
+        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {one.opset}{in_precision})", markup=False, soft_wrap=True)
     if done.table:
         console.print(f"ranges of all tensors: {done.table}", markup=False, soft_wrap=True)
     if not done.written:
@@ -160,6 +169,11 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
     if one.dimensions:
         say("open dimensions: " + "; ".join(f"{name} is {', '.join(where)}" for name, where in one.dimensions.items()))
     _print_answers(console, one.verification, "")
+    if made := [rewrite for rewrite in one.rewrites if rewrite.nodes and not rewrite.undone]:
+        say("rewritten: " + ", ".join(f"{_output.counted(rewrite.nodes, 'node')} by {rewrite.name}" for rewrite in made))
+    for rewrite in one.rewrites:
+        if rewrite.undone:
+            say(f"  without {rewrite.name}: {rewrite.undone}")
     for note in one.notes:
         say(f"  note: {note}")
     for text in parser.lines(one.refused):

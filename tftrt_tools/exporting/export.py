@@ -14,15 +14,18 @@ from typing import Any
 from tftrt_tools import child, errors, progress, scratch, whole_file
 from tftrt_tools.accuracy import verify
 from tftrt_tools.execution import run
-from tftrt_tools.exporting import comparing, exporters, parser, precise, precision
+from tftrt_tools.exporting import comparing, exporters, parser, precise, precision, rewriting
 from tftrt_tools.exporting.exporters import Exporter
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.result import Departure, Exported, File
+from tftrt_tools.exporting.rewriting import Rewritten
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
-from tftrt_tools.models import opening
-from tftrt_tools.savedmodel import passport, signatures
+from tftrt_tools.models import opening, table
+from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
+from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
 SUFFIX = ".onnx"
@@ -50,6 +53,12 @@ class Options:
     allow_refused: bool = False
     # Look for the first tensor that departs, if the answers differ.
     bisect: bool = True
+    # Keys of rewriting.REWRITES, in their order; None for those of the target.
+    rewrites: tuple[str, ...] | None = None
+    # Text of --freeze.
+    freeze: str = ""
+    # Of --outputs: NAME or SIGNATURE/NAME, () for all.
+    outputs: tuple[str, ...] = ()
     # The precision that is written into the graphs, and whether its answers have to keep its bounds, as those in FP32 always do.
     precision: precision.Asked = precision.Asked()
     judge_precision: bool = True
@@ -66,7 +75,8 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
       pattern of their names.
     Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
     """
-    source, exporter = _check(model, output, options)
+    source, options = _cut(of(model), options)
+    source, exporter = _check(source, output, options)
     target = TARGETS[options.target]
     progress.say("looking at the model")
     with opening.opened(source, log_file=options.log_file) as (described,), scratch.folder("onnx") as folder:
@@ -74,16 +84,20 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
             raise errors.UsageError(f"{source} is a converted model: its engine ops mean nothing outside TF-TRT",
                                     f"export the model that it was made from{_original(described.path)}")
         walked = signatures.Once.of(signatures.chosen(list(described.inputs), options.signature_keys), described.contents.same)
+        chosen = {name: described.inputs[name] for name in walked.names}
+        frozen_inputs.check(options.freeze, {**chosen, **{twin: described.inputs[twin] for name in chosen for twin in walked.twins[name]}},
+                            walked.twins)
+        outputs = comparing.outputs(options.outputs, {name: described.outputs[name] for name in walked.names})
         places = _places(pathlib.Path(output), walked.names)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
         digest = described.digest()
         work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target)
-        asked = dataclasses.replace(options.comparison, log_file=options.log_file)
+                     target=target, outputs=outputs)
+        asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
-        made = [_one(work, name, walked.twins[name], places[name], comparing.of(asked, name, described.inputs[name], walked.names, calls))
-                for name in walked.names]
+        compared = {name: comparing.of(asked, name, described.inputs[name], walked.names, calls, outputs[name]) for name in walked.names}
+        made = [_one(work, name, walked.twins[name], places[name], compared[name]) for name in walked.names]
         done = Exported(
             source=str(pathlib.Path(source.path).absolute()), source_digest=digest, target=options.target, remark=target.remark,
             opset=work.opset, exporter=made[0].exporter, files=tuple(one.file for one in made), written=False,
@@ -98,15 +112,23 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
     return done
 
 
-def _check(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
+def _cut(source: Source, options: Options) -> tuple[Source, Options]:
+    """--outputs is about the signatures' outputs, if the model has signatures. Of a graph without any it says what is fetched."""
+    if not source.outputs or table.kind(source.path) is SAVED_MODEL and kinds.kind(source.path) not in (kinds.SAVED_MODEL, kinds.KERAS):
+        return source, options
+    return dataclasses.replace(source, outputs=()), dataclasses.replace(options, outputs=source.outputs)
+
+
+def _check(source: Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
-    source = of(model)
     exporter = exporters.of(source)
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
         raise errors.UsageError(f"--opset={options.opset} is none that tf2onnx writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
     whole_file.check_place(output)
+    if options.freeze and exporter.job != exporters.TENSORFLOW:
+        raise errors.UsageError("--freeze is for models of TensorFlow", "give the module without that input")
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if not options.judge_precision and (options.precision.precision == "FP32" or options.comparison.labels):
         what = "--labels are about the answers in the written precision" if options.comparison.labels else "FP32 is always judged"
@@ -144,6 +166,8 @@ class _Work:
     digest: str
     options: Options
     target: Target
+    # {signature: its outputs that are kept, () for all}.
+    outputs: Mapping[str, tuple[str, ...]]
 
     @property
     def opset(self) -> int:
@@ -167,13 +191,14 @@ class _Made:
 def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, comparison: verify.Options) -> _Made:
     """Export a signature into the folder, and check it there."""
     path, frozen, beside = work.folder / place.name, work.folder / f"{place.name}.pb", _beside(work, place)
-    answer = _converted(work, name, path, frozen, beside.name if beside else "")
-    taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
-    nodes = tuple(map(Node.from_dict, answer["nodes"]))
-    progress.say(f"running {name} under ONNX Runtime")
     # Labels are for the file that is written.
     in_fp32 = dataclasses.replace(comparison, labels="") if work.options.precision.precision != "FP32" else comparison
-    checked = verify.verify(work.source, path, in_fp32)
+    asked = rewriting.chosen((), work.options.target, work.options.opset) if work.options.rewrites is None else work.options.rewrites
+    tried, rewrites = rewriting.settle(
+        asked, lambda names: _tried(work, name, path, frozen, beside.name if beside else "", names, in_fp32))
+    answer, nodes, checked = tried.answer, tried.nodes, tried.checked
+    assert checked, "an export without rewrites that cannot be compared has raised"
+    taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
     departure = None
     if not checked.passed and work.options.bisect and frozen.is_file():
         progress.say(f"looking for the first tensor of {name} that departs")
@@ -190,8 +215,54 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
         signature=name, twins=twins, path=str(place), weights=str(beside or ""), bytes=sum(one.stat().st_size for one in files),
         inputs=taken, outputs=given, dimensions={key: tuple(where) for key, where in answer["dimensions"].items()},
         nodes=len(nodes), notes=(*answer["notes"], *_narrowed(taken, work.target)), findings=parser.findings(nodes, work.target),
-        verification=dataclasses.replace(checked, converted=str(place)), departure=departure, precision=written),
+        opset=tried.opset, rewrites=rewrites, verification=dataclasses.replace(checked, converted=str(place)), departure=departure,
+        precision=written),
         exporter=answer["exporter"], precise=made)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """A signature's file with some rewrites, as rewriting.Attempt. answer: of the exporter's job; nodes, opset: of the file."""
+
+    answer: Mapping[str, Any]
+    nodes: tuple[Node, ...]
+    opset: int
+    rewrites: tuple[Rewritten, ...]
+    # The comparison, None if it could not be made; then why.
+    checked: verify.Verification | None
+    failed: str = ""
+
+    @property
+    def problem(self) -> str:
+        return self.failed if self.checked is None else next(iter(self.checked.problems), "")
+
+
+def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, names: tuple[str, ...],
+           comparison: verify.Options) -> _Tried:
+    """Export a signature with these rewrites, and compare its answers."""
+    converting = tuple(one for one in names if rewriting.REWRITES[one].converting)
+    answer = _converted(work, name, path, frozen, weights, converting, comparison.freeze)
+    rewrites = [Rewritten(name=one, nodes=count) for one, count in answer["rewritten"].items()]
+    nodes, opset = answer["nodes"], work.opset
+    if later := [one for one in names if one not in converting]:
+        folder = work.folder / "rewritten"
+        folder.mkdir(exist_ok=True)
+        made = work.run("rewrite_job:job", {"onnx": str(path), "output": str(folder / path.name), "weights": weights, "rewrites": later,
+                                            "target": work.options.target, "raised": not work.options.opset})
+        rewrites += map(Rewritten.from_dict, made["rewrites"])
+        if made["changed"]:
+            nodes, opset = made["nodes"], made["opset"]
+            _put(folder / path.name, path, weights)
+    progress.say(f"running {name} under ONNX Runtime")
+    tried = _Tried(answer=answer, nodes=tuple(map(Node.from_dict, nodes)), opset=opset, rewrites=tuple(rewrites), checked=None)
+    try:
+        return dataclasses.replace(tried, checked=verify.verify(work.source, path, comparison))
+    except (errors.Interrupted, errors.UsageError):
+        raise
+    except errors.TftrtError as error:
+        if not any(one.nodes and not one.undone for one in rewrites):
+            raise
+        return dataclasses.replace(tried, failed=error.cause)
 
 
 def _precise(work: _Work, exported: precise.Exported, specs: Sequence[InputSpec], comparison: verify.Options) -> precise.Precise:
@@ -222,16 +293,19 @@ def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
-def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str) -> dict[str, Any]:
-    """What the exporter's job answers."""
+def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, weights: str, rewrites: tuple[str, ...],
+               freeze: str) -> dict[str, Any]:
+    """What the exporter's job answers. Args: freeze: the part of --freeze that is about the signature."""
     progress.say(f"exporting {name}")
+    said = {verify.OUTPUTS: ",".join(work.outputs[name]), verify.FREEZE: freeze}
     properties = {"tftrt.tool": passport.Stamped().tool, "tftrt.source": pathlib.Path(work.source.path).name,
                   "tftrt.source_digest": work.digest, "tftrt.signature": name, "tftrt.target": work.target.title,
-                  "tftrt.opset": str(work.opset)}
+                  "tftrt.opset": str(work.opset), **{key: text for key, text in said.items() if text}}
     with _told_by_name(work.source, name):
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen)})
+            "weights": weights, "frozen": str(frozen), "freeze": freeze, "outputs": work.outputs[name],
+            "rewrites": rewrites})
     return answer
 
 
@@ -267,7 +341,7 @@ def _calls(work: _Work, name: str, specs: Sequence[InputSpec], comparison: verif
     sizes = inputs.up_to(size) if size else inputs.batch_sizes(())
     rows = work.folder / f"rows-{name.replace('/', '_')}"
     rows.mkdir()
-    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}), comparison.asked, rows, sizes)
+    chosen = inputs.choose(inputs.Takes.one(name, {name: specs}).with_frozen(comparison.freeze), comparison.asked, rows, sizes)
     return run.save_calls(chosen.all[:_MOST_CALLS], rows / "searched")
 
 

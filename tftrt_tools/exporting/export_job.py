@@ -8,39 +8,52 @@ from typing import Any
 
 from tftrt_tools import errors, progress
 from tftrt_tools.exporting.job import conversion, model_file
+from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel.job import graph as graph_protos
 from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 _MOST_NAMED = 3
+_CONDITIONALS = frozenset({"If", "StatelessIf"})
+# What the branches of a conditional that was made for training give besides their results.
+_OF_CONDITIONALS = frozenset({"OptionalFromValue", "OptionalNone"})
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Export.
 
     Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
-      source's graph with constants is kept, "opset", "properties": {name: text} for the file}.
-    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes"}. Raises: TftrtError.
+      source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
+      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts}.
+    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes}}.
+    Raises: TftrtError.
     """
     model = loading.load(request["model"])
     function = model.root.signatures[request["signature"]]
     specs = loading.input_specs(function)
-    outputs = sorted(function.structured_outputs)
+    outputs = [name for name in sorted(function.structured_outputs) if not request["outputs"] or name in request["outputs"]]
     _check_distinct([one.name for one in specs], outputs)
     _check_no_writes(graph_protos.variable_writers(function.graph.as_graph_def()))
-    made = conversion.convert(model.root, function, request["opset"], bool(request["weights"]))
-    _check_ops(model_file.missing_ops(made.model))
+    values = frozen_inputs.of_signature(request["freeze"], request["signature"], specs)
+    made = conversion.convert(model.root, function, conversion.Asked(
+        opset=request["opset"], outside=bool(request["weights"]), frozen=values, outputs=tuple(request["outputs"]),
+        rewrites=tuple(request["rewrites"])))
+    _check_ops(model_file.missing_ops(made.model), made, specs)
     progress.say(f"checking {request['signature']}")
     graph, dimensions = model_file.with_names(made.model, specs)
     _check_names(graph, [one.name for one in specs], outputs)
     output = pathlib.Path(request["output"])
     if request["weights"]:
         model_file.place_weights(graph, made.weights, output.with_name(request["weights"]))
-    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": conversion.EXPORTER})
+    rewrites = ",".join(name for name, nodes in made.rewritten.items() if nodes)
+    model_file.write(graph, output, {**request["properties"], "tftrt.exporter": conversion.EXPORTER,
+                                     **({"tftrt.rewrites": rewrites} if rewrites else {})})
     if made.frozen is not None:
         pathlib.Path(request["frozen"]).write_bytes(made.frozen.SerializeToString())
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
-            "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": list(made.notes)}
+            "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
+            "notes": [*made.notes, *_frozen(values)], "rewritten": dict(made.rewritten)}
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:
@@ -56,9 +69,23 @@ def _check_no_writes(writers: list[str]) -> None:
                                 "leave it out: name the other signatures in --signature_keys")
 
 
-def _check_ops(missing: Mapping[str, list[str]]) -> None:
+def _frozen(values: Mapping[str, Any]) -> list[str]:
+    return [f"input {name} is {str(value.item()).lower()} for good (--freeze): callers still give it, and the file no longer reads it"
+            for name, value in values.items()]
+
+
+def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec]) -> None:
     if not missing:
         return
+    named = [node.name for node in made.frozen.node if node.op in _CONDITIONALS] if made.frozen is not None else []
+    if _OF_CONDITIONALS & missing.keys() and made.frozen is not None and named:
+        offered = conversion.deciding(made.frozen, made.renamed, specs)
+        more = f", … of {len(named)}" if len(named) > _MOST_NAMED else ""
+        raise errors.TftrtError(
+            f"the branches of its conditionals ({', '.join(named[:_MOST_NAMED])}{more}) keep values for a gradient "
+            f"({', '.join(sorted(_OF_CONDITIONALS & missing.keys()))}), which ONNX cannot say",
+            f"--freeze={offered[0]}:false (or true) decides them: input {offered[0]} is read by conditionals alone" if offered else
+            "export a model without these conditionals, as it is for inference")
     listed = "; ".join(f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items())
     raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}",
                             "leave the signature out with --signature_keys, or export a model without that part (strings before the model)")

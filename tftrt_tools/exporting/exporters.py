@@ -13,7 +13,7 @@ from tftrt_tools.models.pytorch.kind import PYTORCH
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.sources.source import Source
 
-_CHECKS = {"onnx": "onnx", "onnxruntime": "ONNX Runtime"}
+_CHECKS = {"onnx": "onnx", "onnxslim": "onnxslim", "onnxruntime": "ONNX Runtime"}
 # The only Python with the TensorFlow of TF-TRT, whose environment has TensorFlow already.
 _WITH_TF_TRT = (3, 10)
 
@@ -32,10 +32,11 @@ class Exporter:
     extra: str
 
 
+TENSORFLOW = "export_job:job"
 # {name of a kind: what exports its models}.
 _EXPORTERS = {
     SAVED_MODEL.name: Exporter(
-        job="export_job:job", bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
+        job=TENSORFLOW, bisect="bisect_job:job", needed={"tensorflow": "TensorFlow", "tf2onnx": "tf2onnx", **_CHECKS},
         extra="export" if sys.version_info[:2] == _WITH_TF_TRT else "export-tensorflow"),
     PYTORCH.name: Exporter(
         job="torch_job:job", bisect="torch_bisect_job:job", needed={"torch": "PyTorch", "onnxscript": "onnxscript", **_CHECKS},

@@ -10,6 +10,7 @@ from tftrt_tools.accuracy.verify import Verification
 from tftrt_tools.choices import Precision
 from tftrt_tools.exporting.parser import Finding
 from tftrt_tools.exporting.precision import Written
+from tftrt_tools.exporting.rewriting import Rewritten
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -54,6 +55,10 @@ class File(records.Record):
     # {name of an open dimension: where it occurs}, "image:0" each.
     dimensions: dict[str, tuple[str, ...]]
     nodes: int
+    # Of the file; a rewrite may need a newer one than was asked for.
+    opset: int
+    # What became of each rewrite.
+    rewrites: tuple[Rewritten, ...]
     # What was written otherwise than tf2onnx does, and what to know; a line each.
     notes: tuple[str, ...]
     # What the target's parser refuses.

@@ -10,10 +10,11 @@ from typing import Any
 
 import onnx
 import torch
-from onnx import TensorProto, shape_inference, version_converter
+from onnx import TensorProto, shape_inference
 
 from tftrt_tools import errors, progress
-from tftrt_tools.exporting.job import model_file
+from tftrt_tools.exporting.job import lowering, model_file
+from tftrt_tools.exporting.job.rewrites import editing
 from tftrt_tools.models.pytorch import program, runner_job
 
 EXPORTER = f"torch.onnx {torch.__version__}"
@@ -30,6 +31,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     taken, given = ([spec.name for spec in specs] for specs in (said.signature.inputs, said.signature.outputs))
     _check_names(taken, given)
     made, notes = _exported(request, taken, given)
+    given = [name for name in given if not request["outputs"] or name in request["outputs"]]
+    if request["outputs"]:
+        editing.keep_outputs(made, given)
     progress.say(f"checking {request['signature']}")
     weights = _taken_out(made) if request["weights"] else {}
     graph, dimensions = _with_names(made)
@@ -39,7 +43,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     model_file.write(graph, output, {**request["properties"], "tftrt.exporter": EXPORTER})
     return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
-            "renamed": dict.fromkeys(given), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes}
+            "renamed": dict.fromkeys(given), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes,
+            "rewritten": {}}
 
 
 def _check_names(inputs: list[str], outputs: list[str]) -> None:
@@ -65,20 +70,11 @@ def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) ->
     pathlib.Path(request["frozen"]).write_bytes(simpler.getvalue())
     if opset >= _LOWEST_OPSET:
         return made, []
-    _drop_defaults(made)
     try:
-        return version_converter.convert_version(made, opset), [f"PyTorch writes opset {_LOWEST_OPSET}; onnx converted it to {opset}"]
+        return lowering.lowered(made, opset, f"PyTorch writes opset {_LOWEST_OPSET}")
     except RuntimeError as error:
         raise errors.TftrtError(f"PyTorch writes opset {_LOWEST_OPSET}, and onnx cannot convert it to {opset}: "
                                 f"{str(error).rpartition('failed: ')[2]}", "give a --target that reads it, such as 10") from None
-
-
-def _drop_defaults(model: onnx.ModelProto) -> None:
-    """Take an attribute away that says what holds without it, and that onnx's converter leaves to ops that do not know it."""
-    for node in model.graph.node:
-        kept = [one for one in node.attribute if one.name != "noop_with_empty_axes" or one.i]
-        del node.attribute[:]
-        node.attribute.extend(kept)
 
 
 def _cause(error: BaseException) -> str:

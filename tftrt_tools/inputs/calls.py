@@ -97,6 +97,11 @@ class Takes:
         """The same with inputs of which it is known that they take encoded pictures: {signature: input}."""
         return dataclasses.replace(self, pictures=dict(pictures))
 
+    def with_frozen(self, flag: str) -> Takes:
+        """The same with inputs that have one value for good. Args: flag: text of --freeze. Raises: UsageError."""
+        found = frozen_inputs.values(flag, self.specs)
+        return dataclasses.replace(self, frozen={name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs})
+
     def with_known(self, known: Mapping[str, list[Shapes]]) -> Takes:
         """The same with `known` shapes; those that do not fit their signature are left out."""
         fitting = {name: listed for name, listed in known.items() if name in self.specs and _fit(listed, self.specs[name])}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tf2onnx
 from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
@@ -14,7 +15,10 @@ from tf2onnx import utils as tf2onnx_utils
 from tf2onnx.graph import ExternalTensorStorage
 
 from tftrt_tools import errors, tf_private
-from tftrt_tools.savedmodel.job import loading
+from tftrt_tools.exporting.job.rewrites.converting import CONVERTING
+from tftrt_tools.exporting.job.rewrites.replaced import BOOL, Replaced
+from tftrt_tools.savedmodel.job import conditionals, loading
+from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
     import onnx
@@ -36,28 +40,68 @@ class Converted:
     weights: Mapping[str, bytes]
     # What was mended, a line each.
     notes: tuple[str, ...]
+    # {rewrite that was asked for: how many nodes it wrote}.
+    rewritten: Mapping[str, int]
 
 
-def convert(root: Any, function: Any, opset: int, outside: bool) -> Converted:
-    """Convert a signature. Args: root, function: of a loaded model, and its signature. outside: keep the weights out of the ModelProto.
-    Raises: TftrtError."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a signature becomes."""
+
+    opset: int
+    # Keep the weights out of the ModelProto.
+    outside: bool = False
+    # {input: the value that it has for good}.
+    frozen: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
+    # The outputs that are kept, () for all.
+    outputs: tuple[str, ...] = ()
+    # Rewrites of `rewriting` that are made while tf2onnx converts.
+    rewrites: tuple[str, ...] = ()
+
+
+def convert(root: Any, function: Any, asked: Asked) -> Converted:
+    """Convert a signature. Args: root, function: of a loaded model, and its signature. Raises: TftrtError."""
+    outside = asked.outside
     inputs = dict(zip((tensor.name for tensor in function.inputs), tf_private.argument_names(function), strict=False))
-    outputs = list(zip(sorted(function.structured_outputs), (tensor.name for tensor in function.outputs), strict=True))
+    outputs = [(name, tensor.name) for name, tensor in zip(sorted(function.structured_outputs), function.outputs, strict=True)
+               if not asked.outputs or name in asked.outputs]
     tf_private.clear_collections(function)
-    mends = Mends()
+    mends = Mends(asked.rewrites)
     # It numbers new nodes through the process. Names, which tables of ranges hold too, are the model's, whatever was converted before.
     tf2onnx_utils.INTERNAL_NAME = 1
     try:
         with tf.device("/cpu:0"):
-            frozen, tables = tf_loader.from_trackable(root, function, list(inputs), [tensor for _, tensor in outputs], outside)
+            frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked)
             fetched = _own_tensors(frozen, outputs, inputs)
             kept = None if outside else frozen
             renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
-            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, opset, mends, outside)
+            model, weights = _through(frozen, list(inputs), list(fetched.values()), renamed, tables, asked.opset, mends, outside)
+    except errors.TftrtError:
+        raise
     except Exception as error:  # tf2onnx raises whatever its handlers do
         raise errors.TftrtError(f"{EXPORTER} cannot export it: {loading.first_line(error)}",
                                 "leave it out with --signature_keys, or export a model without that part") from error
-    return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes))
+    return Converted(model=model, renamed=renamed, frozen=kept, weights=weights, notes=tuple(mends.notes), rewritten=mends.rewritten)
+
+
+def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked) -> tuple[graph_pb2.GraphDef, Any]:
+    """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}."""
+    if not asked.frozen:
+        frozen, tables = tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
+        return frozen, tables
+    graph, _, _, captures = tf_private.freeze(function)
+    if captures:
+        raise errors.TftrtError("--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out")
+    placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
+    conditionals.freeze(graph, {placeholders[name]: value for name, value in asked.frozen.items()})
+    with tf.Graph().as_default():
+        return tf_loader.tf_optimize(list(inputs), outputs, graph), {}
+
+
+def deciding(frozen: graph_pb2.GraphDef, tensors: Mapping[str, str], specs: Sequence[InputSpec]) -> list[str]:
+    """Inputs that are a single bool, and that conditionals alone read. Args: frozen: the graph; tensors: {its tensor: input}."""
+    switches = {spec.name for spec in specs if spec.dtype == "bool" and spec.shape == ()}
+    return [name for tensor, name in tensors.items() if name in switches and conditionals.deciding(frozen, tensor.removesuffix(":0"))]
 
 
 def _own_tensors(frozen: graph_pb2.GraphDef, outputs: list[tuple[str, str]], inputs: Mapping[str, str]) -> dict[str, str]:
@@ -91,14 +135,22 @@ def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], 
 
 
 class Mends:
-    """Ops that tf2onnx 1.17.0 does not know, and that ONNX can say otherwise. notes: of those that occurred."""
+    """Ops that tf2onnx 1.17.0 does not know, and that ONNX can say otherwise; and rewrites that are made in its place. notes: of those ops
+    that occurred; rewritten: {rewrite: how many nodes}."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewrites: Sequence[str] = ()) -> None:
         self.notes: list[str] = []
+        self.rewritten = dict.fromkeys((one for one in rewrites if one in CONVERTING), 0)
 
     def handlers(self) -> dict[str, tuple[Callable[..., None], list[Any]]]:
         """As tf2onnx takes them."""
-        return {"Erfc": (self._erfc, []), "Log1p": (self._log1p, []), "MulNoNan": (self._mul_no_nan, [])}
+        handlers: dict[str, Callable[..., None]] = {"Erfc": self._erfc, "Log1p": self._log1p, "MulNoNan": self._mul_no_nan}
+        handlers.update((op, functools.partial(self._rewrite, name, write)) for name, (op, write) in CONVERTING.items()
+                        if name in self.rewritten)
+        return {op: (handler, []) for op, handler in handlers.items()}
+
+    def _rewrite(self, rewrite: str, write: Callable[[Any, Any], bool], graph: Any, node: Any, name: str, _: Any) -> None:
+        self.rewritten[rewrite] += write(graph, node)
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -106,49 +158,16 @@ class Mends:
 
     def _erfc(self, graph: Any, node: Any, name: str, _: Any) -> None:
         self._note("Erfc became 1 - Erf: of tails beyond 4 few digits are left")
-        with _replaced(graph, node) as one:
-            one.give("Sub", [one.constant(1), one.make("Erf", [node.input[0]])])
+        one = Replaced(graph, node)
+        one.give("Sub", [one.number(1), one.make("Erf", [node.input[0]])])
 
     def _log1p(self, graph: Any, node: Any, name: str, _: Any) -> None:
         self._note("Log1p became Log(1 + x): of x near 0 few digits are left")
-        with _replaced(graph, node) as one:
-            one.give("Log", [one.make("Add", [node.input[0], one.constant(1)])])
+        one = Replaced(graph, node)
+        one.give("Log", [one.make("Add", [node.input[0], one.number(1)])])
 
     def _mul_no_nan(self, graph: Any, node: Any, name: str, _: Any) -> None:
         self._note("MulNoNan became Where(y = 0, 0, x * y)")
-        with _replaced(graph, node) as one:
-            zero, (x, y) = one.constant(0), node.input
-            one.give("Where", [one.make("Equal", [y, zero], shape=graph.get_shape(y), dtype=_BOOL), zero, one.make("Mul", [x, y])])
-
-
-_BOOL = 9  # TensorProto.BOOL
-
-
-class _replaced:
-    """A node of tf2onnx's graph in the course of its replacement by others that give the same tensor."""
-
-    def __init__(self, graph: Any, node: Any) -> None:
-        self._graph, self._name, self._output = graph, node.name, node.output[0]
-        self._dtype, self._shape = graph.get_dtype(self._output), graph.get_shape(self._output)
-
-    def __enter__(self) -> _replaced:
-        self._graph.remove_node(self._name)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def constant(self, value: float) -> str:
-        """A scalar of the node's dtype."""
-        array = np.array(value, tf2onnx_utils.map_onnx_to_numpy_type(self._dtype))
-        return str(self._graph.make_const(tf2onnx_utils.make_name(self._name), array).output[0])
-
-    def make(self, op: str, inputs: list[str], shape: Any = None, dtype: int | None = None) -> str:
-        """A node's output."""
-        made = self._graph.make_node(op, inputs, name=tf2onnx_utils.make_name(self._name), shapes=[shape or self._shape],
-                                     dtypes=[self._dtype if dtype is None else dtype])
-        return str(made.output[0])
-
-    def give(self, op: str, inputs: list[str]) -> None:
-        """The node that gives the tensor."""
-        self._graph.make_node(op, inputs, name=self._name, outputs=[self._output], shapes=[self._shape], dtypes=[self._dtype])
+        one = Replaced(graph, node)
+        zero, (x, y) = one.number(0), node.input
+        one.give("Where", [one.make("Equal", [y, zero], shape=graph.get_shape(y), dtype=BOOL), zero, one.make("Mul", [x, y])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,6 +38,11 @@ class Facts:
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """The values of a constant; None for a tensor that is computed."""
         return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+
+    def number(self, name: str) -> float | None:
+        """The number that a constant of one element holds; None for another tensor."""
+        tensor = self._constants.get(name)
+        return float(numpy_helper.to_array(tensor).reshape(-1)[0]) if tensor is not None and math.prod(tensor.dims) == 1 else None
 
     def is_constant(self, name: str) -> bool:
         """Whether the file holds the tensor."""

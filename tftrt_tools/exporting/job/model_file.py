@@ -44,6 +44,9 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx
             if dim.WhichOneof("value") == "dim_param":
                 dim.Clear()
     shapes = {one.name: one.shape for one in specs}
+    # tf2onnx gives a placeholder with a default a constant of its name, and ONNX Runtime then takes it for no input.
+    for tensor in [one for one in model.graph.initializer if one.name in shapes]:
+        model.graph.initializer.remove(tensor)
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             given = (shapes.get(value.name) or (None,) * (axis + 1))[axis]

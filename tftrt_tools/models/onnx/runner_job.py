@@ -104,7 +104,7 @@ def _contents(path: str) -> Contents:
     about = loaded.get_modelmeta()
     inputs, outputs = (tuple(_spec(path, kind, one) for one in listed)
                        for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
-    facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description}
+    facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
     return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
 
 

@@ -1,0 +1,389 @@
+"""The rewrites of exported graphs: each form that is known, on small graphs, with equal answers; which are made for a target; what is undone."""
+
+import dataclasses
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tensorflow as tf
+from onnx import TensorProto, helper, numpy_helper
+
+from tests import onnx_sources
+from tftrt_tools import cli
+from tftrt_tools.exporting import rewrite_job, rewriting
+from tftrt_tools.exporting.job import lowering
+from tftrt_tools.exporting.job.rewrites import converting, einsum, registry
+from tftrt_tools.exporting.rewriting import REWRITES, Rewritten
+from tftrt_tools.exporting.targets import TARGETS
+from tftrt_tools.models.onnx import file
+
+WIDTH = 6
+
+
+class Net:
+    """A graph of x, floats [batch, 3, WIDTH] by default, that is written node by node. Its last tensor is the output y."""
+
+    def __init__(self, opset=18, shape=("batch", 3, WIDTH)):
+        self.opset, self.shape, self.nodes, self.constants = opset, shape, [], []
+
+    def c(self, values, dtype=np.float32):
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), f"c{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def __call__(self, op, *inputs, **attributes):
+        self.nodes.append(helper.make_node(op, list(inputs), [f"t{len(self.nodes)}"], name=f"n{len(self.nodes)}", **attributes))
+        return self.nodes[-1].output[0]
+
+    def mean(self, tensor):
+        if self.opset < 18:
+            return self("ReduceMean", tensor, axes=[-1], keepdims=1)
+        return self("ReduceMean", tensor, self.c([-1], np.int64), keepdims=1)
+
+    def model(self, more=()):
+        self("Identity", self.nodes[-1].output[0])
+        self.nodes[-1].output[0] = "y"
+        made = helper.make_model(helper.make_graph(
+            self.nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", *more)], self.constants),
+            opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        return onnx.shape_inference.infer_shapes(made, check_type=True, data_prop=True)
+
+
+def run(model):
+    shape = [one.dim_value or 2 for one in model.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(["y"], {"x": x})[0]
+
+
+def ops(model):
+    return [node.op_type for node in model.graph.node]
+
+
+def rewritten(name, model, target="10", nodes=1):
+    """The model with a rewrite that changes `nodes` nodes; its answers are those of the model."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    assert registry.IN_GRAPH[name](made, target) == nodes
+    onnx.checker.check_model(made, full_check=True)
+    np.testing.assert_allclose(run(made), run(model), rtol=2e-5, atol=2e-6)
+    return made
+
+
+# The ways to write a gelu: {name: (function of a Net, the attribute approximate)}.
+def erf_gate(net, sign=1.0):
+    return net("Erf", net("Mul", "x", net.c(sign * np.sqrt(0.5))))
+
+
+def tanh_gate(net, cube):
+    return net("Tanh", net("Mul", net("Add", "x", net("Mul", net.c(0.044715), cube)), net.c(np.sqrt(2 / np.pi))))
+
+
+GELUS = {
+    "half x first": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), erf_gate(net))), "none"),
+    "half last": (lambda net: net("Mul", net("Mul", "x", net("Add", erf_gate(net), net.c(1))), net.c(0.5)), "none"),
+    "divided": (lambda net: net("Div", net("Mul", "x", net("Add", net("Erf", net("Div", "x", net.c(np.sqrt(2)))), net.c(1))), net.c(2)), "none"),
+    "erfc": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), erf_gate(net, -1))), "none"),
+    "negated": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), net("Erf", net(
+        "Mul", net("Neg", "x"), net.c(np.sqrt(0.5)))))), "none"),
+    "tanh of a power": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(
+        net, net("Pow", "x", net.c(3))))), "tanh"),
+    "tanh of products": (lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(
+        net, net("Mul", net("Mul", "x", "x"), "x")))), "tanh"),
+}
+NO_GELUS = {
+    "another number": lambda net: net("Mul", net("Mul", net.c(0.4), "x"), net("Add", net.c(1), erf_gate(net))),
+    "another sign": lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Sub", net.c(1), erf_gate(net))),
+    "another x": lambda net: net("Mul", net("Mul", net.c(0.5), net("Exp", "x")), net("Add", net.c(1), erf_gate(net))),
+    "a square": lambda net: net("Mul", net("Mul", net.c(0.5), "x"), net("Add", net.c(1), tanh_gate(net, net("Pow", "x", net.c(2))))),
+}
+
+
+@pytest.mark.parametrize("kind", GELUS)
+def test_each_way_to_write_a_gelu_becomes_the_op(kind):
+    net = Net(opset=20)
+    write, approximate = GELUS[kind]
+    write(net)
+    made = rewritten("gelu", net.model())
+    assert ops(made) == ["Gelu", "Identity"] and made.graph.node[0].attribute[0].s.decode() == approximate
+    assert not [one for one in made.graph.initializer]
+
+
+@pytest.mark.parametrize("kind", NO_GELUS)
+def test_what_only_resembles_a_gelu_stays(kind):
+    net = Net(opset=20)
+    NO_GELUS[kind](net)
+    before = ops(model := net.model())
+    assert ops(rewritten("gelu", model, nodes=0)) == before
+
+
+def variance(net):
+    """(x - its mean, the square root of its variance and epsilon, the mean)."""
+    mean = net.mean("x")
+    centred = net("Sub", "x", mean)
+    return centred, net("Sqrt", net("Add", net.mean(net("Mul", centred, centred)), net.c(1e-3))), mean
+
+
+def by_hand(net, beta=True, divided=False):
+    centred, root, _ = variance(net)
+    gamma = net.c(np.linspace(0.5, 2, WIDTH))
+    scaled = net("Mul", net("Div", centred, root), gamma) if divided else net("Mul", centred, net("Mul", net("Reciprocal", root), gamma))
+    return net("Add", scaled, net.c(np.linspace(-1, 1, WIDTH))) if beta else scaled
+
+
+def as_batch_normalization(net, beta=True):
+    _, root, mean = variance(net)
+    factor = net("Mul", net("Reciprocal", root), net.c(np.linspace(0.5, 2, WIDTH)))
+    moved = net("Mul", mean, factor)
+    return net("Add", net("Mul", "x", factor), net("Sub", net.c(np.linspace(-1, 1, WIDTH)), moved) if beta else net("Neg", moved))
+
+
+NORMS = {"by hand": by_hand, "without a shift": lambda net: by_hand(net, beta=False), "divided": lambda net: by_hand(net, divided=True),
+         "as a batch normalization": as_batch_normalization,
+         "as one without a shift": lambda net: as_batch_normalization(net, beta=False)}
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("opset", [17, 18])
+def test_each_way_to_write_a_layer_normalization_becomes_the_op(kind, opset):
+    net = Net(opset)
+    NORMS[kind](net)
+    model = net.model()
+    made = rewritten("layer_norm", model)
+    assert ops(made) == ["LayerNormalization", "Identity"]
+    assert {one.name: one.f for one in made.graph.node[0].attribute}["epsilon"] == pytest.approx(1e-3)
+    # TensorRT 8.5 has no such op, and takes these.
+    assert ops(rewritten("layer_norm", model, "8.5", nodes=0)) == ops(model)
+    # And the other way round.
+    apart = rewritten("layer_norm", made, "8.5")
+    assert "LayerNormalization" not in ops(apart) and {"Sqrt", "Div"} <= set(ops(apart))
+
+
+@pytest.mark.parametrize("kind", ["op", "by hand"])
+def test_a_graph_of_pytorch_s_opset_becomes_one_for_8_5(kind):
+    net = Net(18)
+    if kind == "op":
+        net("LayerNormalization", "x", net.c(np.linspace(0.5, 2, WIDTH)), net.c(np.linspace(-1, 1, WIDTH)), axis=-1, epsilon=1e-4)
+    else:
+        by_hand(net)
+    model = net.model()
+    expected = run(model)
+    made, notes = lowering.lowered(model, 16, "PyTorch writes opset 18")
+    onnx.checker.check_model(made, full_check=True)
+    # onnx's converter alone would lose the axes of the means, and refuse the op.
+    assert made.opset_import[0].version == 16 and "LayerNormalization" not in ops(made)
+    assert [list(one.attribute[-1].ints) for one in made.graph.node if one.op_type == "ReduceMean"] == [[-1], [-1]]
+    np.testing.assert_allclose(run(made), expected, rtol=2e-5, atol=2e-6)
+    assert len(notes) == (2 if kind == "op" else 1) and "onnx converted it to 16" in notes[0]
+
+
+def test_a_normalization_with_another_reader_inside_keeps_what_that_needs():
+    net = Net()
+    by_hand(net)
+    model = net.model(more=["t3"])  # the squares
+    made = rewritten("layer_norm", model)
+    assert "LayerNormalization" in ops(made) and {one.name for one in made.graph.output} == {"y", "t3"} and "Sqrt" not in ops(made)
+
+
+@pytest.mark.parametrize("change", ["axis", "mean", "scale"])
+def test_what_only_resembles_a_layer_normalization_stays(change):
+    net = Net(17, shape=("batch", WIDTH, WIDTH))
+    axes = [1] if change == "axis" else [-1]
+    mean = net("ReduceMean", "x", axes=axes, keepdims=1)
+    centred = net("Sub", "x", mean)
+    root = net("Sqrt", net("Add", net("ReduceMean", net("Mul", centred, centred), axes=axes, keepdims=1), net.c(1e-3)))
+    top = net("Sub", "x", net.c(0.5)) if change == "mean" else centred
+    net("Mul", net("Div", top, root), net.c(np.ones((WIDTH, 1)) if change == "scale" else np.ones(WIDTH)))
+    expected = 1 if change == "scale" else 0
+    # With a scale for each row the quotient alone is the normalization.
+    made = rewritten("layer_norm", net.model(), nodes=expected)
+    assert ("Mul" in ops(made)) and ("LayerNormalization" in ops(made)) == bool(expected)
+
+
+def test_an_instance_normalization_with_computed_scales_is_taken_apart_for_8_5():
+    net = Net()
+    count = net("Slice", net("Shape", "x"), net.c([1], np.int64), net.c([2], np.int64), net.c([0], np.int64))
+    ones = net("ConstantOfShape", count, value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1]))
+    zeros = net("ConstantOfShape", count, value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0]))
+    net("Mul", net("InstanceNormalization", "x", ones, zeros, epsilon=1e-4), net.c(np.arange(WIDTH)))
+    model = net.model()
+    assert not {"InstanceNormalization", "ConstantOfShape", "Shape"} & set(ops(rewritten("layer_norm", model, "8.5")))
+    assert ops(rewritten("layer_norm", model, "10")) == ["LayerNormalization", "Identity"]
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+def test_the_scale_of_attention_goes_before_the_product(op, mask):
+    net = Net(shape=("batch", 2, 3, WIDTH))
+    scores = net(op, net("MatMul", "x", net("Transpose", "x", perm=[0, 1, 3, 2])), net.c(0.125 if op == "Mul" else 8))
+    scores = net("Add", scores, net.c(np.full((3, 3), -2.0))) if mask else scores
+    net("MatMul", net("Softmax", scores, axis=-1), "x")
+    made = rewritten("attention", net.model())
+    listed = ops(made)
+    assert listed.index("Mul") < listed.index("MatMul") and op in ("Mul", "Div") and "Div" not in listed
+    rewritten("attention", made, nodes=0)
+
+
+def test_attention_of_three_dimensions_and_a_softmax_alone_stay():
+    net = Net()
+    net("Softmax", net("Mul", net("MatMul", "x", net("Transpose", "x", perm=[0, 2, 1])), net.c(0.125)), axis=-1)
+    rewritten("attention", net.model(), nodes=0)
+
+
+def test_what_constants_decide_is_folded_and_what_does_nothing_is_left_out():
+    net = Net()
+    sizes = net("Concat", net("Mul", net.c([1], np.int64), net.c([-1], np.int64)), net.c([3 * WIDTH], np.int64), axis=0)
+    net("Add", net("Mul", net("Reshape", "x", sizes), net.c(1)), net.c(0))
+    folded = rewritten("fold", net.model(), nodes=2)
+    assert ops(folded) == ["Reshape", "Mul", "Add", "Identity"]
+    without = rewritten("dead_ends", folded, nodes=3)
+    assert ops(without) == ["Reshape"]
+    assert [(one.name, one.type.tensor_type.shape.dim[0].dim_param) for one in without.graph.input] == [("x", "batch")]
+
+
+def test_equal_nodes_are_merged_and_products_stay_products():
+    net = Net(shape=(4, WIDTH))
+    weights, bias = net.c(np.ones((WIDTH, 2))), net.c([1, 2])
+    net("Add", net("Exp", net("Add", net("MatMul", "x", weights), bias)), net("Exp", net("Add", net("MatMul", "x", weights), bias)))
+    made = rewritten("simplify", net.model(), nodes=3)
+    assert ops(made).count("MatMul") == 1 and "Gemm" not in ops(made)
+
+
+def test_inputs_that_nothing_reads_stay_when_a_graph_is_slimmed():
+    net = Net()
+    net("Mul", net("Mul", "x", net.c(1)), net.c(2))
+    model = net.model()
+    model.graph.input.append(helper.make_tensor_value_info("unread", TensorProto.BOOL, []))
+    assert registry.IN_GRAPH["dead_ends"](model, "8.5") > 0
+    assert [one.name for one in model.graph.input] == ["x", "unread"]
+
+
+@pytest.mark.parametrize(("text", "parts"), [
+    ("abc,cde->abde", ("", "ab", "de", "c")), ("aecd,abcd->acbe", ("ac", "b", "e", "d")), ("acbe,aecd->abcd", ("ac", "b", "d", "e")),
+    ("BIJ, BJK -> BIK", ("b", "i", "k", "j")), ("abcd,cde->abe", ("", "ab", "e", "cd")),
+    ("ii,ij->ij", None), ("...i,ij->...j", None), ("ij,jk,kl->il", None), ("ij,j->i", None), ("ab,cd->abcd", None), ("abz,bc->ac", None),
+])
+def test_equations_are_read(text, parts):
+    found = einsum.parsed(text)
+    if parts is None:
+        assert found is None
+        return
+    assert (set(found.batch), set(found.left) | set(found.right), set(found.summed)) == (set(parts[0]), {*parts[1], *parts[2]}, set(parts[3]))
+
+
+@pytest.mark.parametrize("target", ["8.5", "10"])
+def test_attention_and_normalization_of_keras_become_ops_that_tensorrt_knows(target, tftrt, tmp_path):
+    layers = tf.keras.layers
+    x = tf.keras.Input((7, 16), name="x")
+    y = layers.MultiHeadAttention(2, 8)(x, x)
+    y = layers.Dense(16, activation="gelu")(layers.LayerNormalization()(x + y))
+    tf.keras.Model(x, layers.LayerNormalization(epsilon=1e-6, name="last")(y)).save(tmp_path / "m.keras")
+    done = tftrt("export", tmp_path / "m.keras", f"--output={tmp_path / 'm.onnx'}", f"--target={target}", f"--json={tmp_path / 'j.json'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rewritten: 6 nodes by einsum, " in done.stdout and "refused" not in done.stdout and "doubtful" not in done.stdout
+    made, = json.loads((tmp_path / "j.json").read_text())["files"]
+    counted = {one["name"]: one["nodes"] for one in made["rewrites"] if not one["undone"]}
+    found, facts = file.overview(str(tmp_path / "m.onnx")).ops, file.overview(str(tmp_path / "m.onnx")).facts
+    assert "einsum" in facts["tftrt.rewrites"] and "layer_norm" in facts["tftrt.rewrites"]
+    assert not {"Einsum", "BatchNormalization", "Shape", "Gather", "Squeeze"} & found.keys() and found["Softmax"] == 1
+    if target == "10":
+        assert (counted["layer_norm"], counted["gelu"], made["opset"]) == (2, 1, 20)
+        assert (found["LayerNormalization"], found["Gelu"]) == (2, 1) and "opset 20" in done.stdout and facts["tftrt.opset"] == "20"
+    else:
+        assert counted["layer_norm"] == 1 and made["opset"] == 16 and "LayerNormalization" not in found
+
+
+def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
+    source = onnx_sources.suppression(tmp_path / "saved", "combined open")
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--rewrite=-nms")
+    assert done.returncode == 3 and "refused: EyeLike" in done.stdout
+    for flags in ([], ["--rewrite=nms"]):
+        done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--shapes=b:3x50x1x4;s:3x50x3", "--ranges=b:0:1;s:0:1", *flags)
+        assert done.returncode == 0 and "1 node by nms" in done.stdout, done.stdout + done.stderr
+    found = file.overview(str(tmp_path / "m.onnx")).ops
+    assert found["NonMaxSuppression"] == found["TopK"] == 1 and not {"EyeLike", "CumSum", "Range"} & found.keys()
+
+
+def test_without_rewrites_the_graph_is_as_it_was_exported(tftrt, tmp_path):
+    source = onnx_sources.rows(tmp_path / "saved", lambda x: tf.nn.gelu(x) + 3)
+    for flags, expected in ((["--rewrite=none"], "Erf"), ([], "Gelu"), (["--opset=18"], "Erf"), (["--rewrite=-gelu"], "Erf")):
+        done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--target=11", *flags)
+        assert done.returncode == 0 and ("rewritten: " in done.stdout) == (expected == "Gelu")
+        assert expected in file.overview(str(tmp_path / "m.onnx")).ops
+
+
+def test_the_names_of_the_rewrites_are_those_that_can_be_made():
+    assert {*registry.IN_GRAPH, *converting.CONVERTING} == REWRITES.keys()
+    assert {name for name, one in REWRITES.items() if one.converting} == converting.CONVERTING.keys()
+    assert all(set(one.default) <= set(one.possible) <= set(TARGETS) for one in REWRITES.values())
+
+
+def test_which_rewrites_are_made():
+    all_of_8_5 = rewriting.chosen((), "8.5")
+    assert "gelu" not in all_of_8_5 and "attention" not in all_of_8_5 and {"nms", "fold", "simplify"} <= set(all_of_8_5)
+    assert rewriting.chosen(["-nms", "-fold"], "8.5") == tuple(one for one in all_of_8_5 if one not in ("nms", "fold"))
+    assert rewriting.chosen(["simplify", "nms"], "8.5") == ("nms", "simplify") and rewriting.chosen(["none"], "8.5") == ()
+    assert "nms" not in rewriting.chosen((), "onnxruntime") and "gelu" in rewriting.chosen((), "11")
+    assert "gelu" not in rewriting.chosen((), "11", opset=18)
+
+
+@pytest.mark.parametrize(("flags", "said", "mend"), [
+    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify; or none"),
+    (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
+    (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
+    (["--rewrite=gelu", "--target=10", "--opset=17"], "writes opset 20, and --opset=17", "leave one"),
+])
+def test_rewrites_that_cannot_be_made_are_one_line(flags, said, mend, capsys, tmp_path):
+    assert cli.main(["export", str(tmp_path / "none"), f"--output={tmp_path / 'm.onnx'}", *flags]) == 2
+    cause, help_text = capsys.readouterr().err.splitlines()
+    assert said in cause and mend in help_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Try:
+    rewrites: tuple
+    problem: str
+
+
+@pytest.mark.parametrize(("wrong", "kept", "undone"), [
+    ((), ["nms", "fold", "simplify"], []), (("simplify",), ["nms", "fold"], ["simplify"]), (("fold",), ["nms"], ["fold", "simplify"]),
+])
+def test_a_rewrite_with_other_answers_is_undone_and_named(wrong, kept, undone):
+    def attempt(names):
+        made.append(names)
+        return Try(tuple(Rewritten(name=one, nodes=2) for one in names), "y: snr_db is 3" if set(wrong) & set(names) else "")
+
+    made = []
+    found, rewrites = rewriting.settle(("nms", "fold", "simplify"), attempt)
+    assert [one.name for one in found.rewrites] == kept and not found.problem
+    assert {one.name: one.undone for one in rewrites if one.undone} == dict.fromkeys(undone, "with it the answers differ: y: snr_db is 3")
+    assert len(made) == (2 + len(undone) if undone else 1)
+
+
+def test_an_export_that_is_wrong_without_rewrites_has_not_been_spoiled_by_them():
+    def attempt(names):
+        return Try(tuple(Rewritten(name=one, nodes=int(one == "fold")) for one in names), "y: snr_db is 3")
+
+    found, rewrites = rewriting.settle(("nms", "fold", "simplify"), attempt)
+    assert found.problem and not rewrites
+
+
+def test_a_rewrite_that_fails_or_spreads_constants_out_is_left_out(tmp_path, monkeypatch):
+    net = Net()
+    net("Add", net("Mul", "x", net.c(1)), net("Expand", net.c(np.ones((1, 3, WIDTH))), net.c([30_000, 3, WIDTH], np.int64)))
+    onnx.save(net.model(), tmp_path / "m.onnx")
+    request = {"onnx": str(tmp_path / "m.onnx"), "output": str(tmp_path / "out.onnx"), "weights": "", "target": "10", "raised": False}
+    done = rewrite_job.job({**request, "rewrites": ["fold"]})
+    assert not done["changed"] and "the file would grow by 2 MB" in done["rewrites"][0]["undone"] and not (tmp_path / "out.onnx").exists()
+    # ONNX has no Gelu in this opset, so the checker refuses it.
+    gelu = Net(18)
+    GELUS["half last"][0](gelu)
+    onnx.save(gelu.model(), tmp_path / "m.onnx")
+    done = rewrite_job.job({**request, "rewrites": ["gelu", "fold"]})
+    assert not done["changed"] and done["rewrites"][0]["undone"].startswith("it failed: ") and not done["rewrites"][1]["undone"]
+    done = rewrite_job.job({**request, "rewrites": ["gelu"], "raised": True})
+    assert done["changed"] and done["opset"] == 20 and not done["rewrites"][0]["undone"]
+    monkeypatch.setattr(rewrite_job, "_MOST_BYTES", 10)
+    done = rewrite_job.job({**request, "rewrites": ["gelu"]})
+    assert not done["changed"] and "too much for it" in done["rewrites"][0]["undone"]

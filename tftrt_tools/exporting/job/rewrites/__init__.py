@@ -1,0 +1,1 @@
+"""The rewrites of `rewriting.REWRITES`, a file each."""

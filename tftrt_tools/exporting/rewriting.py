@@ -1,0 +1,121 @@
+"""The rewrites of an exported graph: which there are, which are made for a target, and which are left out because the answers differ."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from tftrt_tools import errors, progress, records
+from tftrt_tools.exporting.targets import TARGETS
+
+# The word for no rewrite at all, and the sign in front of one that is left out.
+NONE, WITHOUT = "none", "-"
+_PARSERS = tuple(name for name, one in TARGETS.items() if one.parser)
+_ALL = tuple(TARGETS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """A kind of rewrite."""
+
+    # For people: what becomes what.
+    title: str
+    # Targets for which it is made without being asked for.
+    default: tuple[str, ...] = _ALL
+    # Targets for which it can be asked for.
+    possible: tuple[str, ...] = _ALL
+    # Made while tf2onnx converts; else it is made in the graph that was exported.
+    converting: bool = False
+    # The opset that it needs; 0 for any.
+    opset: int = 0
+
+
+# In the order in which they are made.
+REWRITES: Mapping[str, Rewrite] = {
+    "nms": Rewrite(title="CombinedNonMaxSuppression: one NonMaxSuppression and a TopK with constant K", default=_PARSERS, converting=True),
+    "einsum": Rewrite(title="Einsum of two operands: one MatMul", converting=True),
+    "layer_norm": Rewrite(title="LayerNormalization: one op, or for 8.5 ops that its parser takes"),
+    "gelu": Rewrite(title="GELU: one op", default=("10", "11", "onnxruntime"), possible=("10", "11", "onnxruntime"), opset=20),
+    "attention": Rewrite(title="attention: the scale before the product, as TensorRT fuses it", default=("10", "11")),
+    "fold": Rewrite(title="what only constants decide, computed beforehand"),
+    "dead_ends": Rewrite(title="nodes that do nothing, left out"),
+    "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rewritten(records.Record):
+    """What became of a rewrite in one graph."""
+
+    # A key of REWRITES.
+    name: str
+    # How many nodes it changed: that it wrote in the place of others, or took out.
+    nodes: int
+    # Why it was left out; "" if the graph has it.
+    undone: str = ""
+
+
+def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
+    """The rewrites that are made, in their order.
+
+    Args: flag: items of --rewrite: names, which are then the only ones; -NAME each, for the default ones without it; or "none". target: a
+      key of TARGETS; opset: that the user gave, 0 for none. Raises: UsageError.
+    """
+    items = [one.strip() for one in flag if one.strip()]
+    names = [one.removeprefix(WITHOUT) for one in items if one != NONE]
+    for name in names:
+        if name not in REWRITES:
+            raise errors.UsageError(f"--rewrite: no rewrite {name!r}", f"there are: {', '.join(REWRITES)}; or {NONE}")
+    left = [one for one in items if one.startswith(WITHOUT)]
+    if left and len(left) < len(items) or NONE in items and len(items) > 1:
+        raise errors.UsageError(f"--rewrite={','.join(flag)} mixes names that are made alone with others",
+                                f"name the only ones, or those to leave out (-NAME), or {NONE}")
+    if not items or left:
+        return tuple(name for name, one in REWRITES.items() if target in one.default and name not in names and not 0 < opset < one.opset)
+    for name in names:
+        one = REWRITES[name]
+        if target not in one.possible:
+            raise errors.UsageError(f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
+                                    "leave it out, or give another --target")
+        if 0 < opset < one.opset:
+            raise errors.UsageError(f"--rewrite={name} writes opset {one.opset}, and --opset={opset} is given", "leave one of the two out")
+    return tuple(name for name in REWRITES if name in names)
+
+
+class Attempt(Protocol):
+    """A graph with rewrites, checked."""
+
+    @property
+    def rewrites(self) -> tuple[Rewritten, ...]: ...
+
+    @property
+    def problem(self) -> str:
+        """Why it does not answer like its source; "" if it does."""
+
+
+Tried = TypeVar("Tried", bound=Attempt)
+
+
+def settle(names: Sequence[str], attempt: Callable[[tuple[str, ...]], Tried]) -> tuple[Tried, tuple[Rewritten, ...]]:
+    """The graph with as many rewrites as leave its answers right: of those that changed it the last is left out, then the one before, …
+
+    Args: names: rewrites; attempt: makes the graph with some of them, and checks it. Returns: (what was made last, all rewrites, also those
+      left out). If the graph without any rewrite is wrong, too, that is returned.
+    """
+    first = found = attempt(tuple(names))
+    changed = [one for one in first.rewrites if one.nodes and not one.undone]
+    if first.problem and changed:
+        progress.say("trying it without rewrites")
+        found = attempt(())
+        if found.problem:
+            return found, found.rewrites
+        found = first
+    undone: list[Rewritten] = []
+    while found.problem and changed:
+        last = changed.pop()
+        undone.insert(0, dataclasses.replace(last, undone=f"with it the answers differ: {first.problem}"))
+        left = {one.name for one in undone}
+        progress.say(f"trying it without {last.name}")
+        found = attempt(tuple(name for name in names if name not in left))
+    return found, (*found.rewrites, *undone)
