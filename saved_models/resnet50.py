@@ -8,16 +8,30 @@ from saved_models import _export
 INPUT, OUTPUT = "image", "logits"
 
 
-def build(output_dir, *, size=224, classes=1000, seed=0):
-    """Write the SavedModel. Args: size: height and width of the images, at least 32. classes: number of logits."""
+def build(output_dir, *, size=224, classes=1000, width=64, seed=0):
+    """Write the SavedModel. Args: size: height and width of the images, at least 32. classes: number of logits. width: channels of the
+    first stage; those of the others are 2, 4 and 8 times as many. 64 is ResNet-50 itself."""
     import numpy as np
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(seed)
     image = tf.keras.Input((size, size, 3), name=INPUT)
-    model = tf.keras.applications.ResNet50(weights=None, input_tensor=image, classes=classes, classifier_activation=None)
+    model = _network(image, classes, width)
     _export.settle(model, _export.images(np.random.default_rng(seed), 32, size), residual_suffix="_3_bn")
     _export.save_keras(model, output_dir, tf.TensorSpec((None, size, size, 3), tf.float32, name=INPUT), OUTPUT)
+
+
+def _network(image, classes, width):
+    """As tf.keras.applications.ResNet50 makes it, with stages of another width."""
+    from keras.src.applications import resnet
+
+    def stages(x):
+        x = resnet.stack1(x, width, 3, stride1=1, name="conv2")
+        for number, blocks in enumerate((4, 6, 3), 1):
+            x = resnet.stack1(x, width << number, blocks, name=f"conv{number + 2}")
+        return x
+
+    return resnet.ResNet(stages, False, True, "resnet50", weights=None, input_tensor=image, classes=classes, classifier_activation=None)
 
 
 def sample_inputs(rng, batch, *, size=224):

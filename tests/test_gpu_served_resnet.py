@@ -23,7 +23,7 @@ def tftrt(*arguments):
 
 
 def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_path):
-    original, models = zoo_model("resnet50", size=224), tmp_path / "models"
+    original, models = zoo_model("resnet50", size=224, width=64), tmp_path / "models"
     manifest = convert(original, tmp_path / "fp16", "--precision_mode=FP16", f"--shapes={SHAPES}")
     tftrt("verify", original, tmp_path / "fp16", f"--shapes={SHAPES}", BOUNDS)
     tftrt("publish", tmp_path / "fp16", "--model_name=resnet50", f"--base_path={models}")

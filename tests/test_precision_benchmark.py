@@ -49,7 +49,7 @@ def test_a_tuned_column_follows_its_flags():
 @pytest.mark.parametrize("flag, said", [
     ("--models=resnet51", "resnet51"), ("--precisions=INT4", "INT4"), ("--methods=median", "median"), ("--batches=0", "1 or more"),
     ("--tuned=spread_cnn", "MODEL:"), ("--tuned=spread_cnn:--precision_mode=INT4", "INT4"), ("--split=vgg", "vgg"),
-    ("--model_options=resnet50:width=3", "width"), ("--gpus=0", "GPU")])
+    ("--model_options=resnet50:depth=3", "depth"), ("--gpus=0", "GPU")])
 def test_wrong_options_are_refused_with_the_reason(flag, said, capsys):
     with pytest.raises(SystemExit) as stop:
         precision.parse([flag])

@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 # Smaller than the builders' own defaults: what a test sees is the kind of graph, not its size.
 SMALL = {
-    "resnet50": {"size": 64, "classes": 100},
+    "resnet50": {"size": 64, "classes": 100, "width": 16},
     "mobilenet_v2": {"size": 64, "classes": 100},
     "spread_cnn": {"width": 32, "size": 8, "blocks": 2},
     "bert_encoder": {"layers": 2, "hidden": 64},
