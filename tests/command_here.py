@@ -25,6 +25,8 @@ from tftrt_tools.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
 _ALONE = ("tests.test_child:", "tests.test_lean_import:")  # the start, the first import and its log are what they look at
+# It asks the system's loader, which reads its variable at the start of a process; and it does without TensorFlow.
+_LOADER = "tftrt_tools.stack.probe_job:machine"
 _UNSHARED = (*_ALONE, "tftrt_tools.stack.")  # they ask a process that is new
 _start = child.worker
 
@@ -73,7 +75,7 @@ def unshared():
 
 def _started(argv, env, **more):
     """As subprocess.Popen starts a child, or a process of the load generator."""
-    return (subprocess.Popen if argv[-1].startswith(_ALONE) else forks.popen)(argv, env=env, **more)
+    return (subprocess.Popen if argv[-1].startswith((*_ALONE, _LOADER)) else forks.popen)(argv, env=env, **more)
 
 
 @contextlib.contextmanager

@@ -24,8 +24,11 @@ _PR_SET_PDEATHSIG = 1
 _LONGEST = 1 << 17  # bytes of a message
 _FILES = 16  # that a fork is given, at most
 _KEPT = 10  # parents, each 10 to 70 MB of its own: commands give their children eight environments, often in turn
-# Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import.
-_LATE = frozenset({"TMPDIR", "PYTHONPATH", "PYTEST_CURRENT_TEST", "CUDA_VISIBLE_DEVICES", "XDG_CACHE_HOME", "HOME", "PATH", "PWD", "OLDPWD"})
+# Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import. CUDA, and
+# TensorFlow's allocator for it, start with the first op; Keras reads its own when it is imported; those of _OURS are read where they are used.
+_LATE = frozenset({"TMPDIR", "PYTHONPATH", "PYTEST_CURRENT_TEST", "CUDA_VISIBLE_DEVICES", "XDG_CACHE_HOME", "HOME", "PATH", "PWD", "OLDPWD",
+                   "XDG_STATE_HOME", "TF_FORCE_GPU_ALLOW_GROWTH", "CUDA_MODULE_LOADING", "KERAS_BACKEND", "PYTHONUNBUFFERED"})
+_OURS = "TFTRT_"
 
 _used = []
 _parents = collections.OrderedDict()  # {environment: Parent}
@@ -140,13 +143,14 @@ def used():
 
 
 def _key(env):
-    return frozenset((name, value) for name, value in env.items() if name not in _LATE)
+    return frozenset((name, value) for name, value in env.items() if name not in _LATE and not name.startswith(_OURS))
 
 
 def _parent(env):
     key = _key(env)
     if key not in _parents or not _parents[key].alive:
-        _parents[key] = _Parent({name: value for name, value in env.items() if name != "TMPDIR"} | {"PYTHONPATH": _ROOT})
+        _parents[key] = _Parent({name: value for name, value in env.items() if name != "TMPDIR"}
+                               | {"PYTHONPATH": _ROOT, "PYTHONUNBUFFERED": "1"})
     _parents.move_to_end(key)
     for other in list(_parents)[:-_KEPT]:
         if _parents[other].idle:
@@ -205,6 +209,8 @@ def _become(request, files):
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if not os.environ.get("PYTHONUNBUFFERED"):
+        sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)
     tempfile.tempdir = None
     sys.path[:] = [request["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *(one for one in sys.path if one != _ROOT)]
     sys.argv[1:] = request["argv"][1:]

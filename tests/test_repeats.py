@@ -20,6 +20,17 @@ from tftrt_tools.tuning.repeats import Repeats
 CALLS = ("s(x 1x8)", "s(x 8x8)")
 
 
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Blocks of 20 calls, and not of up to 200: the rounds are as many as ever."""
+    class Short(repeats.Timed):
+        def __init__(self, worker, side):
+            super().__init__(worker, side)
+            self.counts = [min(one, 20) for one in self.counts]
+
+    monkeypatch.setattr(repeats, "Timed", Short)
+
+
 def rounds(factors, noise=0.0, seed=0, base=(1.0, 4.0)):
     """{number: medians of each call in each round}: a build takes `base` by its factor."""
     rng = random.Random(seed)
