@@ -32,6 +32,7 @@ _OURS = "TFTRT_"
 
 _used = []
 _parents = collections.OrderedDict()  # {environment: Parent}
+_turn = threading.Lock()  # one thread at a time asks for a fork
 
 
 class Fork:
@@ -60,9 +61,10 @@ class Fork:
             files |= {number: number for number in pass_fds}
             request = {"argv": list(map(str, argv[2:])), "env": dict(env), "cwd": str(cwd or os.getcwd()), "session": start_new_session,
                        "files": list(files)}
-            parent = _parent(env)
-            self.pid = parent.fork(request, [theirs.fileno(), *files.values()])
-            parent.forks.append(self)
+            with _turn:
+                parent = _parent(env)
+                self.pid = parent.fork(request, [theirs.fileno(), *files.values()])
+                parent.forks.append(self)
 
     def poll(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -125,7 +127,7 @@ class _Parent:
 
 def popen(argv, env, **more):
     """As subprocess.Popen. It is a fork where forks are used and Python is to run a module of ours."""
-    if not _used or argv[:2] != [sys.executable, "-m"] or threading.current_thread() is not threading.main_thread():
+    if not _used or argv[:2] != [sys.executable, "-m"]:
         return subprocess.Popen(argv, env=env, **more)
     return Fork(argv, env, **more)
 

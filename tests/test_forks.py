@@ -1,6 +1,7 @@
 """Forks stand for started processes: the same arguments, folder, environment, files, signals and exit codes."""
 
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -65,6 +66,12 @@ def test_a_fork_is_what_a_started_process_is(environment, tmp_path):
     (started, _, first), (forked, there, second) = found
     assert (started, forked, there) == (subprocess.Popen, forks.Fork, True)
     assert first == second and first["given"] == "0123456789" and first["argv"] == ["a b"] and first["first"] == str(tmp_path)
+
+
+def test_threads_get_forks_too(environment):
+    with forks.used(), concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: asked(forks.popen, "text", environment)[1], range(4)))
+        assert [(type(one), one.wait(60)) for one in found] == [(forks.Fork, 7)] * 4 and len({one.pid for one in found}) == 4
 
 
 def test_what_is_read_late_needs_no_parent_of_its_own(environment):
