@@ -257,7 +257,7 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
     tried = _Tried(answer=answer, nodes=tuple(map(Node.from_dict, nodes)), opset=opset, rewrites=tuple(rewrites), checked=None)
     try:
         return dataclasses.replace(tried, checked=verify.verify(work.source, path, comparison))
-    except (errors.Interrupted, errors.UsageError):
+    except errors.UsageError:
         raise
     except errors.TftrtError as error:
         if not any(one.nodes and not one.undone for one in rewrites):
