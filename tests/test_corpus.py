@@ -28,5 +28,10 @@ def test_a_real_model_converts_and_verifies_in_every_precision(case):
     real_models.main([f"--models={case.name}", f"--models_dir={MODELS}", f"--output={output}", "--again"])
     lines = _precision_run.read(output / run.FILE)
     last = {line["column"]: line for line in lines if line["kind"] == "step" and line["model"] == case.name}
+    exported = last.pop("export ONNX")
+    if case.no_onnx:
+        assert exported["exit"] == 1 and case.no_onnx in exported["message"], exported["message"]
+    else:
+        assert exported["exit"] == 0, exported["message"]
     assert set(last) == {"inspect", *(f"{step} {precision}" for step in ("convert", "verify") for precision in ("FP32", "FP16", "INT8"))}
     assert {name: line["message"] for name, line in last.items() if line["exit"] or line["traceback"]} == {}

@@ -68,7 +68,7 @@ def test_what_pip_refuses_is_said(tmp_path, monkeypatch):
 def test_without_a_gpu_nothing_is_built_and_with_one_both_batches_are_timed(tmp_path):
     case, = cases.chosen(["fer"])
     plain = [step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--precisions=FP16"))]
-    assert plain == ["inspect", "convert FP16", "verify FP16"]
+    assert plain == ["inspect", "convert FP16", "verify FP16", "export ONNX"]
     chosen = options(tmp_path, "--precisions=INT8", "--methods=auto", "--gpu", "--convert_flags=--max_engines=3")
     found = list(steps.steps(case, tmp_path, tmp_path, chosen))
     assert [step.name for step in found] == [
@@ -115,6 +115,15 @@ def test_the_table_has_a_row_for_each_precision_and_says_what_gains_nothing():
     assert made.startswith("| model | precision | ops % |") and "FLOPs" not in made and "| b | INT8 |" in made
 
 
+def test_exports_have_a_table_of_their_own_and_a_refusal_is_no_bug():
+    found = [line("a", "export ONNX", nodes=12, snr_db=126.5, rewritten={"simplify": 3}, passed=True),
+             line("b", "export ONNX", 1, message="tf2onnx does not know its ops DecodeJpeg")]
+    assert table.exports(found) == [{"model": "a", "onnx": "yes", "nodes": 12, "snr": 126.5, "rewritten": "3 simplify"},
+                                    {"model": "b", "onnx": "no", "nodes": None, "snr": None, "rewritten": ""}]
+    assert "| a | yes | 12 | 126.5 | 3 simplify |" in table.markdown(found) and "DecodeJpeg" in table.text(found)
+    assert real_models.bugs(found) == [] and real_models.bugs([line("b", "export ONNX", 1, traceback=True)]) == ["b: export ONNX"]
+
+
 def test_precisions_that_differ_in_nothing_share_a_row():
     alike = [line("a", f"convert {precision}", share=1.0, engines=engines) for precision, engines in (("FP32", 1), ("FP16", 1), ("INT8", 2))]
     assert [(row["precision"], row["engines"]) for row in table.rows(alike)] == [("FP32, FP16", 1), ("INT8", 2)]
@@ -145,12 +154,12 @@ def test_a_model_goes_through_and_a_second_run_has_nothing_left(digits, tmp_path
     assert _precision_run.read(chosen.output / run.FILE) == []
     run.run((case,), folder, chosen, endless)
     found = _precision_run.read(chosen.output / run.FILE)
-    assert [(one["column"], one["exit"]) for one in found] == [("inspect", 0), ("convert FP32", 0), ("verify FP32", 0)]
+    assert [(one["column"], one["exit"]) for one in found] == [("inspect", 0), ("convert FP32", 0), ("verify FP32", 0), ("export ONNX", 0)]
     row, = table.rows(found)
     assert (row["share"], row["engines"], row["result"]) == (100, 1, "ok") and row["snr"] > 80
     assert not any((chosen.output / "models").iterdir())
     run.run((case,), folder, chosen, endless)
-    assert len(_precision_run.read(chosen.output / run.FILE)) == 3
+    assert len(_precision_run.read(chosen.output / run.FILE)) == 4
     assert run_tftrt(*found[0]["command"]).returncode == 0
 
 
@@ -162,7 +171,7 @@ def test_a_step_that_takes_too_long_is_stopped_and_only_the_end_of_the_run_is_no
     assert (cut["kind"], cut["column"], cut["exit"]) == ("cut", "inspect", 124)
     run.run((case,), folder, chosen, run.Limits(float("inf"), float("inf"), 0.3))
     ended = _precision_run.read(chosen.output / run.FILE)[1:]
-    assert [(one["kind"], one["column"], one["exit"]) for one in ended] == [("step", "inspect", 124), ("step", "convert FP32", 124)]
+    assert [(one["kind"], one["column"], one["exit"]) for one in ended] == [("step", name, 124) for name in ("inspect", "convert FP32", "export ONNX")]
     assert ended[0]["message"].startswith("not ended after") and json.dumps(ended)
 
 

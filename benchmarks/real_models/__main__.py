@@ -29,9 +29,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def bugs(lines: list[dict]) -> list[str]:
-    """Steps that ended as none should: with a traceback, or with another code than 0, 3 (a reason is given) and 4 (nobody can tell)."""
+    """Steps that ended as none should: with a traceback, or with another code than 0, 3 (a reason is given), 4 (nobody can tell) and, of an
+    export, 1 (it cannot become an ONNX file)."""
     last = {(line["model"], line["column"]): line for line in lines if line["kind"] == "step"}
-    return [f"{model}: {column}" for (model, column), line in last.items() if line["traceback"] or line["exit"] not in (0, 3, 4)]
+    return [f"{model}: {column}" for (model, column), line in last.items()
+            if line["traceback"] or line["exit"] not in (0, 3, 4, *([1] if column == "export ONNX" else []))]
 
 
 def _make(options):

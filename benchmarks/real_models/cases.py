@@ -19,7 +19,8 @@ class Package:
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model. shapes: as `--shapes`, with {} for the batch. batches: the smaller one and the larger one. labels: of classes, for
-    `verify --labels`. default: False where it is run only when it is named."""
+    `verify --labels`. export: flags of `tftrt export`. no_onnx: words of the reason why it cannot become an ONNX file. default: False where
+    it is run only when it is named."""
 
     name: str
     make: object
@@ -30,6 +31,8 @@ class Case:
     batches: tuple[int, int] = (1, 32)
     labels: bool = False
     label_output: str = ""
+    export: tuple[str, ...] = ()
+    no_onnx: str = ""
     default: bool = True
 
     @property
@@ -82,7 +85,7 @@ _TOKENS, _IDS = "random tokens of 16 to 64, padded", "input_ids:{}x64;attention_
 
 CASES = (
     Case("basic_pitch", _trained.basic_pitch, "input_2:{}x43844x1", _MUSIC, "basic-pitch", batches=(1, 8)),
-    Case("guesslang", _trained.guesslang, "content:{};inputs:{}", "source files of Python's library", "guesslang"),
+    Case("guesslang", _trained.guesslang, "content:{};inputs:{}", "source files of Python's library", "guesslang", no_onnx="StringNGrams"),
     Case("fer", _trained.fer, "input_1:{}x64x64x1", _FACES, "fer"),
     Case("deepcut", _trained.deepcut, "input_1:{}x21;input_2:{}x21", "Thai words joined", "deepcut", batches=(1, 64), labels=True),
     Case("deeplc", _trained.deeplc, "input_133:{}x60x6;input_134:{}x30x6;input_135:{}x55;input_136:{}x60x20", "random tryptic peptides",
@@ -93,15 +96,17 @@ CASES = (
     Case("mtcnn_rnet", _trained.mtcnn_rnet, "image:{}x24x24x3", _FACES, "mtcnn", "lz4"),
     Case("mtcnn_onet", _trained.mtcnn_onet, "image:{}x48x48x3", _FACES, "mtcnn", "lz4"),
     Case("musicnn", _trained.musicnn, "spectrogram:{}x187x96", _MUSIC, "musicnn", batches=(1, 16)),
-    Case("musicnn_vgg", _trained.musicnn_vgg, "spectrogram:{}x187x96;is_training:scalar", _MUSIC, "musicnn", batches=(1, 8)),
+    Case("musicnn_vgg", _trained.musicnn_vgg, "spectrogram:{}x187x96;is_training:scalar", _MUSIC, "musicnn", batches=(1, 8),
+         export=("--freeze=is_training:false",)),
     Case("nakdimon", _trained.nakdimon, "input_1:{}x80", "random letters", "nakdimon", batches=(1, 16)),
     Case("spliceai", _trained.spliceai, "input_1:{}x11000x4", "random DNA", "spliceai", batches=(1, 4), default=False),
     Case("detector", _built.detector, "image:{}x96x96x3", _DRAWN),
     Case("dilated_unet", _built.dilated_unet, "image:{}x96x96x3", _DRAWN, batches=(1, 8), labels=True),
-    Case("jpeg_classifier", _built.jpeg_classifier, "jpeg:{}", _DRAWN + ", as JPEG", labels=True),
-    Case("text_lookup", _built.text_lookup, "title:{};colour:{}", "docstrings and code of Python's library", labels=True),
+    Case("jpeg_classifier", _built.jpeg_classifier, "jpeg:{}", _DRAWN + ", as JPEG", labels=True, no_onnx="DecodeJpeg"),
+    Case("text_lookup", _built.text_lookup, "title:{};colour:{}", "docstrings and code of Python's library", labels=True,
+         no_onnx="StaticRegexReplace"),
     Case("gru_digits", _built.gru_digits, "rows:{}x8x8", "scikit-learn's digits", labels=True),
-    Case("stft_tagger", _built.stft_tagger, "wave:{}x8000", _SOUND, labels=True),
+    Case("stft_tagger", _built.stft_tagger, "wave:{}x8000", _SOUND, labels=True, no_onnx="ComplexAbs"),
     Case("tcn", _built.tcn, "steps:{}x500x16", _SOUND, batches=(1, 16)),
     Case("distilbert", _transformers.distilbert, _IDS, _TOKENS, environment="transformers", batches=(1, 16)),
     Case("gpt2", _transformers.gpt2, _IDS, _TOKENS, environment="transformers", batches=(1, 8)),

@@ -31,6 +31,7 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
     """Run what is left of the models' steps. Results: OUTPUT/results.jsonl; logs and JSON beside it."""
     journal = _precision_run.Journal(options.output / FILE)
     end = time.monotonic() + limits.run
+    (options.output / "models").mkdir(parents=True, exist_ok=True)
     for case in chosen:
         model_end = time.monotonic() + limits.model
         planned = tuple(steps.steps(case, models, options.output / "models", options))
@@ -51,6 +52,8 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
         if not options.keep:
             for made in filter(None, (step.makes for step in planned)):
                 shutil.rmtree(made, ignore_errors=True)
+            for made in (options.output / "models").glob(f"{case.name}.*onnx*"):
+                made.unlink()
 
 
 def finished(case: cases.Case, step: steps.Step, after: tuple[steps.Step, ...], lines: list[dict]) -> bool:

@@ -59,10 +59,15 @@ def _steps(case, models, work, options):
             yield Step("regress", column, ("regress", "--in_process", f"--native={model}", f"--candidate={target}", "--allow_worse",
                                            f"--data={maker.part(models, case, 'rows.npz')}", f"--batch_size={batch}",
                                            f"--rounds={options.rounds}", f"--max_rounds={options.rounds}"), batch=batch, needs=target)
+    if not options.gpu:
+        yield Step("export", "ONNX", ("export", str(model), f"--output={work / case.name}.onnx", *_rows(case, models, labels=False),
+                                      "--data_rows=8", "--allow_constant_outputs", *case.export))
 
 
-def _rows(case, models):
+def _rows(case, models, labels=True):
     rows = [f"--data={maker.part(models, case, 'rows.npz')}"]
+    if not labels:
+        return rows
     if case.labels:
         rows.append(f"--labels={maker.part(models, case, 'labels.npy')}")
     return rows + ([f"--label_output={case.label_output}"] if case.label_output else [])
@@ -107,6 +112,15 @@ def _regressed(result):
                                                                               if one["verdict"] == "fail"][:3]}
 
 
+def _exported(result):
+    files = result.get("files", [])
+    compared = [one for file in files for one in (file.get("verification") or {}).get("comparisons", ())]
+    found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
+    return {"passed": result.get("passed"), "snr_db": min(found, key=float) if found else None,
+            "nodes": sum(file.get("nodes") or 0 for file in files),
+            "rewritten": {one["name"]: one["nodes"] for file in files for one in file.get("rewrites", ()) if one["nodes"]}}
+
+
 def _compared(result):
     """What calibration methods were compared: dB of the worst output, simulated, and the method that was taken."""
     calibration = result.get("calibration") or {}
@@ -114,7 +128,8 @@ def _compared(result):
     return {"method": comparison.get("taken") or calibration.get("method"), "methods": comparison.get("worst_db")}
 
 
-_FIGURES = {"inspect": _inspected, "convert": _converted, "verify": _verified, "regress": _regressed, "compare": _compared}
+_FIGURES = {"inspect": _inspected, "convert": _converted, "verify": _verified, "regress": _regressed, "compare": _compared,
+            "export": _exported}
 
 
 def _share(signatures):

@@ -6,6 +6,7 @@ _NOTHING = 1.05  # times as fast, from which on a model gains
 _COLUMNS = (("model", "model"), ("precision", "precision"), ("share", "ops %"), ("flops", "FLOPs %"), ("engines", "engines"),
             ("build", "build s"), ("snr", "SNR dB"), ("score", "score"), ("small", "x, small batch"), ("large", "x, large batch"),
             ("result", "result"))
+_EXPORTS = (("model", "model"), ("onnx", "as an ONNX file"), ("nodes", "nodes"), ("snr", "SNR dB"), ("rewritten", "nodes rewritten by"))
 
 
 def rows(lines: list[dict]) -> list[dict]:
@@ -44,19 +45,28 @@ def methods(lines: list[dict]) -> list[dict]:
     return list(found.values())
 
 
+def exports(lines: list[dict]) -> list[dict]:
+    """Models as ONNX files, one row a model."""
+    last = {line["model"]: line for line in lines if line["kind"] == "step" and line["column"] == "export ONNX"}
+    return [{"model": model, "onnx": "no" if line["exit"] else "yes", "nodes": line.get("nodes"), "snr": _number(line.get("snr_db")),
+             "rewritten": ", ".join(f"{count} {name}" for name, count in (line.get("rewritten") or {}).items())}
+            for model, line in last.items()]
+
+
 def text(lines: list[dict]) -> str:
     """For a terminal."""
-    compared = methods(lines)
+    compared, exported = methods(lines), exports(lines)
     return "\n\n".join(filter(None, [_report.table(_COLUMNS, rows(lines)), compared and _report.table(_heads(compared), compared),
-                                     *_notes(lines)]))
+                                     exported and _report.table(_EXPORTS, exported), *_notes(lines)]))
 
 
 def markdown(lines: list[dict]) -> str:
     """For docs/dev/measured/real_models.md."""
     made = rows(lines)
     shown = [(key, head) for key, head in _COLUMNS if any(row[key] not in (None, "") for row in made)]
-    compared = methods(lines)
-    return "\n\n".join(filter(None, [_markdown(shown, made), compared and _markdown(_heads(compared), compared), *_notes(lines)]))
+    compared, exported = methods(lines), exports(lines)
+    return "\n\n".join(filter(None, [_markdown(shown, made), compared and _markdown(_heads(compared), compared),
+                                     exported and _markdown(_EXPORTS, exported), *_notes(lines)]))
 
 
 def _heads(compared):
