@@ -124,7 +124,7 @@ def test_the_first_tensor_that_departs_is_named(tmp_path):
 
     np.savez(tmp_path / "in.npz", image=np.ones((2, 1, 8, 8), np.float32), scale=np.ones((2, 1), np.float32))
     request = {"model": str(program(tmp_path)), "signature": "serving_default", "output": str(tmp_path / "m.onnx"), "weights": "",
-               "frozen": str(tmp_path / "f"), "opset": 18, "properties": {}}
+               "frozen": str(tmp_path / "f"), "opset": 18, "properties": {}, "outputs": []}
     made = torch_job.job(request)
     ask = {"onnx": str(tmp_path / "m.onnx"), "frozen": str(tmp_path / "f"), "renamed": made["renamed"], "inputs": str(tmp_path / "in.npz")}
     assert torch_bisect_job.job(ask) is None
