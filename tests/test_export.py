@@ -130,6 +130,31 @@ def test_ops_that_tf2onnx_does_not_know_are_said_otherwise(op, tftrt, tmp_path):
     assert op not in file.overview(str(tmp_path / "m.onnx")).ops
 
 
+# {transform of rows of 600 values}: of frames that are shorter than the transform, as long, and longer; of the rows themselves.
+SPECTRA = {"magnitudes of padded frames": lambda x: tf.abs(tf.signal.stft(x, 100, 40)),
+           "magnitudes of whole frames": lambda x: tf.abs(tf.signal.stft(x, 128, 64)),
+           "parts": lambda x: tf.concat([tf.math.real(tf.signal.rfft(x)), tf.math.imag(tf.signal.rfft(x))], -1),
+           "a short transform of long rows": lambda x: tf.abs(tf.signal.rfft(x, [64])),
+           "an odd length": lambda x: tf.abs(tf.signal.rfft(x, [33]))}
+
+
+@pytest.mark.parametrize("kind", SPECTRA)
+def test_fourier_transforms_of_frames_are_products(kind, tftrt, tmp_path):
+    source = onnx_sources.save(tmp_path / "saved", lambda x: {"y": SPECTRA[kind](x)}, tf.TensorSpec((None, 600), tf.float32, "x"))
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}")
+    assert done.returncode == 0 and "note: RFFT became two products" in done.stdout, done.stdout + done.stderr
+    assert file.overview(str(tmp_path / "m.onnx")).ops["MatMul"] == 2
+
+
+@pytest.mark.parametrize(("function", "said"), [
+    (lambda x: {"y": tf.abs(tf.signal.rfft(x))}, "does not tell how long the frames of RFFT"),
+    (lambda x: {"y": tf.math.real(tf.complex(x, x))}, "reads a complex tensor that is no RFFT")])
+def test_other_complex_tensors_are_refused(function, said, tftrt, tmp_path):
+    source = onnx_sources.save(tmp_path / "saved", function, tf.TensorSpec((None, None), tf.float32, "x"))
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--shapes=x:2x64")
+    assert done.returncode == 1 and said in done.stderr, done.stdout + done.stderr
+
+
 # {kind: what --target=8.5 says of it}; "" if it passes.
 SUPPRESSIONS = {"plain": "", "padded": "", "scored": "", "soft": "first departs: v (", "combined": "", "combined open": ""}
 

@@ -106,7 +106,7 @@ CASES = (
     Case("text_lookup", _built.text_lookup, "title:{};colour:{}", "docstrings and code of Python's library", labels=True,
          no_onnx="StaticRegexReplace"),
     Case("gru_digits", _built.gru_digits, "rows:{}x8x8", "scikit-learn's digits", labels=True),
-    Case("stft_tagger", _built.stft_tagger, "wave:{}x8000", _SOUND, labels=True, no_onnx="ComplexAbs"),
+    Case("stft_tagger", _built.stft_tagger, "wave:{}x8000", _SOUND, labels=True),
     Case("tcn", _built.tcn, "steps:{}x500x16", _SOUND, batches=(1, 16)),
     Case("distilbert", _transformers.distilbert, _IDS, _TOKENS, environment="transformers", batches=(1, 16)),
     Case("gpt2", _transformers.gpt2, _IDS, _TOKENS, environment="transformers", batches=(1, 8)),

@@ -15,6 +15,7 @@ from tf2onnx import utils as tf2onnx_utils
 from tf2onnx.graph import ExternalTensorStorage
 
 from tftrt_tools import errors, tf_private
+from tftrt_tools.exporting.job import fourier
 from tftrt_tools.exporting.job.rewrites.converting import CONVERTING
 from tftrt_tools.exporting.job.rewrites.replaced import BOOL, Replaced
 from tftrt_tools.savedmodel.job import conditionals, loading
@@ -144,7 +145,9 @@ class Mends:
 
     def handlers(self) -> dict[str, tuple[Callable[..., None], list[Any]]]:
         """As tf2onnx takes them."""
-        handlers: dict[str, Callable[..., None]] = {"Erfc": self._erfc, "Log1p": self._log1p, "MulNoNan": self._mul_no_nan}
+        handlers: dict[str, Callable[..., None]] = {"Erfc": self._erfc, "Log1p": self._log1p, "MulNoNan": self._mul_no_nan,
+                                                    "RFFT": self._rfft, "ComplexAbs": self._magnitude,
+                                                    "Real": self._part, "Imag": self._part}
         handlers.update((op, functools.partial(self._rewrite, name, write)) for name, (op, write) in CONVERTING.items()
                         if name in self.rewritten)
         return {op: (handler, []) for op, handler in handlers.items()}
@@ -165,6 +168,16 @@ class Mends:
         self._note("Log1p became Log(1 + x): of x near 0 few digits are left")
         one = Replaced(graph, node)
         one.give("Log", [one.make("Add", [node.input[0], one.number(1)])])
+
+    def _rfft(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        self._note("RFFT became two products with cosines and sines")
+        fourier.rfft(graph, node)
+
+    def _magnitude(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        fourier.magnitude(graph, node)
+
+    def _part(self, graph: Any, node: Any, name: str, _: Any) -> None:
+        fourier.part(graph, node, ("Real", "Imag").index(node.type))
 
     def _mul_no_nan(self, graph: Any, node: Any, name: str, _: Any) -> None:
         self._note("MulNoNan became Where(y = 0, 0, x * y)")

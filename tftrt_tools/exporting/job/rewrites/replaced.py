@@ -40,11 +40,13 @@ class Replaced:
                                      output_count=len(shapes), shapes=list(shapes), dtypes=list(dtypes))
         return list(map(str, made.output))
 
-    def give(self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, output: int = 0) -> None:
-        """The node that gives an output of the replaced node."""
+    def give(self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None, output: int = 0, *, shape: Any = None,
+             dtype: int | None = None) -> None:
+        """The node that gives an output of the replaced node. Args: shape, dtype: by default as they were."""
         self._graph.make_node(op, list(inputs), attr=dict(attributes or {}), outputs=[self._outputs[output]],
-                              name=self._name if output == 0 else tf2onnx_utils.make_name(self._name), shapes=[self._shapes[output]],
-                              dtypes=[self._dtypes[output]])
+                              name=self._name if output == 0 else tf2onnx_utils.make_name(self._name),
+                              shapes=[self._shapes[output] if shape is None else shape],
+                              dtypes=[self._dtypes[output] if dtype is None else dtype])
 
 
 FLOAT, BOOL, INT32, INT64 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT32, TensorProto.INT64
