@@ -87,6 +87,7 @@ def _options(argv):
     parser.add_argument("--export", action="store_true", help="only make what needs no GPU")
     parser.add_argument("--make", action="store_true", help="only build")
     parser.add_argument("--jobs", type=int, default=1, help="of --export and --make, at once")
+    parser.add_argument("--once", action="store_true", help="build each plan once: no times of a second build")
     parser.add_argument("--budget", type=float, default=390, help="seconds")
     parser.add_argument("--seconds", type=float, default=0.8, help="of each measurement")
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of plans")
@@ -195,7 +196,7 @@ def _make(case, variant, options, end):
         return
     more = {"plan INT8 Q/DQ": [], "plan INT8 ranges": [f"--calibration_table={options.int8_table.get(case.name)}"]}.get(variant, [])
     source = options.int8[case.name] if variant == "plan INT8 Q/DQ" else source
-    for place in (target, target.with_name(f"{target.name}-second")):
+    for place in (target, target.with_name(f"{target.name}-second"))[:1 if options.once else 2]:
         if not place.exists():
             _tftrt(end, "convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={place}",
                    f"--precision_mode={variant.split()[1]}", shapes, f"--engine_cache_dir={target}.cache", *more)

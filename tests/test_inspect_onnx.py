@@ -104,6 +104,15 @@ def test_the_command_prints_it_and_writes_it(saved, tmp_path):
     assert told["model"] == path and told["bytes"] == sum(one["bytes"] for one in told["files"])
 
 
+def test_a_table_in_a_file_s_metadata_is_a_line_and_cannot_steer_the_terminal(saved, tmp_path):
+    made, table = model(), "\n".join(map(str, range(5000))) + "\x1b[31mred"
+    helper.set_model_props(made, {"charac\nter": table, "colour": "\x1b[31mred"})
+    done = tftrt_inspect(saved(made), f"--json={tmp_path / 'o.json'}")
+    assert f"  charac ter: {' '.join(map(str, range(30)))}" in done.stdout and f"… ({len(table):,} characters: --json has all)" in done.stdout
+    assert "  colour: [31mred\n" in done.stdout and "\x1b" not in done.stdout
+    assert json.loads((tmp_path / "o.json").read_text())["facts"]["charac\nter"] == table
+
+
 @pytest.mark.parametrize("flag", ["--precision_mode=INT8", "--shapes=x:1x300", "--check", "--inputs=x"])
 def test_flags_about_a_conversion_are_refused(saved, flag):
     done = tftrt_inspect(saved(), flag)

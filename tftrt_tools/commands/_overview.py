@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _FLAGS = ("all", "json", "help")
 # Ops without --all.
 _ROWS = 12
+# Characters of a fact.
+_LENGTH = 120
 
 
 def check_flags(values: flags.FlagValues, kind: Kind, model: str) -> None:
@@ -39,7 +41,7 @@ def show(seen: Overview, console: Console, everything: bool) -> None:
     if seen.opsets:
         _say(console, "  opset: " + ", ".join(f"{domain} {version}" for domain, version in seen.opsets.items()))
     for name, text in seen.facts.items():
-        _say(console, f"  {name}: {text}")
+        _say(console, f"  {_one_line(name)}: {_one_line(text)}")
     rows = [(name, _specs(one.inputs), _specs(one.outputs)) for name, one in seen.signatures.items()]
     console.print(_output.table(None, ["signature", "inputs", "outputs"], rows), markup=False)
     ops = list(seen.ops.items())
@@ -51,6 +53,12 @@ def show(seen: Overview, console: Console, everything: bool) -> None:
         _say(console, "constants: " + ", ".join(f"{count:,} {dtype}" for dtype, count in seen.weights.items()))
     for line in seen.unasked:
         _say(console, f"not told: {line}")
+
+
+def _one_line(text: str) -> str:
+    """A fact for a terminal: a file's maker may have put whole tables and control characters into it."""
+    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return line if len(line) <= _LENGTH else f"{line[:_LENGTH]}… ({len(text):,} characters: --json has all)"
 
 
 def _specs(specs: Iterable[InputSpec]) -> str:

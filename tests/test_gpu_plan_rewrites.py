@@ -1,0 +1,75 @@
+"""Rewritten ONNX files as plans on a GPU: TensorRT takes them, and they answer as the model does. `make gpu-test`."""
+
+import json
+
+import pytest
+
+from tests import onnx_sources
+from tests.conftest import run_tftrt
+from tests.gpu_commands import report, verify
+from tests.test_gpu_plans import build
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+LENGTH, WIDTH = 64, 128
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory):
+    """Two layers of attention, each with a normalization and GELU, as Keras writes them."""
+    layers, path = tf.keras.layers, tmp_path_factory.mktemp("attention") / "model.keras"
+    x = given = tf.keras.Input((LENGTH, WIDTH), name="x")
+    for _ in range(2):
+        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, WIDTH // 4)(x, x))
+        x = layers.LayerNormalization()(x + layers.Dense(WIDTH)(layers.Dense(4 * WIDTH, activation="gelu")(x)))
+    tf.keras.utils.set_random_seed(1)
+    tf.keras.Model(given, x).save(path)
+    return path
+
+
+def exported(source, output, *flags):
+    done = run_tftrt("export", source, f"--output={output}", "--target=8.5", f"--json={output}.json", *flags, timeout=370)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made, = json.loads((output.parent / f"{output.name}.json").read_text())["files"]
+    return {one["name"]: one["nodes"] for one in made["rewrites"] if not one["undone"] and one["nodes"]}
+
+
+def profiled(plan, shapes, folder):
+    """(Milliseconds, layers) of the plan's one engine run."""
+    done = run_tftrt("profile", plan, f"--shapes={shapes}", "--callers=1", f"--json={folder / 'profile.json'}", timeout=370)
+    assert done.returncode == 0, done.stdout + done.stderr
+    engine, = json.loads((folder / "profile.json").read_text())["engines"]
+    for layer in engine["layers"]:
+        print("   ", layer["kind"], round(1e6 * layer["seconds"], 2), layer["name"][:160])
+    return 1e3 * engine["layer_seconds"], len(engine["layers"])
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_attention_of_keras_is_built_with_its_rewrites_and_without(attention, precision, tmp_path):
+    shapes, seen = f"x:8x{LENGTH}x{WIDTH}", {}
+    for name, flag in (("rewritten", []), ("plain", ["--rewrite=none"])):
+        rewrites = exported(attention, tmp_path / f"{name}.onnx", f"--shapes={shapes}", *flag)
+        assert ("einsum" in rewrites) == ("layer_norm" in rewrites) == (name == "rewritten")
+        build(tmp_path / f"{name}.onnx", tmp_path / name, f"--precision_mode={precision}", f"--shapes={shapes}")
+        code, said, stderr = verify(tmp_path / f"{name}.onnx", tmp_path / name)
+        assert code == 0 and said["passed"], stderr
+        seen[name] = profiled(tmp_path / name, shapes, tmp_path)
+        report(test="plan, rewrites", model=f"two layers of attention, {precision}", graph=name, ms=seen[name][0], layers=seen[name][1],
+               passed=True)
+    print(seen)
+
+
+def test_a_suppression_of_classes_answers_as_onnx_runtime(tmp_path):
+    source, shapes = onnx_sources.suppression(tmp_path / "saved", "combined open"), "b:3x50x1x4;s:3x50x3"
+    assert "nms" in exported(source, tmp_path / "m.onnx", f"--shapes={shapes}", "--ranges=b:0:1;s:0:1")
+    build(tmp_path / "m.onnx", tmp_path / "plan", f"--shapes={shapes}")
+    code, said, stderr = verify(tmp_path / "m.onnx", tmp_path / "plan", "--ranges=b:0:1;s:0:1")
+    assert code == 0 and said["passed"], stderr
+
+
+def test_an_input_that_nothing_reads_may_be_left_out_of_the_plan(tmp_path):
+    source, shapes = onnx_sources.trained(tmp_path / "saved"), "--shapes=x:4x4;training:scalar"
+    exported(source, tmp_path / "m.onnx", "--freeze=training:false", shapes)
+    build(tmp_path / "m.onnx", tmp_path / "plan", shapes)
+    code, said, stderr = verify(tmp_path / "m.onnx", tmp_path / "plan")
+    assert code == 0 and said["passed"], stderr
