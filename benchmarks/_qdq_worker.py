@@ -14,7 +14,8 @@ import tensorrt as trt
 
 from benchmarks import _loop
 from benchmarks._qdq_make import as_pictures
-from tftrt_tools.profiling.job import plan_context, plan_cudart
+from tftrt_tools.execution.job import cudart
+from tftrt_tools.profiling.job import plan_context
 
 # {way: (ONNX file, builder flags, whether the ranges are set on its tensors)}.
 WAYS = {"qdq": ("qdq", ("INT8", "FP16"), False), "implicit": ("fp32", ("INT8", "FP16"), True), "fp16 flag": ("fp32", ("FP16",), False),
@@ -34,7 +35,7 @@ def main(path):
         rows = {key: file[key] for key in file.files}
     rows = {key: as_pictures(array) if array.dtype == np.uint8 else array for key, array in rows.items()}
     result = {**built, "warnings": logger.warnings[:20]}
-    cuda = plan_cudart.Cuda()
+    cuda = cudart.Cuda()
     for profile, batch in enumerate(request["batches"]):
         context = _Context(cuda, engine, profile, {key: _tiled(array, batch) for key, array in rows.items()})
         result |= {f"ms_{batch}": 1e3 * context.in_a_row(), f"call_ms_{batch}": 1e3 * context.alone()}
