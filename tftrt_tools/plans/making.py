@@ -77,8 +77,8 @@ def made(stage: pathlib.Path, task: Task) -> Built:
     done = Built(source=task.source, source_digest=task.source_digest, before=task.before, output=str(task.output) if task.output else None,
                  settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
                  versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - task.start,
-                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], known_timings=answer["known_timings"],
-                 ranged=answer["ranged"])
+                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], cached=answer["cached"],
+                 known_timings=answer["known_timings"], ranged=answer["ranged"], cache_problem=answer["cache_problem"])
     passport.write(stage, passport.MANIFEST, done.to_dict())
     passport.write(stage, passport.FLAGS, task.flag_file)
     return done
@@ -98,12 +98,12 @@ def _check_ends(source: str, taken: Sequence[InputSpec], given: Sequence[InputSp
 def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict[str, Any]:
     """What build_job.job answers. Raises: TftrtError, child.ChildDied."""
     (stage / files.PASSPORT).mkdir(parents=True)
-    settings, cache, minutes = task.settings, task.cache, task.build_minutes
+    settings, minutes = task.settings, task.build_minutes
     libraries = _kept_plugins(stage, settings)
     request = {"onnx": str(stage / document.ONNX), "plan": str(stage / document.PLAN),
                "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE), "profiles": [one.to_dict() for one in profiles],
                "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(), "ranges": dict(task.ranges),
-               "timings": cache["folder"] if cache and cache["max_bytes"] else None, "verbose": bool(task.log_file)}
+               "cache": task.cache and dict(task.cache), "origin": task.source, "verbose": bool(task.log_file)}
     seconds = minutes * 60 if minutes else None
     start = time.monotonic()
     try:

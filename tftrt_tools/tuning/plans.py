@@ -40,7 +40,7 @@ class Plans:
     # Of INT8: the calibration's data, or the path of a table in its place.
     data: DataOptions | None = None
     table: str = ""
-    # {"folder", "max_bytes"} of the engine cache, where the times of kernels are kept; None for none.
+    # {"folder", "max_bytes"} of the engine cache, where plans and the times of kernels are kept; None for none.
     cache: Mapping[str, Any] | None = None
     log_file: str | None = None
     # What the files depend on besides the settings (model, data, calibration, machine), for their place.
