@@ -12,6 +12,7 @@ import pytest
 from benchmarks import plans as benchmark
 from tests import onnx_files, plan_jobs
 from tests.command_here import run_tftrt
+from tftrt_tools import child, errors
 from tftrt_tools.engine_cache import listing
 from tftrt_tools.engine_cache.entry import EngineRecord, Entry
 from tftrt_tools.engine_cache.key import EngineKey
@@ -198,7 +199,8 @@ def test_the_same_plan_comes_from_the_cache_and_others_are_built(convert_to, tmp
     assert (first[0].cached, second[0].cached) == (False, True) and first[1] == second[1]
     said = passport.read(tmp_path / "second", passport.MANIFEST)
     assert said["cached"] and said["build_seconds"] == 1.0 and said["known_timings"] == 0 and said["signatures"][0]["built"][0]["cached"]
-    assert document.read(tmp_path / "second") == document.read(tmp_path / "first")
+    one, other = (document.read(tmp_path / name) for name in ("first", "second"))
+    assert dataclasses.replace(one, created=other.created) == other
     assert (tmp_path / "second/model.plan").stat().st_mode & 0o777 == 0o644, "in the cache it is for its user alone"
     kept = {path.relative_to(tmp_path / "second") for path in (tmp_path / "second").rglob("*")}
     assert kept == {path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*")}
@@ -254,6 +256,78 @@ def test_a_plan_that_tensorrt_does_not_read_is_not_kept(tmp_path):
     with pytest.raises(ValueError, match="no engine"):
         cached.made(cache, lambda: key(request), request, "1", build, load)
     assert cache.entries() == []
+
+
+@pytest.mark.parametrize(("cached_plan", "says", "mend"), [(True, "the plan came from the engine cache, and", "--noengine_cache"),
+                                                          (False, "the plan was built, and", "a mend")])
+def test_a_plan_that_ends_the_process_would_come_from_the_cache_again(cached_plan, says, mend):
+    with pytest.raises(errors.TftrtError, match=says) as raised, making._died(cached_plan):
+        raise child.ChildDied("killed", "a mend", "")
+    assert mend in raised.value.mend
+
+
+class Part:
+    """Stands for TensorRT's builder, configuration, timing cache, runtime and engine; the engine has no inputs, outputs or layers."""
+
+    num_optimization_profiles, num_io_tensors, builds = 1, 0, 0
+
+    def create_timing_cache(self, known):
+        self.known = known
+        return self
+
+    def set_timing_cache(self, cache, ignore_mismatch):
+        return cache is self
+
+    def get_timing_cache(self):
+        return self
+
+    create_engine_inspector = get_timing_cache
+
+    def serialize(self):
+        return self.known + b"times"
+
+    def build_serialized_network(self, network, config):
+        self.builds += 1
+        return bytearray(b"plan %d" % self.builds)
+
+    def deserialize_cuda_engine(self, plan):
+        self.read = plan
+        return self
+
+    def get_engine_information(self, form):
+        return '{"Layers": []}'
+
+
+@pytest.fixture
+def part(monkeypatch):
+    """The job of the child, with a Part in place of TensorRT."""
+    part = Part()
+    for place, value in (("check", lambda request: GPU), ("trt.Builder", lambda log: part), ("gpu.identity", lambda: ""),
+                         ("_plugins", lambda settings: []), ("networks.parsed", lambda *arguments: (part, None)),
+                         ("networks.check_inputs", lambda network: None), ("networks.configured", lambda *arguments: (part, ("FP16",))),
+                         ("networks.set_ranges", lambda network, ranges: len(ranges)), ("engines.runtime", lambda: part)):
+        monkeypatch.setattr(f"tftrt_tools.plans.build_job.{place}", value)
+    return part
+
+
+@pytest.mark.parametrize("switch", ["1", "0"])
+def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monkeypatch, switch):
+    from tftrt_tools.plans import build_job
+
+    monkeypatch.setenv("TFTRT_TIMING_CACHE", switch)
+    times, carried = tmp_path / "timing.cache", switch == "1"
+    request = asked(tmp_path / "m", cache={"folder": str(tmp_path / "cache"), "max_bytes": 1 << 20}, timing_cache=str(times), verbose=False)
+    first = build_job.job(request)
+    assert (first["cached"], first["known_timings"], part.builds, part.read, times.read_bytes()) == (False, 0, 1, b"plan 1", b"times")
+    times.unlink()
+    again = build_job.job(request)
+    assert (again["cached"], again["known_timings"], part.builds, part.read) == (True, 0, 1, b"plan 1")
+    assert again["seconds"]["build"] == first["seconds"]["build"] and again["layers"] == {"Layers": []} and again["flags"] == ("FP16",)
+    assert times.is_file() == carried, "the times that the engine cache has"
+    other = build_job.job({**request, "ranges": {"x": 1.0}})
+    assert (other["cached"], other["known_timings"], other["ranged"], part.read) == (False, 5 * carried, 1, b"plan 2")
+    without = build_job.job({**request, "cache": None})
+    assert (without["cached"], without["known_timings"], part.read) == (False, 0, b"plan 3")
 
 
 def build_once(folder, number):

@@ -15,6 +15,7 @@ import tensorrt as trt
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion.job import watched
 from tftrt_tools.conversion.job.timing_log import TimingLog
+from tftrt_tools.engine_cache import timings
 from tftrt_tools.engine_cache.job import turns
 from tftrt_tools.engine_cache.timings import Timings
 from tftrt_tools.execution.job import device, gpu
@@ -64,8 +65,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
     parsed = time.monotonic()
     store = cached.store(request)
-    work = _Work(builder, network, config, request, Timings(store.folder if store and store.max_bytes else None,
-                                                            {"for": "plans", "tensorrt": trt.__version__, **here}))
+    times = store.folder if store and store.max_bytes and not timings.switched_off() else None
+    work = _Work(builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here}))
     made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here), request, here["driver"], work.build, work.load)
     del parser
     if made.cached:
@@ -81,8 +82,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 class _Work:
     """TensorRT's part: a configured network becomes a plan. known: bytes of the timing cache that the build began with."""
 
-    def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], timings: Timings) -> None:
-        self._builder, self._network, self._config, self._request, self._timings = builder, network, config, request, timings
+    def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], times: Timings) -> None:
+        self._builder, self._network, self._config, self._request, self._timings = builder, network, config, request, times
         self.known = 0
 
     def build(self) -> float:
@@ -114,18 +115,17 @@ class _Work:
     @contextlib.contextmanager
     def _timing_cache(self) -> Iterator[None]:
         """Let the build begin with the times that earlier builds have measured, and keep those of this one."""
-        timings, config = self._timings, self._config
-        known = timings.read()
+        config, known = self._config, self._timings.read()
         cache = config.create_timing_cache(known)
         if not config.set_timing_cache(cache, False):
             known = b""
             config.set_timing_cache(config.create_timing_cache(known), False)
         engines.said()
         self.known = len(known)
-        with timings.trial() if known else contextlib.nullcontext():
+        with self._timings.trial() if known else contextlib.nullcontext():
             yield
         measured = bytes(config.get_timing_cache().serialize())
-        timings.write(measured)
+        self._timings.write(measured)
         pathlib.Path(self._request["timing_cache"]).write_bytes(measured)
 
 

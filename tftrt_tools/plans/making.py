@@ -72,7 +72,7 @@ def made(stage: pathlib.Path, task: Task) -> Built:
     passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
     if task.ranges:
         passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
-    _check_calls(stage, ends.inputs, profiles, task.log_file)
+    _check_calls(stage, ends.inputs, profiles, task.log_file, answer["cached"])
     seconds = answer["seconds"]
     done = Built(source=task.source, source_digest=task.source_digest, before=task.before, output=str(task.output) if task.output else None,
                  settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
@@ -163,16 +163,18 @@ class _Declared:
     unbuilt: tuple[Any, ...] = ()
 
 
-def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None) -> None:
+def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None, cached: bool) -> None:
     """Make a call of each profile in a process that has not built the plan. Raises: TftrtError."""
     progress.say("calling the plan with each of its profiles")
-    with _died(stage), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
+    with _died(cached), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
         coverage.check(plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker)
 
 
 @contextlib.contextmanager
-def _died(stage: pathlib.Path) -> Iterator[None]:
+def _died(cached: bool) -> Iterator[None]:
+    """Say what a death inside the block means. Args: cached: whether the plan came from the engine cache, and would come again."""
     try:
         yield
     except child.ChildDied as death:
-        raise errors.TftrtError(f"the plan was built, and a call of it ends the process: {death.cause}", death.mend) from None
+        came, mend = ("came from the engine cache", "build it without: --noengine_cache") if cached else ("was built", death.mend)
+        raise errors.TftrtError(f"the plan {came}, and a call of it ends the process: {death.cause}", mend) from None

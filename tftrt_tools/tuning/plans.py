@@ -97,7 +97,8 @@ class Plans:
     def facts_of(self, plan: pathlib.Path) -> dict[str, Any]:
         """Fields of tried.Measured that the build of a plan tells."""
         manifest = passport.read(plan, passport.MANIFEST) or {}
-        return {"build_seconds": manifest["build_seconds"], "engine_bytes": document.read(plan).bytes, "engines": 1, "coverage": 1.0}
+        return {"build_seconds": manifest["build_seconds"], "engine_bytes": document.read(plan).bytes, "engines": 1, "coverage": 1.0,
+                "cached": int(manifest.get("cached", False))}
 
     def _place(self, settings: Settings) -> pathlib.Path:
         key = journal.key(settings=settings.to_dict(), **self.facts).removeprefix("sha256:")[:16]
