@@ -1,5 +1,7 @@
 """What tests of plans run in a child process, with child.run."""
 
+import os
+import pathlib
 import threading
 
 import numpy as np
@@ -41,15 +43,33 @@ def at_once(request):
     return {"wrong": wrong, "failed": failed, "contexts": loaded.pool.contexts, "captured": loaded.pool.captured}
 
 
-def built(request):
-    """In place of plans.build_job.job, which needs a GPU: writes a plan that nothing runs, and answers for it."""
-    import pathlib
+GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
 
+
+def built(request, more=b""):
+    """In place of plans.build_job.job, which needs a GPU: writes a plan that nothing runs, and answers for it. The engine cache is real."""
+    from tftrt_tools.engine_cache.timings import Timings
     from tftrt_tools.models.onnx import file
+    from tftrt_tools.plans.job import cached
 
     ends = file.overview(request["onnx"]).signatures["serving_default"]
-    pathlib.Path(request["plan"]).write_bytes(repr(sorted(request["ranges"].items())).encode())
-    return {"tensorrt": "8.5.3.1", "gpu": {"name": "a GPU", "compute_capability": "9.0", "driver": "1"},
-            "inputs": [[one.name, one.dtype] for one in ends.inputs], "outputs": [[one.name, one.dtype] for one in ends.outputs],
-            "profiles": len(request["profiles"]), "creators": [["Own 1"] for _ in request["settings"]["plugins"]], "flags": ["FP16"],
-            "ranged": len(request["ranges"]), "seconds": {"parse": 0.1, "build": 1.0}, "known_timings": 0, "layers": {"Layers": []}}
+    store, plan, known = cached.store(request), pathlib.Path(request["plan"]), []
+
+    def build():
+        timings = Timings(store.folder if store else None, {"for": "tests"})
+        known.append(len(timings.read()))
+        timings.write(b"times")
+        plan.write_bytes(repr(sorted(request["ranges"].items())).encode() + more)
+        return 1.0
+
+    made, _ = cached.made(store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU["driver"], build, plan.read_bytes)
+    return {"tensorrt": "8.5.3.1", "gpu": GPU, "inputs": [[one.name, one.dtype] for one in ends.inputs],
+            "outputs": [[one.name, one.dtype] for one in ends.outputs], "profiles": len(request["profiles"]),
+            "creators": [["Own 1"] for _ in request["settings"]["plugins"]], "flags": ["FP16"], "ranged": len(request["ranges"]),
+            "seconds": {"parse": 0.1, "build": made.seconds}, "cached": made.cached, "known_timings": sum(known), "layers": {"Layers": []},
+            "cache_problem": store.problem if store else ""}
+
+
+def built_anew(request):
+    """The same, and no two builds make the same bytes."""
+    return built(request, os.urandom(8))

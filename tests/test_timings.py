@@ -123,9 +123,9 @@ def test_around_a_build_the_disk_is_read_and_written(kept):
                                                                 ("0", 1 << 20, "GPU-1", False), (None, 0, "GPU-1", False),
                                                                 (None, 1 << 20, "", False)])
 def test_times_are_carried_unless_something_speaks_against_it(switch, size, gpu, carried, tmp_path, monkeypatch):
-    monkeypatch.delenv(timing_cache.SWITCH, raising=False)
+    monkeypatch.delenv(timings.SWITCH, raising=False)
     if switch:
-        monkeypatch.setenv(timing_cache.SWITCH, switch)
+        monkeypatch.setenv(timings.SWITCH, switch)
     site = types.SimpleNamespace(store=Store(tmp_path / "cache", size), versions={"tensorrt": "8.5.3"}, gpu={"name": "a GPU"})
     registry = tf_private.TimingCache()
     before = registry.read()

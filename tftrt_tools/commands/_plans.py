@@ -112,13 +112,16 @@ def _print(done: Built, values: flags.FlagValues) -> None:
     rows = [(number, plan_kind.text(one)) for number, one in enumerate(done.profiles)]
     console.print(_output.table("Profiles", [">profile", "shapes"], rows))
     plan = done.plan
+    times = f", with {bytes_text(done.known_timings)} of times from earlier builds" if done.known_timings else ""
     lines = [f"{plan.precision} plan of {bytes_text(plan.bytes)} for TensorRT {plan.tensorrt} and {plan.gpu}",
-             f"built in {done.build_seconds:.1f} s" + (f", with {bytes_text(done.known_timings)} of times from earlier builds"
-                                                       if done.known_timings else "")]
+             f"it came from the engine cache; its build took {done.build_seconds:.1f} s" if done.cached
+             else f"built in {done.build_seconds:.1f} s{times}"]
     lines += [f"{done.ranged} tensors have a range of the calibration table"] * bool(done.ranged)
     lines += [f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})" for one in plan.plugins]
     lines += [f"note: {note}" for note in done.notes]
     for line in lines:
         console.print(f"  {line}", markup=False, soft_wrap=True)
+    if done.cache_problem:
+        console.print(f"the engine cache was not used: {done.cache_problem}", markup=False, soft_wrap=True)
     written = f"written: {done.output}" if done.output else "nothing was written (--dry_run)"
     console.print(f"{written} ({done.seconds:.1f} s)", markup=False, soft_wrap=True)

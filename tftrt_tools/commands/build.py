@@ -13,7 +13,7 @@ engine cache nor TensorRT's timing cache, for these would repeat the first build
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
 A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
-GPU and TensorRT; --shapes changes its profiles. Its old plan is not read.
+GPU and TensorRT, or comes from the engine cache; --shapes changes its profiles. Its old plan is not read.
 
 examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'

@@ -1,8 +1,8 @@
 """usage: tftrt cache list|clear|remove ID…|dir [--flags]
 
-Shows and clears the engine cache. It keeps the engines built here under everything that they depend on (segment, shapes, precision, GPU,
-versions, …), so the next build of the same engine only copies it. It needs no care: it has a maximum size, drops the least recently used
-entries, and a damaged entry is built again.
+Shows and clears the engine cache. It keeps the engines and plans built here under everything that they depend on (segment or ONNX file,
+shapes, precision, GPU, versions, …), so the next build of the same one only copies it. It needs no care: it has a maximum size, drops the
+least recently used entries, and a damaged entry is built again.
 
   list       its entries, the most recently used first
   remove ID  remove entries; an ID is the beginning of a name that `list` shows
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from tftrt_tools.engine_cache.entry import Entry
-    from tftrt_tools.engine_cache.key import Fed
+    from tftrt_tools.engine_cache.key import EngineKey
     from tftrt_tools.engine_cache.listing import Listing
+    from tftrt_tools.engine_cache.plan_key import PlanKey
     from tftrt_tools.engine_cache.store import Store
 
 _USAGE = "usage: tftrt cache list|clear|remove ID…|dir [--flags]"
@@ -120,17 +121,31 @@ def _counted(entries: Collection[object]) -> str:
 def _row(entry: Entry, bytes_text: Callable[[int], str]) -> tuple[str, ...]:
     from rich.markup import escape
 
+    from tftrt_tools.engine_cache.plan_key import PlanKey
+
     used = datetime.datetime.fromtimestamp(entry.last_used, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
     name, size = entry.name[:_ID_CHARACTERS], bytes_text(entry.bytes)
     if entry.record is None:
         return name, escape(f"cannot be used: {entry.problem}"), "", "", "", "", size, used
     key = entry.record.key
-    origin = entry.record.origin or key.segment_digest.removeprefix("sha256:")[:_ID_CHARACTERS]
-    return name, escape(origin), key.precision, _shapes(key.calls), escape(key.gpu), key.tensorrt, size, used
+    what, digest, texts = ("plan of ", key.onnx, _profiles(key)) if isinstance(key, PlanKey) else ("", key.segment_digest, _calls(key))
+    origin = what + (entry.record.origin or digest.removeprefix("sha256:")[:_ID_CHARACTERS])
+    return name, escape(origin), key.precision, _few(texts), escape(key.gpu), key.tensorrt, size, used
 
 
-def _shapes(calls: Sequence[Sequence[Fed]]) -> str:
-    """Such as "1x8x8x1, 8x8x8x1"; the inputs of one call are joined by "+"."""
-    texts = ["+".join("x".join(map(str, fed.shape)) or "scalar" for fed in call) for call in calls]
+def _calls(key: EngineKey) -> list[str]:
+    """Such as "8x8x8x1" for each call; the inputs of one are joined by "+"."""
+    return ["+".join("x".join(map(str, fed.shape)) or "scalar" for fed in call) for call in key.calls]
+
+
+def _profiles(key: PlanKey) -> list[str]:
+    """The same for each profile; a range is "1x8x8x1 to 8x8x8x1"."""
+    from tftrt_tools.models.plan.profiles import Range
+
+    return ["+".join(Range(*held).text() for held in one.values()) for one in key.profiles]
+
+
+def _few(texts: Sequence[str]) -> str:
+    """Such as "1x8x8x1, 8x8x8x1, and 3 more"."""
     more = f", and {len(texts) - _SHOWN_CALLS} more" if len(texts) > _SHOWN_CALLS else ""
     return ", ".join(texts[:_SHOWN_CALLS]) + more

@@ -6,6 +6,10 @@ import typing
 
 from tftrt_tools import records
 from tftrt_tools.engine_cache.key import EngineKey
+from tftrt_tools.engine_cache.plan_key import PlanKey
+
+# Of an engine of TF-TRT, or of a plan. A file says which by its fields.
+Key = EngineKey | PlanKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,14 +17,14 @@ class EngineRecord(records.Record):
     """An entry's record.json."""
 
     # What the engine depends on.
-    key: EngineKey
+    key: Key
     # Digest of the engine file, hex.
     sha256: str
     # Size of the engine file.
     bytes: int
     # Seconds to build it; None where not known.
     build_seconds: float | None
-    # The model and the engine op that it was built for first, for people.
+    # The model and the engine op that it was built for first, for people; of a plan the model alone.
     origin: str
     # Version of the GPU's driver at that time.
     driver: str
@@ -33,7 +37,7 @@ class EngineRecord(records.Record):
 class Entry(records.Record):
     """An entry in the cache's folder."""
 
-    # EngineKey.name.
+    # The key's name.
     name: str
     # None where it cannot be read.
     record: EngineRecord | None

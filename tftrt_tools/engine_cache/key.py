@@ -1,12 +1,12 @@
-"""What an engine depends on. Two builds with equal keys may share an engine. Whatever changes what TensorRT is asked for, or where it
-runs, changes the key."""
+"""What an engine of TF-TRT depends on. Two builds with equal keys may share an engine. Whatever changes what TensorRT is asked for, or
+where it runs, changes the key."""
 
 import dataclasses
 import hashlib
 import json
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tftrt_tools import records
 from tftrt_tools.choices import Precision
@@ -112,15 +112,20 @@ class EngineKey(records.Record):
 
     @property
     def name(self) -> str:
-        """Hex SHA-256 of the key's canonical JSON: sorted names, no spaces, ASCII."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """As `name_of` says."""
+        return name_of(self)
 
 
-def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that change engines and are set, by name. Args: variables: {name: value}; os.environ by default."""
+def name_of(key: records.Record) -> str:
+    """Hex SHA-256 of a key's canonical JSON: sorted names, no spaces, ASCII."""
+    text = json.dumps(key.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def environment(variables: Mapping[str, str] | None = None, names: Iterable[str] = ENVIRONMENT) -> dict[str, str]:
+    """The variables that change engines and are set, by name. Args: variables: {name: value}; os.environ by default. names: which."""
     variables = os.environ if variables is None else variables
-    return {name: variables[name] for name in ENVIRONMENT if name in variables}
+    return {name: variables[name] for name in names if name in variables}
 
 
 def digest_of_text(text: str | bytes) -> str:

@@ -1,6 +1,6 @@
 """Keeps engines on disk, by key; several processes may find, put and evict at once. No build fails because of the disk.
 
-    FOLDER/<key name>/engine         the engine file as TF-TRT writes it
+    FOLDER/<key name>/engine         the engine file as TF-TRT writes it, or a plan of TensorRT itself
     FOLDER/<key name>/record.json    its record; the file's time is that of the last use
     FOLDER/.locks/<key name>         while someone builds or removes that engine
     FOLDER/.stage-*, .trash-*        entries that are being written or deleted
@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterator
 
 from tftrt_tools import errors, progress
 from tftrt_tools.engine_cache import disk, folders, locks
-from tftrt_tools.engine_cache.entry import EngineRecord, Entry, Hit, Miss, Stored
-from tftrt_tools.engine_cache.key import EngineKey
+from tftrt_tools.engine_cache.entry import EngineRecord, Entry, Hit, Key, Miss, Stored
 from tftrt_tools.savedmodel import passport
 
 DEFAULT_MAX_BYTES = 10 << 30
@@ -58,7 +57,7 @@ class Store:
             self.folder = None
             self.problem = error.cause
 
-    def get(self, key: EngineKey, target: str | os.PathLike[str]) -> Hit | Miss:
+    def get(self, key: Key, target: str | os.PathLike[str]) -> Hit | Miss:
         """Copy the engine of `key` to the file `target`, which is written only on a hit. The copy's digest is checked.
 
         Returns: Hit or Miss. An entry that is damaged is removed and counts as a miss.
@@ -86,7 +85,7 @@ class Store:
         except OSError as error:
             return Miss(self._trouble(error))
 
-    def _read(self, folder: int, key: EngineKey, target: pathlib.Path) -> Hit | Miss:
+    def _read(self, folder: int, key: Key, target: pathlib.Path) -> Hit | Miss:
         with disk.opened(disk.RECORD, folder) as file:
             with contextlib.suppress(OSError):
                 os.utime(file)
@@ -114,7 +113,7 @@ class Store:
         except OSError as error:
             return Miss(f"the entry is damaged ({reason}) and cannot be removed: {errors.from_os_error(error).cause}", damaged=True)
 
-    def put(self, key: EngineKey, file: str | os.PathLike[str], build_seconds: float | None = None, origin: str = "",
+    def put(self, key: Key, file: str | os.PathLike[str], build_seconds: float | None = None, origin: str = "",
             driver: str = "") -> Stored:
         """Keep a copy of the engine file `file` under `key`, in place of what is there, then evict.
 
@@ -152,7 +151,7 @@ class Store:
         finally:
             disk.delete(stage)
 
-    def _write(self, stage: pathlib.Path, key: EngineKey, file: str | os.PathLike[str], build_seconds: float | None, origin: str,
+    def _write(self, stage: pathlib.Path, key: Key, file: str | os.PathLike[str], build_seconds: float | None, origin: str,
                driver: str) -> None:
         with open(file, "rb") as source, disk.new_file(stage / disk.ENGINE) as copy:
             digest, size = disk.copy(source.fileno(), copy)
@@ -176,7 +175,7 @@ class Store:
         raise OSError(errno.EBUSY, "other processes write the same entry", str(path))
 
     @contextlib.contextmanager
-    def lock(self, key: EngineKey, on_wait: Callable[[str], object] | None = None) -> Iterator[bool]:
+    def lock(self, key: Key, on_wait: Callable[[str], object] | None = None) -> Iterator[bool]:
         """Hold the lock of `key` while you look for an engine, build it and put it: then one process builds it, and the others find it.
 
         Args: on_wait: called with a text before this waits for another process; without it the text is shown as progress.

@@ -21,6 +21,8 @@ from tftrt_tools import whole_file
 from tftrt_tools.engine_cache import folders
 
 FOLDER = ".timings"
+# "0" in this variable of the environment carries no times.
+SWITCH = "TFTRT_TIMING_CACHE"
 # A larger cache is not kept; TensorRT then measures again.
 MAX_BYTES = 64 << 20
 _DIGEST_BYTES = 32
@@ -107,6 +109,11 @@ class Timings:
         except OSError:
             return False
         return True
+
+
+def switched_off() -> bool:
+    """Whether the environment does without."""
+    return os.environ.get(SWITCH, "1") == "0"
 
 
 def clear(folder: pathlib.Path) -> int:

@@ -15,11 +15,13 @@ import tensorrt as trt
 from tftrt_tools import errors, progress
 from tftrt_tools.conversion.job import watched
 from tftrt_tools.conversion.job.timing_log import TimingLog
+from tftrt_tools.engine_cache import timings
 from tftrt_tools.engine_cache.job import turns
 from tftrt_tools.engine_cache.timings import Timings
 from tftrt_tools.execution.job import device, gpu
 from tftrt_tools.models.plan.job import engine as engines
 from tftrt_tools.models.plan.profiles import Profile
+from tftrt_tools.plans.job import cached
 from tftrt_tools.plans.job import network as networks
 from tftrt_tools.plans.settings import Settings
 
@@ -37,10 +39,12 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """Build.
 
     Args: request: {"onnx": the file, "plan": where the plan goes, "timing_cache": where its timing cache goes, "profiles", "settings",
-      "ranges": {tensor: range}, "timings": folder of the engine cache or None, "verbose": whether everything is logged}.
+      "ranges": {tensor: range}, "cache": {"folder", "max_bytes"} of the engine cache or None, "origin": the model, for the cache's
+      record, "verbose": whether everything is logged}.
     Returns: {"tensorrt", "gpu": of device.seen, "inputs" and "outputs": [[name, the engine's dtype]], "profiles": how many, "creators":
-      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "seconds": {"parse", "build"},
-      "known_timings": bytes of the timing cache that it began with, "layers": what the inspector says}. Raises: TftrtError.
+      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "seconds": {"parse", "build"}, "cached":
+      whether the plan came from the cache, and "build" is of another process; "known_timings": bytes of the timing cache that the build
+      began with, "layers": what the inspector says, "cache_problem": why the cache did not work, or ""}. Raises: TftrtError.
     """
     here = check(None)
     settings = Settings.from_dict(request["settings"])
@@ -60,27 +64,69 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"])
     ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
     parsed = time.monotonic()
-    timings = Timings(pathlib.Path(request["timings"]) if request["timings"] else None,
-                      {"for": "plans", "tensorrt": trt.__version__, **here})
-    with turns.turn(gpu.identity(), progress.say), _timing_cache(config, timings, request["timing_cache"]) as known:
-        begun = time.monotonic()
-        log.errors.clear()
-        plan = watched.run(lambda: builder.build_serialized_network(network, config), _Progress(log))
-        built = time.monotonic()
-        if plan is None:
-            raise _unbuilt()
-        plan = bytes(plan)
+    store = cached.store(request)
+    times = store.folder if store and store.max_bytes and not timings.switched_off() else None
+    work = _Work(builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here}))
+    made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here), request, here["driver"], work.build, work.load)
     del parser
-    pathlib.Path(request["plan"]).write_bytes(plan)
+    if made.cached:
+        work.keep_times()
     progress.say("looking at the plan's layers")
-    engine = engines.runtime().deserialize_cuda_engine(plan)
-    if engine is None:
-        raise errors.TftrtError(f"TensorRT does not read the plan that it has built: {engines.said()}", "free memory of the GPU")
     inputs, outputs = ([[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
                        for one in (True, False))
     return {"tensorrt": trt.__version__, "gpu": here, "inputs": inputs, "outputs": outputs, "profiles": engine.num_optimization_profiles,
-            "creators": added, "flags": flags, "ranged": ranged, "seconds": {"parse": parsed - start, "build": built - begun},
-            "known_timings": known, "layers": _layers(engine)}
+            "creators": added, "flags": flags, "ranged": ranged, "seconds": {"parse": parsed - start, "build": made.seconds},
+            "cached": made.cached, "known_timings": work.known, "layers": _layers(engine), "cache_problem": store.problem if store else ""}
+
+
+class _Work:
+    """TensorRT's part: a configured network becomes a plan. known: bytes of the timing cache that the build began with."""
+
+    def __init__(self, builder: Any, network: Any, config: Any, request: Mapping[str, Any], times: Timings) -> None:
+        self._builder, self._network, self._config, self._request, self._timings = builder, network, config, request, times
+        self.known = 0
+
+    def build(self) -> float:
+        """Write the plan, and the times of kernels. Returns: seconds. Raises: TftrtError."""
+        log = engines.logger()
+        with turns.turn(gpu.identity(), progress.say), self._timing_cache():
+            begun = time.monotonic()
+            log.errors.clear()
+            plan = watched.run(lambda: self._builder.build_serialized_network(self._network, self._config), _Progress(log))
+            seconds = time.monotonic() - begun
+            if plan is None:
+                raise _unbuilt()
+            pathlib.Path(self._request["plan"]).write_bytes(bytes(plan))
+        return seconds
+
+    def load(self) -> trt.ICudaEngine:
+        """The engine of the plan. Raises: TftrtError."""
+        engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request["plan"]).read_bytes())
+        if engine is None:
+            raise errors.TftrtError(f"TensorRT does not read the plan: {engines.said()}",
+                                    "free memory of the GPU, or build it without the engine cache (--noengine_cache)")
+        return engine
+
+    def keep_times(self) -> None:
+        """Without a build: write the times that earlier ones have measured, if there are any."""
+        if known := self._timings.read():
+            pathlib.Path(self._request["timing_cache"]).write_bytes(known)
+
+    @contextlib.contextmanager
+    def _timing_cache(self) -> Iterator[None]:
+        """Let the build begin with the times that earlier builds have measured, and keep those of this one."""
+        config, known = self._config, self._timings.read()
+        cache = config.create_timing_cache(known)
+        if not config.set_timing_cache(cache, False):
+            known = b""
+            config.set_timing_cache(config.create_timing_cache(known), False)
+        engines.said()
+        self.known = len(known)
+        with self._timings.trial() if known else contextlib.nullcontext():
+            yield
+        measured = bytes(config.get_timing_cache().serialize())
+        self._timings.write(measured)
+        pathlib.Path(self._request["timing_cache"]).write_bytes(measured)
 
 
 class _Progress:
@@ -106,22 +152,6 @@ def _plugins(settings: Settings) -> list[list[str]]:
         engines.load_plugins([path])
         added.append(sorted(engines.creators() - before))
     return added
-
-
-@contextlib.contextmanager
-def _timing_cache(config: Any, timings: Timings, output: str) -> Iterator[int]:
-    """Let the build begin with the times that earlier builds have measured, and keep those of this one. Yields: bytes that were known."""
-    known = timings.read()
-    cache = config.create_timing_cache(known)
-    if not config.set_timing_cache(cache, False):
-        known = b""
-        config.set_timing_cache(config.create_timing_cache(known), False)
-    engines.said()
-    with timings.trial() if known else contextlib.nullcontext():
-        yield len(known)
-    measured = bytes(config.get_timing_cache().serialize())
-    timings.write(measured)
-    pathlib.Path(output).write_bytes(measured)
 
 
 def _unbuilt() -> errors.TftrtError:

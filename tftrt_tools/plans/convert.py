@@ -49,7 +49,7 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
       overwrite: replace a plan directory or SavedModel that is there.
       flag_file: text that repeats it, kept as convert.flags.
       log_file: where to keep what TensorRT logs, with everything that it says of tactics.
-      cache: {"folder", "max_bytes"} of the engine cache, where the times of kernels are kept from build to build; None for none.
+      cache: {"folder", "max_bytes"} of the engine cache, where plans and the times of kernels are kept; None for none.
       build_minutes: the build is ended after them; None for no bound.
 
     Returns: Built. Raises: UsageError, TftrtError, CheckFailed; then the output is as it was.

@@ -72,13 +72,13 @@ def made(stage: pathlib.Path, task: Task) -> Built:
     passport.write(stage, document.LAYER_INFORMATION, answer["layers"])
     if task.ranges:
         passport.write(stage, document.RANGES, {"ranges": dict(task.ranges)})
-    _check_calls(stage, ends.inputs, profiles, task.log_file)
+    _check_calls(stage, ends.inputs, profiles, task.log_file, answer["cached"])
     seconds = answer["seconds"]
     done = Built(source=task.source, source_digest=task.source_digest, before=task.before, output=str(task.output) if task.output else None,
                  settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
                  versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - task.start,
-                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], known_timings=answer["known_timings"],
-                 ranged=answer["ranged"])
+                 parse_seconds=seconds["parse"], build_seconds=seconds["build"], cached=answer["cached"],
+                 known_timings=answer["known_timings"], ranged=answer["ranged"], cache_problem=answer["cache_problem"])
     passport.write(stage, passport.MANIFEST, done.to_dict())
     passport.write(stage, passport.FLAGS, task.flag_file)
     return done
@@ -98,12 +98,12 @@ def _check_ends(source: str, taken: Sequence[InputSpec], given: Sequence[InputSp
 def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict[str, Any]:
     """What build_job.job answers. Raises: TftrtError, child.ChildDied."""
     (stage / files.PASSPORT).mkdir(parents=True)
-    settings, cache, minutes = task.settings, task.cache, task.build_minutes
+    settings, minutes = task.settings, task.build_minutes
     libraries = _kept_plugins(stage, settings)
     request = {"onnx": str(stage / document.ONNX), "plan": str(stage / document.PLAN),
                "timing_cache": str(passport.folder(stage) / document.TIMING_CACHE), "profiles": [one.to_dict() for one in profiles],
                "settings": dataclasses.replace(settings, plugins=tuple(libraries)).to_dict(), "ranges": dict(task.ranges),
-               "timings": cache["folder"] if cache and cache["max_bytes"] else None, "verbose": bool(task.log_file)}
+               "cache": task.cache and dict(task.cache), "origin": task.source, "verbose": bool(task.log_file)}
     seconds = minutes * 60 if minutes else None
     start = time.monotonic()
     try:
@@ -163,16 +163,18 @@ class _Declared:
     unbuilt: tuple[Any, ...] = ()
 
 
-def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None) -> None:
+def _check_calls(stage: pathlib.Path, taken: Sequence[InputSpec], profiles: Sequence[Profile], log_file: str | None, cached: bool) -> None:
     """Make a call of each profile in a process that has not built the plan. Raises: TftrtError."""
     progress.say("calling the plan with each of its profiles")
-    with _died(stage), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
+    with _died(cached), run.worker(plan_kind.RUNTIME, log_file=f"{log_file}.check" if log_file else None) as worker:
         coverage.check(plan_kind.at(str(stage)), {DEFAULT: _Declared(tuple(taken), tuple(one.opt for one in profiles))}, worker)
 
 
 @contextlib.contextmanager
-def _died(stage: pathlib.Path) -> Iterator[None]:
+def _died(cached: bool) -> Iterator[None]:
+    """Say what a death inside the block means. Args: cached: whether the plan came from the engine cache, and would come again."""
     try:
         yield
     except child.ChildDied as death:
-        raise errors.TftrtError(f"the plan was built, and a call of it ends the process: {death.cause}", death.mend) from None
+        came, mend = ("came from the engine cache", "build it without: --noengine_cache") if cached else ("was built", death.mend)
+        raise errors.TftrtError(f"the plan {came}, and a call of it ends the process: {death.cause}", mend) from None

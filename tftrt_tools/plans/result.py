@@ -37,16 +37,20 @@ class Built(passport.Stamped):
     gpu: dict[str, str]
     # What plan.json says.
     plan: PlanFile
-    # Wall time of all; of reading the ONNX file; of TensorRT's build.
+    # Wall time of all; of reading the ONNX file; of TensorRT's build, also where an earlier command made it.
     seconds: float = records.field(digits=2)
     parse_seconds: float = records.field(digits=2)
     build_seconds: float = records.field(digits=2)
-    # Bytes of the timing cache that the build began with; 0 for none.
+    # Whether the plan came from the engine cache; nothing was built then.
+    cached: bool = False
+    # Bytes of the timing cache that the build began with; 0 for none, and where nothing was built.
     known_timings: int
     # Tensors that got a range from a calibration table.
     ranged: int = 0
     # What to know, a line each.
     notes: tuple[str, ...] = ()
+    # Why the engine cache did not work, or "".
+    cache_problem: str = ""
 
     @property
     def backend(self) -> str:
@@ -65,4 +69,5 @@ class Built(passport.Stamped):
         twins = [self.settings.signature] if self.settings.signature not in ("", DEFAULT) else []
         return ({"name": DEFAULT, "twins": twins, "calls": calls, "build_seconds": round(self.build_seconds, 2),
                  "engines": [{"name": ENGINE, "precision": self.plan.precision}],
-                 "built": [{"name": ENGINE, "bytes": self.plan.bytes, "seconds": round(self.build_seconds, 2)}]},)
+                 "built": [{"name": ENGINE, "bytes": self.plan.bytes, "seconds": round(self.build_seconds, 2),
+                            "cached": self.cached}]},)

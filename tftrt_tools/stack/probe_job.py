@@ -167,6 +167,15 @@ def _path(library: ctypes.CDLL) -> str | None:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
+def version_of_loaded(*names: str) -> str:
+    """The version of a library that this process has loaded already. Args: names: its name in several releases. Returns: "" where it has
+    loaded none of them, or the library does not say."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            return _version(libraries.stem(name), ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_NOLOAD)) or ""
+    return ""
+
+
 def _version(stem: str, library: ctypes.CDLL) -> str | None:
     try:
         return _VERSIONS.get(stem, _by_property)(stem, library)

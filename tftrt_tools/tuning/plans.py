@@ -40,7 +40,7 @@ class Plans:
     # Of INT8: the calibration's data, or the path of a table in its place.
     data: DataOptions | None = None
     table: str = ""
-    # {"folder", "max_bytes"} of the engine cache, where the times of kernels are kept; None for none.
+    # {"folder", "max_bytes"} of the engine cache, where plans and the times of kernels are kept; None for none.
     cache: Mapping[str, Any] | None = None
     log_file: str | None = None
     # What the files depend on besides the settings (model, data, calibration, machine), for their place.
@@ -97,7 +97,8 @@ class Plans:
     def facts_of(self, plan: pathlib.Path) -> dict[str, Any]:
         """Fields of tried.Measured that the build of a plan tells."""
         manifest = passport.read(plan, passport.MANIFEST) or {}
-        return {"build_seconds": manifest["build_seconds"], "engine_bytes": document.read(plan).bytes, "engines": 1, "coverage": 1.0}
+        return {"build_seconds": manifest["build_seconds"], "engine_bytes": document.read(plan).bytes, "engines": 1, "coverage": 1.0,
+                "cached": int(manifest.get("cached", False))}
 
     def _place(self, settings: Settings) -> pathlib.Path:
         key = journal.key(settings=settings.to_dict(), **self.facts).removeprefix("sha256:")[:16]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tftrt_tools import tf_private
 from tftrt_tools.engine_cache import key as keys
+from tftrt_tools.engine_cache import timings
 from tftrt_tools.engine_cache.timings import Timings
 
 if TYPE_CHECKING:
     from tftrt_tools.conversion.job.engines import Site
-
-SWITCH = "TFTRT_TIMING_CACHE"
 
 
 class TimingCache:
@@ -31,7 +29,7 @@ class TimingCache:
         Times are not carried without an engine cache that keeps something, with TFTRT_TIMING_CACHE=0 in the environment, if this
         TensorFlow keeps them in another form, or if nothing names the GPU.
         """
-        if site.store is None or not site.store.max_bytes or not gpu or os.environ.get(SWITCH, "1") == "0":
+        if site.store is None or not site.store.max_bytes or not gpu or timings.switched_off():
             return cls(None, None)
         try:
             registry = tf_private.TimingCache()
