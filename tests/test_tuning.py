@@ -79,8 +79,10 @@ class Synthetic:
         return space.Space(base=BASE, sizes=tuple(self.sizes), strategies=tuple(self.strategies), methods=tuple(self.methods), **changes)
 
     def search(self, budget=Budget(1000, 1e9), goal=TOP1, drift=0.0, evaluate=None, snr_db=None, **changes):  # noqa: B008
-        return search.search(evaluate or self, self.space(**changes), CALL, goal, 0.98, lambda settings: search.Ranked(tuple(self.names), self.first),
-                             snr_db or self.snr_db, budget, drift)
+        return search.search({"tftrt": self.means(evaluate, snr_db)}, self.space(**changes), CALL, goal, 0.98, budget, drift)
+
+    def means(self, evaluate=None, snr_db=None):
+        return search.Means(evaluate=evaluate or self, rank=lambda settings: search.Ranked(tuple(self.names), self.first), snr_db=snr_db or self.snr_db)
 
     def snr_db(self, settings):
         """Promises of the methods: a factor of ten of what is lost is 10 dB."""
@@ -315,7 +317,7 @@ def test_nodes_that_cannot_be_ranked_are_a_note():
         raise errors.TftrtError("nothing to simulate", "")
 
     model = Synthetic([0.1], [0.1])
-    found = search.search(model, model.space(), CALL, TOP1, 0.98, refuse, refuse)
+    found = search.search({"tftrt": search.Means(evaluate=model, rank=refuse, snr_db=refuse)}, model.space(), CALL, TOP1, 0.98)
     assert "nothing to simulate" in found.notes[0] and found.winner.settings.precision_mode == "FP16"
 
 

@@ -8,10 +8,11 @@ import shlex
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
-from tests.test_tuning import BASE, CALL, TOP1, Synthetic, turns
+from tests.test_tuning import BASE, CALL, TOP1, Synthetic, models, turns
 from tftrt_tools import child, errors
 from tftrt_tools.accuracy import verify
 from tftrt_tools.accuracy.goal import Goal
@@ -24,7 +25,7 @@ from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.plans import shaping
 from tftrt_tools.report import html
 from tftrt_tools.sources.source import of
-from tftrt_tools.tuning import final, journal, measure_job, search, space, tune, turns_job
+from tftrt_tools.tuning import final, journal, measure_job, plan_ranking, search, space, tune, turns_job
 from tftrt_tools.tuning.plans import Plans
 from tftrt_tools.tuning.trial import Task, Trials
 from tftrt_tools.tuning.tried import Latency, Measured, Tuning
@@ -34,12 +35,24 @@ SPEC = {"name": "image", "dtype": "float32", "shape": [None, 8, 8, 1]}
 TIMED = {"call": CALL, "signature": "serving_default", "shapes": {"image": [8, 8, 8, 1]}, "specs": [SPEC], "frozen": {}}
 
 
-def searched(plan, model=None, **changes):
-    """A search in which plans are measured by `plan`, a function Settings -> Measured."""
+def unasked(settings):
+    """What no search of the test may ask for."""
+    raise AssertionError(f"nothing has to be simulated for {settings}")
+
+
+def searched(plan, model=None, rank=unasked, snr_db=unasked, **changes):
+    """A search in which plans are measured by `plan`, a function Settings -> Measured, and ranked by the others."""
     model = model or Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
     changes = {"plans": ("FP32", "FP16", "INT8"), **changes}
-    return search.search(model, model.space(**changes), CALL, TOP1, 0.98, lambda settings: search.Ranked(tuple(model.names), 1), model.snr_db,
-                         search.Budget(1000, 1e9), 0.0, plan)
+    return search.search({"tftrt": model.means(), "tensorrt": search.Means(evaluate=plan, rank=rank, snr_db=snr_db)}, model.space(**changes),
+                         CALL, TOP1, 0.98, search.Budget(1000, 1e9), 0.0)
+
+
+def plans_alone(model, **changes):
+    """A search of the plans of a Synthetic, with what it has besides. Returns: search.Outcome."""
+    changes = {"precisions": (), "plans": ("FP32", "FP16", "INT8"), "plan_methods": tuple(model.methods), **changes}
+    return search.search({"tensorrt": model.means()}, dataclasses.replace(model.space(), sizes=(), strategies=(), methods=(), **changes),
+                         CALL, TOP1, 0.98, search.Budget(1000, 1e9), 0.0)
 
 
 def measured(factor, lost=None):
@@ -73,6 +86,80 @@ def test_slower_plans_leave_the_search_as_it_was():
 def test_a_plan_that_misses_the_goal_does_not_keep_nodes_of_a_conversion_from_being_kept_high():
     found = searched(measured(3.0, {"FP32": 0.5, "FP16": 0.5, "INT8": 0.5}))
     assert any(one.high for one in found.trials) and not found.winner.is_plan
+    assert "INT8 as a plan misses the goal, and so does FP32 and FP16: no nodes were kept in a higher precision" in found.notes
+    assert not any(one.high for one in found.trials if one.is_plan)
+
+
+def test_a_plan_that_is_no_faster_than_a_conversion_keeps_no_nodes_high():
+    found = searched(measured(3.0, {"INT8": 0.5}))
+    assert "INT8 as a plan misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision" in found.notes
+    assert not any(one.high for one in found.trials if one.is_plan)
+
+
+def test_a_plan_in_int8_that_misses_the_goal_gets_other_ranges_those_that_promise_most_first():
+    lost = {"auto": 0.5, "mse": 0.2, "max": 0.0, "entropy": 0.0}
+    promised = {"auto": 20.0, "entropy": 20.5, "mse": 31.0, "max": 24.0}
+
+    def plan(settings):
+        known = measured(0.4, {"INT8": lost[settings.calibration_method]})
+        return known(settings)
+
+    found = searched(plan, snr_db=lambda settings: promised[settings.calibration_method], plan_methods=("entropy", "mse", "max"))
+    assert [one.text for one in found.trials if one.is_plan] == ["plan, FP32", "plan, FP16", "plan, INT8", "plan, INT8 by mse", "plan, INT8 by max"]
+    assert found.winner.text == "plan, INT8 by max" and "INT8 as a plan by auto misses the goal; max keeps the goal" in found.notes
+    # The conversions' methods are others: here none.
+    assert not any(one.settings.calibration_method != "auto" for one in found.trials if not one.is_plan)
+    found = searched(plan, snr_db=lambda settings: 20.0, rank=lambda settings: search.Ranked(()), plan_methods=("mse", "max"))
+    assert "no other calibration method of plans promises a fifth less noise: mse 20.0 dB, max 20.0 dB, auto 20.0 dB" in found.notes
+
+    def refuse(settings):
+        raise errors.TftrtError("nothing to simulate")
+
+    found = searched(plan, snr_db=refuse, rank=refuse, plan_methods=("mse", "max"))
+    assert "the calibration methods of plans could not be simulated: nothing to simulate" in found.notes and found.winner.text == "plan, INT8 by max"
+
+
+@pytest.mark.parametrize("precision", ["FP16", "INT8"])
+def test_a_plan_that_misses_the_goal_keeps_the_fewest_of_its_own_nodes_in_fp32(precision):
+    names = ("a, b", "c.d", "e", "f", "g")
+    asked = []
+
+    def plan(settings):
+        high = settings.fp32_nodes.split("|") if settings.fp32_nodes else []
+        known = measured(0.4, {precision: 0.5 if len(high) < 3 else 0.0})(settings)
+        return dataclasses.replace(known, latencies={CALL: Latency(known.latencies[CALL].ms + 0.01 * len(high), 0.0, 500)})
+
+    found = searched(plan, rank=lambda settings: asked.append(settings) or search.Ranked(names, 1), plans=("FP32", precision))
+    high = [one for one in found.trials if one.is_plan and one.high]
+    assert [one.text for one in high] == [f"plan, {precision}, 1 node high"] + [f"plan, {precision}, {count} nodes high" for count in (2, 4, 3)]
+    assert [one.high for one in high] == [names[:count] for count in (1, 2, 4, 3)] and asked == [space.with_precision(BASE, precision)]
+    kept = high[-1].settings
+    assert (kept.fp32_nodes, kept.high_precision_nodes) == (r"a,\ b|c\.d|e", "") and high[-1].kept
+    assert found.winner == high[-1]
+
+
+def test_nodes_of_a_plan_that_cannot_be_ranked_are_a_note():
+    def refuse(settings):
+        raise errors.TftrtError("no float32 output")
+
+    found = searched(measured(0.4, {"INT8": 0.5}), rank=refuse)
+    assert "INT8 as a plan misses the goal, and its nodes could not be ranked: no float32 output" in found.notes
+    assert "FP16 as a plan misses the goal" not in " ".join(found.notes)
+
+
+@given(models())
+def test_plans_are_searched_as_conversions_are(model):
+    """By themselves: the same trials, and the same notes, of a model that loses the same."""
+    alone = dataclasses.replace(model.space(), sizes=(), strategies=())
+    converted = search.search({"tftrt": model.means()}, alone, CALL, TOP1, 0.98, search.Budget(1000, 1e9), 0.0)
+    found = plans_alone(model)
+
+    def tried(outcome):
+        return [(one.settings.precision_mode, one.settings.calibration_method, one.high, one.measured) for one in outcome.trials]
+
+    assert tried(found) == tried(converted) and all(one.is_plan for one in found.trials)
+    assert [note.replace(" as a plan", "").replace(" of plans", "") for note in found.notes] == list(converted.notes)
+    assert (found.winner or found.best).number == (converted.winner or converted.best).number
 
 
 def test_plans_that_fail_are_trials_with_their_reason():
@@ -82,14 +169,15 @@ def test_plans_that_fail_are_trials_with_their_reason():
 
 
 def test_plans_alone_can_be_searched():
-    found = searched(measured(1.0, {"INT8": 0.5}), precisions=(), plans=("FP32", "FP16", "INT8"))
+    found = searched(measured(1.0, {"INT8": 0.5}), rank=lambda settings: search.Ranked(()), precisions=())
     assert [one.text for one in found.trials] == ["plan, FP32", "plan, FP16", "plan, INT8"] and found.winner.number == 2
     assert searched(measured(1.0), precisions=(), plans=("FP16",)).trials[0].is_plan
 
 
 def test_the_budget_names_the_plan_that_would_be_next():
     model = Synthetic([0.0], [0.1])
-    found = search.search(model, model.space(plans=("FP16",)), CALL, TOP1, 0.98, None, None, search.Budget(3, 1e9), 0.0, measured(1.0))
+    means = {"tftrt": model.means(), "tensorrt": search.Means(evaluate=measured(1.0), rank=unasked, snr_db=unasked)}
+    found = search.search(means, model.space(plans=("FP16",)), CALL, TOP1, 0.98, search.Budget(3, 1e9), 0.0)
     assert found.ended == "--max_trials=3 are done; next would be plan, FP16"
 
 
@@ -196,6 +284,69 @@ def test_what_cannot_be_exported_is_named(zoo_model, tmp_path):
     with trials(tmp_path, plans(zoo_model("ranker"), tmp_path, names={name: (name,)})) as measure:
         found = measure.plan(dataclasses.replace(with_precision("FP32"), shapes=""))
     assert found.failure.startswith(f"signature '{name}' of ") and not list(tmp_path.rglob("*.onnx"))
+
+
+# What the simulation says of them: real exports, real rounding.
+
+
+@pytest.fixture(scope="module")
+def wide(zoo_model):
+    """A model of which plain INT8 by the largest values loses much, in one block."""
+    return zoo_model("spread_cnn", width=32, size=16, blocks=2)
+
+
+def ranks(tmp_path, made, scoring, **changes):
+    task = Task(model="model", timed=(), scoring=scoring, facts={"model": "sha256:0"}, plans=made, **changes)
+    return plan_ranking.PlanRanking(task, made, journal.Journal(tmp_path))
+
+
+def of_rows(path, images, count=40):
+    """The scoring part of a request that a ranking reads."""
+    np.savez(path, image=np.load(images / "held_back.npz")["image"][:count])
+    return {"calls": [{"signature": "serving_default", "rows": count, "inputs": str(path)}]}
+
+
+@pytest.fixture
+def only_default():
+    return {"serving_default": ("serving_default",)}
+
+
+def test_nodes_are_ranked_by_the_names_of_the_file_and_the_export_leaves_them_in_fp32(wide, images, tmp_path, only_default):
+    import onnx
+
+    made = plans(wide, tmp_path, images / "held_back.npz", images / "calibration.npz", names=only_default)
+    settings = dataclasses.replace(with_precision("INT8"), shapes=SHAPES, calibration_method="max")
+    rank = ranks(tmp_path, made, of_rows(tmp_path / "in.npz", images))
+    found = rank(settings)
+    file = onnx.load(made.onnx(space.with_precision(settings, "FP32")))
+    products = {one.name: one for one in file.graph.node if one.op_type in ("Conv", "MatMul", "Gemm")}
+    assert found.names and set(found.names) <= {one.name for one in file.graph.node} and "spread_" in found.names[0]
+    # Kept in the folder: no second simulation, no second export.
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert rank(settings) == found and sorted(path.name for path in tmp_path.iterdir()) == before
+
+    high = [name for name in found.names if name in products][:2]
+    kept = space.with_high(settings, high, "tensorrt")
+    quantized = onnx.load(made.export(kept))
+    dequantized = {output for one in quantized.graph.node if one.op_type == "DequantizeLinear" for output in one.output}
+    reads = {one.name: dequantized & set(one.input) for one in quantized.graph.node if one.name in products}
+    assert len(high) == 2 and not any(reads[name] for name in high) and sum(map(bool, reads.values())) >= 2
+    assert made.onnx(kept) != made.onnx(settings)
+
+
+def test_all_methods_are_simulated_at_once_as_the_sensitivity_of_the_file_has_them(wide, images, tmp_path, only_default):
+    made = plans(wide, tmp_path, images / "held_back.npz", images / "calibration.npz", names=only_default)
+    settings = dataclasses.replace(with_precision("INT8"), shapes=SHAPES)
+    rank = ranks(tmp_path, made, of_rows(tmp_path / "in.npz", images))
+    levels = {method: rank.snr_db(space.with_method(settings, method, 99.99)) for method in ("auto", "entropy", "percentile", "mse", "max")}
+    assert len(list(tmp_path.glob("plan-noise-*.json"))) == 1
+    said = run_tftrt("sensitivity", made.onnx(space.with_precision(settings, "FP32")), f"--data={tmp_path / 'in.npz'}", "--batch_size=40",
+                     f"--calibration_data={images / 'calibration.npz'}", "--json=-")
+    assert said.returncode == 0, said.stderr
+    signature, = json.loads(said.stdout)["signatures"]
+    other = {one["method"].partition(" ")[0]: one["snr_db"] for one in signature["methods"]}
+    assert {method: levels[method] for method in other} == pytest.approx(other, abs=0.01) and set(other) == set(levels) - {"auto"}
+    assert levels["auto"] == pytest.approx(signature["snr_db"], abs=0.01) and levels["auto"] in [levels[one] for one in other]
 
 
 # What measures a plan, with ONNX Runtime in TensorRT's place.

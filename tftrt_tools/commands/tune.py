@@ -5,7 +5,7 @@ FP16 with the most harmful nodes in a higher precision, minimum segment size, pr
 fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
 process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
---backends=tftrt,tensorrt also tries plans of TensorRT itself in each precision: the model is exported with the precision written into the
+--backends=tftrt,tensorrt also tries plans of TensorRT itself by the same rules: the model is exported with the precision written into the
 ONNX file, and built. A model that cannot be exported so is a trial that failed. The winner is of either kind; the commands that make it
 are printed.
 
@@ -282,6 +282,7 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
         names += [name for name in _calibration_flags.names() if name.startswith("image_")]
     words = ["export", model.path, f"--output={path}", f"--target={made.target}", f"--signature_keys={made.signature_keys[0]}",
              f"--precision_mode={asked.precision}", *_next.given(values, names)]
+    words += [f"--fp32_nodes={','.join(asked.fp32_nodes)}"] if asked.fp32_nodes else []
     if asked.precision == "INT8" and not asked.table:
         words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
     return words if made.judge_precision else [*words, "--nojudge_precision"]

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tftrt_tools import child, errors, records, scratch
 from tftrt_tools.accuracy import harm, sensitivity
@@ -18,6 +18,7 @@ from tftrt_tools.choices import CalibrationMethod, Precision
 from tftrt_tools.execution import run
 from tftrt_tools.exporting import precise
 from tftrt_tools.inputs import calls as inputs
+from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models import opening, table
 from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX
@@ -68,17 +69,30 @@ def study(path: str | os.PathLike[str], asked: Asked, options: Options) -> harm.
             raise errors.UsageError(f"--data={options.data} gives no whole call of {path}", "it takes " + ", ".join(
                 f"{spec.name} {spec.text()}" for spec in model.inputs[DEFAULT]))
         saved = run.save_calls(made[DEFAULT], f"{folder}/in")
-        request = {"onnx": str(path), "signature": DEFAULT, "twins": [], "precision": asked.precision,
-                   "fp32_nodes": list(asked.fp32_nodes), "nodes": options.nodes, "calls": [one for _, one in saved],
-                   "method": asked.method, "percentile": asked.percentile, "table": _table(asked.table, model.contents.facts),
-                   "data": options.calibration.to_dict() if options.calibration else None}
-        answer = child.run(_JOB, request, env=_ENV, log_file=options.log_file).result
+        found, method = simulated(path, asked, [one for _, one in saved], options.calibration, options.nodes, log_file=options.log_file)
         digest = model.digest()
     return harm.Sensitivity(
         model=str(pathlib.Path(path).absolute()), model_digest=digest, precision=asked.precision, settings=asked.to_dict(),
-        data=options.data, ranges=sensitivity.ranges(asked.precision, asked.table, options, answer["method"]),
-        signatures=(harm.SignatureHarm.from_dict(answer["signature"]),), gpu=None, seconds=time.monotonic() - start,
+        data=options.data, ranges=sensitivity.ranges(asked.precision, asked.table, options, method),
+        signatures=(found,), gpu=None, seconds=time.monotonic() - start,
         measured_problem=EVIDENCE, of_onnx=True)
+
+
+def simulated(path: str | os.PathLike[str], asked: Asked, calls: Sequence[str], calibration: DataOptions | None, nodes: str | None = "", *,
+              names: Sequence[str] = (DEFAULT,), log_file: str | None = None) -> tuple[harm.SignatureHarm, str]:
+    """Round the nodes of an ONNX file in FP32.
+
+    Args: calls: .npz files of the inputs to score. calibration: of INT8; None for those inputs. nodes: regular expression of the nodes to
+      round alone, "" for all, None for none. names: of the signature, as the calibration data may name it.
+    Returns: (SignatureHarm, the calibration method in force or ""). Raises: UsageError, TftrtError.
+    """
+    first, *twins = names
+    request = {"onnx": str(path), "signature": first, "twins": twins, "precision": asked.precision, "fp32_nodes": list(asked.fp32_nodes),
+               "nodes": nodes, "calls": list(calls), "method": asked.method, "percentile": asked.percentile,
+               "table": _table(asked.table, onnx_file.overview(str(path)).facts) if asked.table else {},
+               "data": calibration.to_dict() if calibration else None}
+    answer = child.run(_JOB, request, env=_ENV, log_file=log_file).result
+    return harm.SignatureHarm.from_dict(answer["signature"]), answer["method"]
 
 
 def source(path: str | os.PathLike[str]) -> str:
@@ -91,9 +105,7 @@ def source(path: str | os.PathLike[str]) -> str:
 
 
 def _table(path: str, facts: Mapping[str, str]) -> dict[str, float]:
-    """{tensor: scale} of a calibration file for the file's signature; {} for none."""
-    if not path:
-        return {}
+    """{tensor: scale} of a calibration file for the file's signature."""
     read = calibration_file.read(path)
     named = precise.Exported(path=pathlib.Path(), weights="", signature=facts.get("tftrt.signature", DEFAULT), twins=(DEFAULT,))
     return precise.scales(read, named, path)

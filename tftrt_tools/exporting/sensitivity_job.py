@@ -37,10 +37,10 @@ _ROUNDING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLin
 def job(request: dict[str, Any]) -> dict[str, Any]:
     """Round each node of a file alone, all together, and all but the worst; INT8 with each calibration method.
 
-    Args: request: {"onnx": the file in FP32, "signature": its name in the answer, "twins": [], "precision", "fp32_nodes": regular
-      expressions of nodes that stay in any case, "nodes": regular expression of the nodes to look at alone, "" for all, "calls": .npz files
-      of the inputs to score, "data": DataOptions of the calibration data as a dict, or None for those inputs, "method", "percentile",
-      "table": {tensor: scale} in place of data, or {}}.
+    Args: request: {"onnx": the file in FP32, "signature": its name in the answer, "twins": its further names, "precision", "fp32_nodes":
+      regular expressions of nodes that stay in any case, "nodes": regular expression of the nodes to look at alone, "" for all, None for
+      none, "calls": .npz files of the inputs to score, "data": DataOptions of the calibration data as a dict, or None for those inputs,
+      "method", "percentile", "table": {tensor: scale} in place of data, or {}}.
     Returns: {"signature": SignatureHarm as a dict, "method"}. Raises: UsageError, TftrtError.
     """
     progress.say("loading the model")
@@ -61,8 +61,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"signature": found.to_dict(), "method": simulated.method}
 
 
-def _chosen(sites: Sequence[_Site], pattern: str, precision: str) -> list[int]:
+def _chosen(sites: Sequence[_Site], pattern: str | None, precision: str) -> list[int]:
     """Indices of the sites to round alone. Raises: UsageError."""
+    if pattern is None:
+        return []
     found = [number for number, site in enumerate(sites) if not pattern or re.fullmatch(pattern, site.name)]
     if not found:
         raise errors.UsageError(f"--nodes={pattern} matches none of the {len(sites)} nodes that {precision} rounds",

@@ -27,7 +27,7 @@ _PLAN, _ONNX = "plan", "model.onnx"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plans:
-    """Makes plans of settings, of which the precision, the shapes, the workspace and the calibration count."""
+    """Makes plans of settings, of which the precision, the shapes, the workspace, the calibration and the nodes in FP32 count."""
 
     # As the user named the model.
     source: Source
@@ -69,7 +69,9 @@ class Plans:
         name, int8 = next(iter(self.names)), settings.precision_mode == "INT8"
         asked = precision.Asked(
             precision=settings.precision_mode, data=self.data if int8 and not self.table else None, table=self.table if int8 else "",
-            method=settings.calibration_method, percentile=settings.calibration_percentile)
+            method=settings.calibration_method, percentile=settings.calibration_percentile,
+            # A comma in a name would end an expression of --fp32_nodes.
+            fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))))
         return export.Options(target=convert.target_here(), signature_keys=(name,), precision=asked,
                               judge_precision=settings.precision_mode == "FP32", comparison=self.comparison, log_file=self.log_file)
 

@@ -34,21 +34,22 @@ class Ranking:
 
     def _found(self, name: str, settings: Settings, nodes: str | None, read: Callable[[list[harm.SignatureHarm]], Any]) -> Any:
         table = self._trials.calibration(settings)
-        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": self._calls(), "nodes": nodes,
+        request = {"model": self._task.model, "settings": settings.to_dict(), "calls": first_calls(self._task.scoring), "nodes": nodes,
                    "int8": {"options": None, "given": table.to_dict() if table else None}}
         key = journal_module.key(settings=settings.to_dict(), engines=[one.to_dict() for one in table.engines] if table else [],
                                  **self._task.facts)
         return self._journal.fact(name, key, lambda: read(_simulated(request)))
 
-    def _calls(self) -> dict[str, list[str]]:
-        """{signature: .npz paths} of the first rows of the data."""
-        found: dict[str, list[str]] = {}
-        rows: dict[str, int] = {}
-        for one in self._task.scoring["calls"]:
-            if rows.setdefault(one["signature"], 0) < ROWS:
-                found.setdefault(one["signature"], []).append(one["inputs"])
-                rows[one["signature"]] += one["rows"]
-        return found
+
+def first_calls(scoring: Mapping[str, Any]) -> dict[str, list[str]]:
+    """{signature: .npz paths} of the first rows of the data. Args: scoring: of a Task."""
+    found: dict[str, list[str]] = {}
+    rows: dict[str, int] = {}
+    for one in scoring["calls"]:
+        if rows.setdefault(one["signature"], 0) < ROWS:
+            found.setdefault(one["signature"], []).append(one["inputs"])
+            rows[one["signature"]] += one["rows"]
+    return found
 
 
 def _simulated(request: Mapping[str, Any]) -> list[harm.SignatureHarm]:

@@ -1,11 +1,12 @@
-"""The order of the trials. `search` gets a function Settings -> Measured that runs a trial.
+"""The order of the trials. `search` gets the Means of each backend, which run a trial.
 
 1. The plain precisions: FP32, FP16, INT8; then the same as plans of TensorRT itself, where they are asked for.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
    the goal is kept, then bisection to the fewest. INT8, where it misses the goal: first other ranges, which cost no time in a call, from
    the calibration methods that promise less noise, the best first. If none keeps the goal: the most accurate one with nodes in FP16 or
    FP32, as for FP16. The search assumes that more nodes in a higher precision make a model slower and nearer to the original. So it
-   leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too.
+   leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too. Then
+   the same with the plans.
 3. For the best so far: other minimum segment sizes.
 4. For the best so far: other profile strategies. A plan has neither, and where one is the best, nothing is tried in 3 and 4.
 
@@ -65,27 +66,34 @@ class Ranked:
     first: int = 1
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a search asks of one backend."""
+
+    # Runs a trial.
+    evaluate: Callable[[Settings], Measured]
+    # Ranks nodes; called at most once a precision. May raise TftrtError.
+    rank: Callable[[Settings], Ranked]
+    # The SNR in dB that a simulation promises. May raise TftrtError.
+    snr_db: Callable[[Settings], float]
+
+
 class _Spent(Exception):
     """The budget ends the search."""
 
 
-def search(evaluate: Callable[[Settings], Measured], space: space_module.Space, objective: str, goal: Goal, original: float,
-           rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget | None = None,
-           drift: float = DRIFT, plan: Callable[[Settings], Measured] | None = None) -> Outcome:
+def search(means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
+           budget: Budget | None = None, drift: float = DRIFT) -> Outcome:
     """Find the fastest settings that keep the goal.
 
     Args:
-      evaluate: function Settings -> Measured. space: Space.
+      means: of the backends that `space` tries, in the order in which they keep nodes in a higher precision. space: Space.
       objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
-      rank: function Settings -> Ranked; called at most once a precision.
-      snr_db: function Settings -> SNR in dB that a simulation promises. Both may raise TftrtError.
       budget: Budget. drift: latencies that differ by less than this share count as equal.
-      plan: as `evaluate`, for the plans of `space`.
 
     Returns: Outcome.
     """
-    return _Search({"tftrt": evaluate, **({"tensorrt": plan} if plan else {})}, space, objective, goal, original, rank, snr_db,
-                   budget or Budget(), drift).run()
+    return _Search(means, space, objective, goal, original, budget or Budget(), drift).run()
 
 
 def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
@@ -116,11 +124,10 @@ def _accuracy(one: Trial) -> float:
 
 
 class _Search:
-    def __init__(self, evaluate: Mapping[choices.Backend, Callable[[Settings], Measured]], space: space_module.Space, objective: str,
-                 goal: Goal, original: float, rank: Callable[[Settings], Ranked], snr_db: Callable[[Settings], float], budget: Budget,
-                 drift: float) -> None:
-        self._evaluate, self._space, self._objective, self._goal, self._original = evaluate, space, objective, goal, original
-        self._rank, self._snr_db, self._budget, self._drift = rank, snr_db, budget, drift
+    def __init__(self, means: Mapping[choices.Backend, Means], space: space_module.Space, objective: str, goal: Goal, original: float,
+                 budget: Budget, drift: float) -> None:
+        self._means, self._space, self._objective, self._goal, self._original = means, space, objective, goal, original
+        self._budget, self._drift = budget, drift
         self._trials: list[Trial] = []
         self._seen: dict[tuple[choices.Backend, Settings], Trial] = {}
         self._notes: list[str] = []
@@ -133,8 +140,9 @@ class _Search:
                 self._trial(space_module.with_precision(self._space.base, precision))
             for precision in self._space.plans:
                 self._trial(space_module.with_precision(self._space.base, precision), backend="tensorrt")
-            self._keep_high("FP16")
-            self._keep_high("INT8")
+            for backend in self._means:
+                self._keep_high("FP16", backend)
+                self._keep_high("INT8", backend)
             self._vary("segment sizes", self._space.sizes, lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size))
             self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
         except _Spent as spent:
@@ -151,7 +159,7 @@ class _Search:
             raise _Spent(f"--max_trials={self._budget.trials} are done; {following}")
         if sum(one.measured.seconds for one in self._trials) >= 60 * self._budget.minutes:
             raise _Spent(f"--max_minutes={self._budget.minutes:g} are over; {following}")
-        measured = self._evaluate[backend](settings)
+        measured = self._means[backend].evaluate(settings)
         kept = not measured.failure and measured.accuracy is not None and self._goal.kept(measured.accuracy, self._original)
         one = Trial(number=len(self._trials) + 1, settings=settings, high=tuple(high), measured=measured, kept=kept,
                     backend=backend)
@@ -185,57 +193,60 @@ class _Search:
         best = min((other.ms(self._objective) for other in self._trials if other.kept), default=math.inf)
         return bool(one.measured.failure) or one.ms(self._objective) < best
 
-    def _keep_high(self, precision: choices.Precision) -> None:
-        plain = self._seen.get(("tftrt", space_module.with_precision(self._space.base, precision)))
+    def _keep_high(self, precision: choices.Precision, backend: choices.Backend) -> None:
+        plain, named = self._seen.get((backend, space_module.with_precision(self._space.base, precision))), _named(precision, backend)
         if plain is None or plain.kept or plain.measured.failure:
             return
-        above = [one for one in self._trials if one.settings.precision_mode in _ABOVE[precision] and not one.high and not one.is_plan]
+        above = [one for one in self._trials
+                 if one.settings.precision_mode in _ABOVE[precision] and not one.high and one.backend == backend]
         if above and not any(one.kept for one in above):
-            self._notes.append(f"{precision} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
+            self._notes.append(f"{named} misses the goal, and so does {' and '.join(one.settings.precision_mode for one in above)}: no "
                                "nodes were kept in a higher precision")
             return
         if not self._worth(plain):
-            self._notes.append(f"{precision} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision")
+            self._notes.append(f"{named} misses the goal and is no faster than what keeps it: no nodes were kept in a higher precision")
             return
         if precision == "INT8":
             plain = self._calibrated_otherwise(plain)
             if plain.kept:
                 return
         try:
-            ranked = self._rank(plain.settings)
+            ranked = self._means[backend].rank(plain.settings)
         except errors.TftrtError as error:
-            self._notes.append(f"{precision} misses the goal, and its nodes could not be ranked: {error.cause}")
+            self._notes.append(f"{named} misses the goal, and its nodes could not be ranked: {error.cause}")
             return
         if not ranked.names:
-            self._notes.append(f"{precision} misses the goal, and no node was found to keep in a higher precision")
+            self._notes.append(f"{named} misses the goal, and no node was found to keep in a higher precision")
             return
         self._fewest(plain, ranked.names, ranked.first)
 
     def _calibrated_otherwise(self, plain: Trial) -> Trial:
         """Try plain INT8 with the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
         tried = [plain]
-        for settings in self._promising(plain.settings):
-            tried.append(self._trial(settings))
+        for settings in self._promising(plain):
+            tried.append(self._trial(settings, backend=plain.backend))
             if tried[-1].kept:
                 break
         best = max((one for one in tried if not one.measured.failure), key=self._closeness)
         if len(tried) > 1:
             said = "keeps the goal" if best.kept else "is the most accurate, and misses it too"
             methods = [one.settings.calibration_method for one in (plain, best)]
-            self._notes.append(f"INT8 by {methods[0]} misses the goal; {methods[1]} {said}")
+            self._notes.append(f"{_named('INT8', plain.backend)} by {methods[0]} misses the goal; {methods[1]} {said}")
         return best
 
-    def _promising(self, settings: Settings) -> list[Settings]:
+    def _promising(self, plain: Trial) -> list[Settings]:
         """Settings with the other methods that promise less noise, the best first; with all of them if nothing can be simulated."""
-        others = [space_module.with_method(settings, method, self._space.percentile) for method in self._space.methods]
+        settings, snr_db = plain.settings, self._means[plain.backend].snr_db
+        methods, of = (self._space.plan_methods, " of plans") if plain.is_plan else (self._space.methods, "")
+        others = [space_module.with_method(settings, method, self._space.percentile) for method in methods]
         try:
-            levels = {one: self._snr_db(one) for one in (*others, settings)} if others else {}
+            levels = {one: snr_db(one) for one in (*others, settings)} if others else {}
         except errors.TftrtError as error:
-            self._notes.append(f"the calibration methods could not be simulated: {error.cause}")
+            self._notes.append(f"the calibration methods{of} could not be simulated: {error.cause}")
             return others
         better = [one for one in others if levels[one] >= levels[settings] + harm.PROMISE_DB]
         if others and not better:
-            self._notes.append("no other calibration method promises a fifth less noise: " + ", ".join(
+            self._notes.append(f"no other calibration method{of} promises a fifth less noise: " + ", ".join(
                 f"{one.calibration_method} {level:.1f} dB" for one, level in levels.items()))
         return sorted(better, key=lambda one: -levels[one])
 
@@ -243,27 +254,29 @@ class _Search:
         """Double the number of nodes in a higher precision, from `first` on, until the goal is kept, then bisect to the fewest. Args:
         ranked: names."""
         keeps: int | None = None
-        misses, count = 0, min(first, len(ranked))
+        misses, count, named = 0, min(first, len(ranked)), _named(plain.settings.precision_mode, plain.backend)
         while keeps is None:
-            one = self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count])
+            one = self._with_high(plain, ranked[:count])
             if one.kept:
                 keeps = count
             elif not self._worth(one):
-                self._notes.append(f"{plain.settings.precision_mode} with {count} nodes in a higher precision misses the goal and is no "
-                                   "faster than what keeps it: more were not tried")
+                self._notes.append(f"{named} with {count} nodes in a higher precision misses the goal and is no faster than what keeps it: "
+                                   "more were not tried")
                 return
             elif count == len(ranked):
-                self._notes.append(f"{plain.settings.precision_mode} misses the goal even with all {count} ranked nodes in a higher "
-                                   "precision")
+                self._notes.append(f"{named} misses the goal even with all {count} ranked nodes in a higher precision")
                 return
             else:
                 misses, count = count, min(2 * count, len(ranked))
         while keeps - misses > 1:
             count = (keeps + misses) // 2
-            if self._trial(space_module.with_high(plain.settings, ranked[:count]), ranked[:count]).kept:
+            if self._with_high(plain, ranked[:count]).kept:
                 keeps = count
             else:
                 misses = count
+
+    def _with_high(self, plain: Trial, nodes: Sequence[str]) -> Trial:
+        return self._trial(space_module.with_high(plain.settings, nodes, plain.backend), nodes, plain.backend)
 
     def _vary(self, what: str, values: Sequence[Any], change: Callable[[Settings, Any], Settings]) -> None:
         best = self._best()
@@ -277,3 +290,8 @@ class _Search:
             return
         for value in values:
             self._trial(change(best.settings, value), best.high)
+
+
+def _named(precision: choices.Precision, backend: choices.Backend) -> str:
+    """The plain trial of a precision, in notes."""
+    return precision if backend == "tftrt" else f"{precision} as a plan"

@@ -33,8 +33,9 @@ class Space:
     sizes: tuple[int, ...] = ()
     # Profile strategies besides the base's, "implicit" for implicit batch.
     strategies: tuple[str, ...] = ()
-    # Calibration methods besides the base's, in the order to try.
+    # Calibration methods besides the base's, in the order to try, of TF-TRT and of plans.
     methods: tuple[choices.CalibrationMethod, ...] = ()
+    plan_methods: tuple[choices.CalibrationMethod, ...] = ()
     # For the calibration method "percentile".
     percentile: float = Settings().calibration_percentile
 
@@ -52,9 +53,10 @@ def with_method(settings: Settings, method: choices.CalibrationMethod, percentil
                                calibration_percentile=percentile if method in (AUTO, "percentile") else Settings().calibration_percentile)
 
 
-def with_high(settings: Settings, nodes: Iterable[str]) -> Settings:
-    """Settings that keep `nodes` (names) in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines."""
-    field = next(name for precision, name in KEEPS_HIGH.items() if precision == settings.precision_mode)
+def with_high(settings: Settings, nodes: Iterable[str], backend: choices.Backend = "tftrt") -> Settings:
+    """Settings that keep `nodes` (names) in the next higher precision: of INT8 in the same engines, of FP16 in FP32 engines; of a plan in
+    FP32, by their names in the ONNX file."""
+    field = KEEPS_HIGH[settings.precision_mode] if backend == "tftrt" else "fp32_nodes"
     kept: dict[str, Any] = {field: "|".join(re.escape(name) for name in sorted(nodes))}
     return dataclasses.replace(settings, **kept)
 
@@ -97,13 +99,13 @@ def sizes(plan: Plan, current: int) -> tuple[int, ...]:
 
 
 def text(settings: Settings, high: Sequence[str] = (), backend: choices.Backend = "tftrt") -> str:
-    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse"."""
+    """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse, 2 nodes high"."""
     by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
-    if backend != "tftrt":
-        return f"plan, {settings.precision_mode}{by}"
-    parts = [settings.precision_mode + by]
+    parts = ["plan"] * (backend != "tftrt") + [settings.precision_mode + by]
     if high:
         parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")
+    if backend != "tftrt":
+        return ", ".join(parts)
     if settings.minimum_segment_size != Settings().minimum_segment_size:
         parts.append(f"size {settings.minimum_segment_size}")
     parts.append(settings.strategy or IMPLICIT)

@@ -39,8 +39,8 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.sources.source import Source, of
 from tftrt_tools.tuning import final as final_module
 from tftrt_tools.tuning import journal as journal_module
+from tftrt_tools.tuning import plan_ranking, ranking
 from tftrt_tools.tuning import plans as plans_module
-from tftrt_tools.tuning import ranking
 from tftrt_tools.tuning import search as search_module
 from tftrt_tools.tuning import space as space_module
 from tftrt_tools.tuning.final import Final
@@ -176,12 +176,10 @@ def _searched(source: Source, settings: Settings, options: Options, table: Calib
         # If no engine needs a table, as in a quantization-aware model, all methods give the same.
         methods = options.methods if table is not None and table.engines else ()
         space = space_module.Space(base=base, precisions=options.precisions if converted else (), sizes=tuple(sizes), methods=methods,
-                                   plans=options.precisions if task.plans else (),
+                                   plans=options.precisions if task.plans else (), plan_methods=options.methods if task.plans else (),
                                    strategies=space_module.strategies(base, prepared.calls) if converted else (),
                                    percentile=options.percentile)
-        simulated = ranking.Ranking(task, journal, trials)
-        outcome = search_module.search(trials, space, prepared.objective, options.goal, original, simulated, simulated.snr_db,
-                                       options.budget, plan=trials.plan)
+        outcome = search_module.search(_means(task, journal, trials), space, prepared.objective, options.goal, original, options.budget)
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
     warnings = (*options.warnings, *prepared.warnings, *shown, *_overlap(table, prepared.scoring["calls"]))
@@ -201,6 +199,17 @@ def _plans(source: Source, options: Options, folder: pathlib.Path, names: Mappin
     table = files.digest(options.calibration_table) if options.calibration_table else ""
     return Plans(source=source, names=names, folder=folder, comparison=comparison, data=options.calibration,
                  table=options.calibration_table, cache=options.cache, log_file=options.log_file, facts={**facts, "table": table})
+
+
+def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[choices.Backend, search_module.Means]:
+    """What the search asks of TF-TRT, and of TensorRT where plans are tried."""
+    simulated = ranking.Ranking(task, journal, trials)
+    found: dict[choices.Backend, search_module.Means] = {
+        "tftrt": search_module.Means(evaluate=trials, rank=simulated, snr_db=simulated.snr_db)}
+    if task.plans:
+        exported = plan_ranking.PlanRanking(task, task.plans, journal)
+        found[plans_module.BACKEND] = search_module.Means(evaluate=trials.plan, rank=exported, snr_db=exported.snr_db)
+    return found
 
 
 def nothing_shown(calls: Sequence[Mapping[str, Any]], allowed: bool = False) -> tuple[str, ...]:
