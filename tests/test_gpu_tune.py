@@ -181,3 +181,12 @@ def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model
         assert done.returncode == 0, done.stdout + done.stderr
     assert passport.read(tmp_path / "again", passport.MANIFEST)["settings"]["precision_mode"] == "FP16" and onnx.is_file()
 
+
+def test_a_plan_that_misses_the_goal_keeps_nodes_in_fp32(zoo_model, images, tmp_path):
+    said, _ = tune(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=snr_db:threshold=300", "--backends=tensorrt", "--precisions=INT8",
+                   "--calibration_methods=max", "--max_trials=2", code=3)
+    note("digits_cnn, plans with nodes in FP32", said)
+    plain, high = said["trials"]
+    assert not plain["failure"] and not high["failure"] and not plain["high_precision"] and high["high_precision"], said["notes"]
+    assert high["settings"]["fp32_nodes"] and high["accuracy"] != plain["accuracy"]
+    assert any("--fp32_nodes=" in one for one in said["recipe"]) == (said["best"] == 2)

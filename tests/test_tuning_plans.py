@@ -4,6 +4,7 @@ speed and accuracy; real plans are in test_gpu_tune.py."""
 import dataclasses
 import json
 import pathlib
+import re
 import shlex
 
 import numpy as np
@@ -25,7 +26,7 @@ from tftrt_tools.models.savedmodel.kind import RUNTIME
 from tftrt_tools.plans import shaping
 from tftrt_tools.report import html
 from tftrt_tools.sources.source import of
-from tftrt_tools.tuning import final, journal, measure_job, plan_ranking, search, space, tune, turns_job
+from tftrt_tools.tuning import final, journal, measure_job, search, space, tune, turns_job
 from tftrt_tools.tuning.plans import Plans
 from tftrt_tools.tuning.trial import Task, Trials
 from tftrt_tools.tuning.tried import Latency, Measured, Tuning
@@ -286,69 +287,6 @@ def test_what_cannot_be_exported_is_named(zoo_model, tmp_path):
     assert found.failure.startswith(f"signature '{name}' of ") and not list(tmp_path.rglob("*.onnx"))
 
 
-# What the simulation says of them: real exports, real rounding.
-
-
-@pytest.fixture(scope="module")
-def wide(zoo_model):
-    """A model of which plain INT8 by the largest values loses much, in one block."""
-    return zoo_model("spread_cnn", width=32, size=16, blocks=2)
-
-
-def ranks(tmp_path, made, scoring, **changes):
-    task = Task(model="model", timed=(), scoring=scoring, facts={"model": "sha256:0"}, plans=made, **changes)
-    return plan_ranking.PlanRanking(task, made, journal.Journal(tmp_path))
-
-
-def of_rows(path, images, count=40):
-    """The scoring part of a request that a ranking reads."""
-    np.savez(path, image=np.load(images / "held_back.npz")["image"][:count])
-    return {"calls": [{"signature": "serving_default", "rows": count, "inputs": str(path)}]}
-
-
-@pytest.fixture
-def only_default():
-    return {"serving_default": ("serving_default",)}
-
-
-def test_nodes_are_ranked_by_the_names_of_the_file_and_the_export_leaves_them_in_fp32(wide, images, tmp_path, only_default):
-    import onnx
-
-    made = plans(wide, tmp_path, images / "held_back.npz", images / "calibration.npz", names=only_default)
-    settings = dataclasses.replace(with_precision("INT8"), shapes=SHAPES, calibration_method="max")
-    rank = ranks(tmp_path, made, of_rows(tmp_path / "in.npz", images))
-    found = rank(settings)
-    file = onnx.load(made.onnx(space.with_precision(settings, "FP32")))
-    products = {one.name: one for one in file.graph.node if one.op_type in ("Conv", "MatMul", "Gemm")}
-    assert found.names and set(found.names) <= {one.name for one in file.graph.node} and "spread_" in found.names[0]
-    # Kept in the folder: no second simulation, no second export.
-    before = sorted(path.name for path in tmp_path.iterdir())
-    assert rank(settings) == found and sorted(path.name for path in tmp_path.iterdir()) == before
-
-    high = [name for name in found.names if name in products][:2]
-    kept = space.with_high(settings, high, "tensorrt")
-    quantized = onnx.load(made.export(kept))
-    dequantized = {output for one in quantized.graph.node if one.op_type == "DequantizeLinear" for output in one.output}
-    reads = {one.name: dequantized & set(one.input) for one in quantized.graph.node if one.name in products}
-    assert len(high) == 2 and not any(reads[name] for name in high) and sum(map(bool, reads.values())) >= 2
-    assert made.onnx(kept) != made.onnx(settings)
-
-
-def test_all_methods_are_simulated_at_once_as_the_sensitivity_of_the_file_has_them(wide, images, tmp_path, only_default):
-    made = plans(wide, tmp_path, images / "held_back.npz", images / "calibration.npz", names=only_default)
-    settings = dataclasses.replace(with_precision("INT8"), shapes=SHAPES)
-    rank = ranks(tmp_path, made, of_rows(tmp_path / "in.npz", images))
-    levels = {method: rank.snr_db(space.with_method(settings, method, 99.99)) for method in ("auto", "entropy", "percentile", "mse", "max")}
-    assert len(list(tmp_path.glob("plan-noise-*.json"))) == 1
-    said = run_tftrt("sensitivity", made.onnx(space.with_precision(settings, "FP32")), f"--data={tmp_path / 'in.npz'}", "--batch_size=40",
-                     f"--calibration_data={images / 'calibration.npz'}", "--json=-")
-    assert said.returncode == 0, said.stderr
-    signature, = json.loads(said.stdout)["signatures"]
-    other = {one["method"].partition(" ")[0]: one["snr_db"] for one in signature["methods"]}
-    assert {method: levels[method] for method in other} == pytest.approx(other, abs=0.01) and set(other) == set(levels) - {"auto"}
-    assert levels["auto"] == pytest.approx(signature["snr_db"], abs=0.01) and levels["auto"] in [levels[one] for one in other]
-
-
 # What measures a plan, with ONNX Runtime in TensorRT's place.
 
 
@@ -392,6 +330,83 @@ def test_the_original_and_a_plan_are_timed_in_turns(exported, zoo_model, tmp_pat
                "plans": {"4": str(exported)}, "plan_jobs": "tests.plan_runner", "folder": str(tmp_path), "timed": TIMED}
     found = final.Final.from_dict(child.run("tftrt_tools.tuning.measure_job:job", request).result)
     assert found.numbers == (4,) and len(found.rounds[4]) == turns_job.ROUNDS and found.faster(4).low > 0
+
+
+class Unbuilt(Plans):
+    """Plans that are not built: a plan is the exported file, and ONNX Runtime runs it."""
+
+    def made(self, settings, minutes=None):
+        return self.export(settings).parent
+
+    def facts_of(self, plan):
+        return {"build_seconds": 1.0, "engine_bytes": 1, "engines": 1, "coverage": 1.0}
+
+
+@pytest.fixture(scope="module")
+def tuned(zoo_model, images, tmp_path_factory):
+    """(flags, Found) of a search of INT8 plans that all miss the goal."""
+    model, folder = str(zoo_model("digits_cnn")), tmp_path_factory.mktemp("tuned")
+    values, _ = _flags.parse("tune", tune_command, [
+        model, f"--data={images / 'held_back.npz'}", "--data_rows=80", f"--shapes={SHAPES}", "--accuracy=snr_db:threshold=90", "--precisions=INT8",
+        "--backends=tensorrt", f"--calibration_data={images / 'calibration.npz'}", "--num_calibration_batches=8",
+        "--calibration_methods=entropy,mse,max", f"--work_dir={folder / 'work'}", "--noengine_cache", "--max_trials=3"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tune, "_gpu", lambda: {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"})
+        made = tune._plans
+        patch.setattr(tune, "_plans", lambda *given: Unbuilt(**{**vars(made(*given)), "jobs": "tests.plan_runner"}))
+        return values, tune.tune(of(model), tune_command._settings(values), tune_command._options(values, of(model)))
+
+
+@pytest.fixture(scope="module")
+def studied(tuned, images):
+    """What `tftrt sensitivity` says of the search's file in FP32 with the ranges of its last trial."""
+    _, found = tuned
+    file = found.plans.onnx(space.with_precision(found.tuning.trials[-1].settings, "FP32"))
+    done = run_tftrt("sensitivity", file, f"--data={images / 'held_back.npz'}", "--data_rows=80", f"--calibration_data={images / 'calibration.npz'}",
+                     "--num_calibration_batches=8", f"--calibration_method={found.tuning.trials[-1].settings.calibration_method}", "--json=-")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["signatures"][0]
+
+
+def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the_file_ranks_them(tuned, studied):
+    _, found = tuned
+    levels = {one["method"].partition(" ")[0]: one["snr_db"] for one in studied["methods"]}
+    better = sorted((one for one in ("mse", "max") if levels[one] >= levels["entropy"] + 1), key=lambda one: -levels[one])
+    worst, trials = [one["name"] for one in studied["nodes"]], found.tuning.trials
+    assert better == ["max"], levels
+    assert [one.text for one in trials] == ["plan, INT8 by entropy", "plan, INT8 by max", "plan, INT8 by max, 1 node high"]
+    assert not any(one.measured.failure or one.kept for one in trials) and trials[1].measured.accuracy > trials[0].measured.accuracy
+    assert trials[2].high == (worst[0],) and trials[2].to_dict()["high_precision"] == worst[:1]
+    assert found.tuning.notes[0] == "INT8 as a plan by entropy misses the goal; max is the most accurate, and misses it too"
+    assert found.tuning.ended == "--max_trials=3 are done; next would be plan, INT8 by max, 2 nodes high"
+
+
+def test_one_simulation_tells_of_all_methods_and_a_node_always_stays_in_int8(tuned, studied, tmp_path):
+    values, found = tuned
+    folder = pathlib.Path(values.work_dir)
+    noise, = (json.loads(path.read_text())["value"] for path in folder.glob("plan-noise-*.json"))
+    assert {name: float(level) for name, level in noise["levels"].items()} == pytest.approx({one["method"]: one["snr_db"] for one in studied["methods"]}, abs=0.01)
+    ranked, = (json.loads(path.read_text())["value"] for path in folder.glob("plan-ranked-*.json"))
+    # With all of them in FP32 nothing would be left to quantize, and the export would be refused.
+    assert ranked["names"] == [one["name"] for one in studied["nodes"]][:-1] and len(studied["nodes"]) == 4
+
+
+def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_path):
+    import onnx
+
+    values, found = tuned
+    last = found.tuning.trials[-1]
+    found = dataclasses.replace(found, tuning=dataclasses.replace(found.tuning, best=last))
+    source = found.plans.source
+    export, _ = (shlex.split(one)[1:] for one in tune_command._recipe(source, found, values, tune_command._options(values, source)))
+    assert "--calibration_method=max" in export and f"--fp32_nodes={re.escape(last.high[0])}" in export
+    done = run_tftrt(*(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export))
+    assert done.returncode == 0, done.stderr
+    made, before = onnx.load(tmp_path / "model.onnx"), onnx.load(found.onnx)
+    assert made.graph == before.graph
+    rounded = {output for one in made.graph.node if one.op_type == "DequantizeLinear" for output in one.output}
+    quantized = {one.name: bool(rounded & set(one.input)) for one in made.graph.node if one.op_type in ("Conv", "MatMul")}
+    assert sorted(quantized.values()) == [False, True, True, True] and not quantized[last.high[0]]
 
 
 # What makes the winner again.

@@ -26,7 +26,7 @@ class PlanRanking:
 
     def __call__(self, settings: Settings) -> Ranked:
         """Raises: TftrtError where nothing can be simulated."""
-        found = self._found("plan-ranked", settings, "", lambda harm, _: dataclasses.asdict(ranking.ranked([harm])))
+        found = self._found("plan-ranked", settings, "", lambda harm, _: dataclasses.asdict(_ranked(harm, settings)))
         return Ranked(tuple(found["names"]), found["first"])
 
     def snr_db(self, settings: Settings) -> float:
@@ -57,3 +57,10 @@ class PlanRanking:
         except errors.UsageError as error:
             # What the export or the simulation refuses is not an error in the command's flags.
             raise errors.TftrtError(error.cause, error.mend) from None
+
+
+def _ranked(harm: SignatureHarm, settings: Settings) -> Ranked:
+    """As ranking.ranked. In INT8 the least harmful node stays: the export of a file with nothing to quantize is refused."""
+    found = ranking.ranked([harm])
+    most = len(harm.nodes) - (settings.precision_mode == "INT8")
+    return dataclasses.replace(found, names=found.names[:most])
