@@ -1,10 +1,11 @@
-"""Rewritten ONNX files as plans on a GPU: TensorRT takes them, and they answer as the model does. `make gpu-test`."""
+"""Rewritten ONNX files, and those of others, as plans on a GPU: TensorRT takes them, and they answer as the model does. `make gpu-test`."""
 
 import json
 
 import pytest
+from onnx import helper
 
-from tests import onnx_sources
+from tests import onnx_files, onnx_sources
 from tests.conftest import run_tftrt
 from tests.gpu_commands import report, verify
 from tests.test_gpu_plans import build
@@ -72,4 +73,13 @@ def test_an_input_that_nothing_reads_may_be_left_out_of_the_plan(tmp_path):
     exported(source, tmp_path / "m.onnx", "--freeze=training:false", shapes)
     build(tmp_path / "m.onnx", tmp_path / "plan", shapes)
     code, said, stderr = verify(tmp_path / "m.onnx", tmp_path / "plan")
+    assert code == 0 and said["passed"], stderr
+
+
+def test_dimensions_of_one_name_may_have_other_sizes(tmp_path):
+    spec = ("?", 4, "?", "?")
+    source = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], onnx_files.values(("x", "float32", spec)),
+                              onnx_files.values(("y", "float32", spec)))
+    build(source, tmp_path / "plan", "--shapes=x:1x4x5x6,2x4x8x6")
+    code, said, stderr = verify(source, tmp_path / "plan")
     assert code == 0 and said["passed"], stderr

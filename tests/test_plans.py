@@ -467,6 +467,7 @@ def test_the_installed_release_has_the_names_that_are_used():
     assert set(settings.TACTIC_SOURCES) == set(trt.TacticSource.__members__)
     for kind, names in ((trt.IBuilderConfig, ("set_memory_pool_limit", "set_tactic_sources", "create_timing_cache", "set_timing_cache",
                                               "profiling_verbosity", "add_optimization_profile")),
+                        (trt.ITensor, ("get_dimension_name", "set_dimension_name")),
                         (trt.OnnxParser, ("parse_from_file", "get_error", "num_errors")), (trt.Builder, ("build_serialized_network",)),
                         (trt.ICudaEngine, ("num_io_tensors", "get_tensor_name", "get_tensor_mode", "get_tensor_dtype", "get_tensor_shape",
                                            "num_optimization_profiles", "create_engine_inspector", "create_execution_context")),

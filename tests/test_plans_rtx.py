@@ -62,6 +62,17 @@ def test_a_model_without_open_dimensions_has_no_profile(builder, logger, tmp_pat
     del parser
 
 
+@pytest.mark.parametrize(("shapes", "names"), [("x:1x4x5x6", ["?", "x_2", "x_3"]), ("x:4x4x4x4", ["?", "?", "?"])])
+def test_dimensions_of_one_name_and_other_sizes_get_names_of_their_own(shapes, names, builder, logger, tmp_path):
+    path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])],
+                            onnx_files.values(("x", "float32", ("?", 4, "?", "?"))), onnx_files.values(("y", "float32", ("?", 4, "?", "?"))))
+    made, parser = parsed(builder, logger, path)
+    config, _ = network.configured(trt, builder, made, profiles(path, shapes), Settings(), {})
+    assert [made.get_input(0).get_dimension_name(axis) for axis in (0, 2, 3)] == names
+    assert builder.build_serialized_network(made, config) is not None
+    del parser
+
+
 def test_a_refused_node_is_named(builder, logger, tmp_path):
     path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Det", ["x"], ["y"], name="the_odd_one")],
                             onnx_files.values(("x", "float32", (2, 4, 4))), onnx_files.values(("y", "float32", (2,))))

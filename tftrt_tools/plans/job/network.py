@@ -116,6 +116,8 @@ def _sources(trt: Any, names: Sequence[str]) -> int:
 def _add_profiles(builder: Any, config: Any, network: Any, profiles: Sequence[Profile]) -> None:
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     opened = [one.name for one in inputs if -1 in tuple(one.shape)]
+    if opened:
+        _tell_apart(inputs, profiles)
     for profile in profiles if opened else ():
         one = builder.create_optimization_profile()
         for name in opened:
@@ -124,6 +126,20 @@ def _add_profiles(builder: Any, config: Any, network: Any, profiles: Sequence[Pr
         if config.add_optimization_profile(one) < 0:
             raise errors.TftrtError(f"TensorRT refuses the profile {profile.text()}",
                                     "its log says why (--log_file); every dimension has to grow from min over opt to max")
+
+
+def _tell_apart(inputs: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    """Give open dimensions of one name, for which the profiles have other sizes, names of their own. TensorRT takes one name for one size,
+    and some exporters write the same name ("?") for all. The first keeps it: TensorRT wants each name that it has read at some input."""
+    first: dict[str, list[int]] = {}
+    for one in inputs:
+        for axis, size in enumerate(tuple(one.shape)):
+            name = one.get_dimension_name(axis)
+            if size == -1 and name:
+                held = [profile.inputs[one.name] for profile in profiles]
+                sizes = [shape[axis] for each in held for shape in (each.min, each.opt, each.max)]
+                if first.setdefault(name, sizes) != sizes:
+                    one.set_dimension_name(axis, f"{one.name}_{axis}")
 
 
 def set_ranges(network: Any, ranges: Mapping[str, float]) -> int:
