@@ -206,7 +206,7 @@ def test_what_onnx_cannot_say_is_one_line_with_the_mend(make, said, tftrt, tmp_p
 
 @pytest.mark.parametrize(("flags", "said"), [
     ([], "--output is missing"), (["--output=m.pb"], "--output=m.pb does not end in .onnx"),
-    (["--output=none/m.onnx"], "none/m.onnx cannot be written"), (["--output=m.onnx", "--opset=19"], "--opset=19 is none that tf2onnx writes"),
+    (["--output=none/m.onnx"], "none/m.onnx cannot be written"), (["--output=m.onnx", "--opset=19"], "--opset=19 is none that an export writes"),
     (["--output=m.onnx", "--target=9"], "--target"), (["--output=m.onnx", "--signature_keys=none"], "no signature 'none'"),
     (["--output=m.onnx", "--shapes=x:1x5"], "refuses x:1x5"), (["--output=m.onnx", "--ranges=z:0:1"], "z"),
     (["--output=m.onnx", "--data=none.npz"], "none.npz"),

@@ -22,6 +22,8 @@ from tftrt_tools.exporting.rewriting import Rewritten
 from tftrt_tools.exporting.targets import OPSETS, TARGETS, Target
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
+from tftrt_tools.models.onnx import file as onnx_file
+from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
 from tftrt_tools.savedmodel.shapes import InputSpec
@@ -71,7 +73,7 @@ class Options:
 def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Exported:
     """Export a model's signatures, each to a file.
 
-    Args: model: a SavedModel, a file that is exported to one first, or a PyTorch program. output: the file; for several signatures the
+    Args: model: a SavedModel, a file that is exported to one first, a PyTorch program, or an ONNX file. output: the file; for several signatures the
       pattern of their names.
     Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
     """
@@ -125,10 +127,12 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
     if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
-        raise errors.UsageError(f"--opset={options.opset} is none that tf2onnx writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
+        raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
     whole_file.check_place(output)
-    if options.freeze and exporter.job != exporters.TENSORFLOW:
-        raise errors.UsageError("--freeze is for models of TensorFlow", "give the module without that input")
+    if options.freeze and exporter.unfrozen:
+        raise errors.UsageError(exporter.unfrozen, "give the module without that input")
+    if table.kind(source.path) is ONNX:
+        _check_onnx(source, pathlib.Path(output), options)
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if not options.judge_precision and (options.precision.precision == "FP32" or options.comparison.labels):
         what = "--labels are about the answers in the written precision" if options.comparison.labels else "FP32 is always judged"
@@ -136,6 +140,19 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
     if options.precision.output_table:
         whole_file.check_place(options.precision.output_table)
     return opening.check(source), exporter
+
+
+def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
+    """Refuse what means nothing for an ONNX file, or would write over it. Raises: UsageError, TftrtError."""
+    given = {"signature_keys": options.signature_keys, "inputs": source.inputs, "custom_objects": source.custom_objects}
+    for flag, value in given.items():
+        if value:
+            raise errors.UsageError(f"--{flag} has no effect: {source} is an ONNX file, which has no signatures", "leave it out")
+    opening.check(source)
+    own = {os.path.realpath(path) for path in (source.path, *onnx_file.outside(source.path))}
+    for path in (output, output.with_name(output.name + _WEIGHTS)):
+        if os.path.realpath(path) in own:
+            raise errors.UsageError(f"--output={output} would write over {source}", "give the new file another name")
 
 
 def _original(saved: str) -> str:
@@ -200,9 +217,10 @@ def _one(work: _Work, name: str, twins: tuple[str, ...], place: pathlib.Path, co
     assert checked, "an export without rewrites that cannot be compared has raised"
     taken, given = (tuple(map(InputSpec.from_dict, answer[kind])) for kind in ("inputs", "outputs"))
     departure = None
-    if not checked.passed and work.options.bisect and frozen.is_file():
+    if not checked.passed and work.options.bisect and (work.exporter.bisects_source or frozen.is_file()):
         progress.say(f"looking for the first tensor of {name} that departs")
-        departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "renamed": answer["renamed"]})
+        departure = _departure(work, name, taken, comparison, {"onnx": str(path), "frozen": str(frozen), "source": work.saved,
+                                                               "renamed": answer["renamed"]})
     made, written = None, None
     if checked.passed and work.options.precision.precision != "FP32":
         exported = precise.Exported(path=path, weights=beside.name if beside else "", signature=name, twins=twins)
@@ -243,7 +261,7 @@ def _tried(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path, wei
     converting = tuple(one for one in names if rewriting.REWRITES[one].converting)
     answer = _converted(work, name, path, frozen, weights, converting, comparison.freeze)
     rewrites = [Rewritten(name=one, nodes=count) for one, count in answer["rewritten"].items()]
-    nodes, opset = answer["nodes"], work.opset
+    nodes, opset = answer["nodes"], answer["opset"]
     if later := [one for one in names if one not in converting]:
         folder = work.folder / "rewritten"
         folder.mkdir(exist_ok=True)
@@ -289,7 +307,8 @@ def _put(made: pathlib.Path, path: pathlib.Path, weights: str) -> None:
 def _beside(work: _Work, place: pathlib.Path) -> pathlib.Path | None:
     """The file for the weights, if they do not go into the ONNX file."""
     saved = pathlib.Path(work.saved)
-    size = sum(one.stat().st_size for one in (saved.glob("variables/*") if saved.is_dir() else (saved,)))
+    beside = onnx_file.outside(work.saved) if table.kind(work.saved) is ONNX else ()
+    size = sum(one.stat().st_size for one in (saved.glob("variables/*") if saved.is_dir() else (saved, *map(pathlib.Path, beside))))
     return place.with_name(place.name + _WEIGHTS) if work.options.external_data or size > _MOST_INSIDE else None
 
 
@@ -304,8 +323,9 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
     with _told_by_name(work.source, name):
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen), "freeze": freeze, "outputs": work.outputs[name],
-            "rewrites": rewrites})
+            "weights": weights, "frozen": str(frozen), "freeze": freeze, "outputs": work.outputs[name], "rewrites": rewrites,
+            "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
+            "least": precise.least_opset(work.options.precision)})
     return answer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tftrt_tools import errors, progress
-from tftrt_tools.exporting.job import conversion, model_file
+from tftrt_tools.exporting.job import conversion, freezing, model_file
 from tftrt_tools.savedmodel import frozen_inputs
 from tftrt_tools.savedmodel.job import graph as graph_protos
 from tftrt_tools.savedmodel.job import loading
@@ -24,8 +24,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"model": SavedModel, "signature", "output": the file, "weights": name of the file beside it, or "", "frozen": where the
       source's graph with constants is kept, "opset", "properties": {name: text} for the file, "freeze": text of --freeze, "outputs": those
-      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts}.
-    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes}}.
+      that are kept, [] for all, "rewrites": names of those that are made while tf2onnx converts, "precision": that will be written}.
+    Returns: {"exporter", "inputs" and "outputs": InputSpecs, "dimensions", "renamed", "nodes", "notes", "rewritten": {rewrite: nodes},
+      "opset": of the file}.
     Raises: TftrtError.
     """
     model = loading.load(request["model"])
@@ -53,7 +54,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"exporter": conversion.EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict(made.renamed), "nodes": [one.to_dict() for one in model_file.nodes(graph)],
-            "notes": [*made.notes, *_frozen(values)], "rewritten": dict(made.rewritten)}
+            "notes": [*made.notes, *freezing.notes(values)], "rewritten": dict(made.rewritten),
+            "opset": request["opset"]}
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:
@@ -67,11 +69,6 @@ def _check_no_writes(writers: list[str]) -> None:
     if writers:
         raise errors.TftrtError(f"it changes variables ({writers[0]}), and an ONNX graph has none",
                                 "leave it out: name the other signatures in --signature_keys")
-
-
-def _frozen(values: Mapping[str, Any]) -> list[str]:
-    return [f"input {name} is {str(value.item()).lower()} for good (--freeze): callers still give it, and the file no longer reads it"
-            for name, value in values.items()]
 
 
 def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, specs: list[InputSpec]) -> None:

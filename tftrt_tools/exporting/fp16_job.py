@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -10,7 +9,7 @@ import onnx
 from tftrt_tools import errors, progress
 from tftrt_tools.execution import npz
 from tftrt_tools.exporting.job import half, model_file, onnx_ranges
-from tftrt_tools.exporting.job.graph_facts import Facts, name_of
+from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.exporting.precision import Written, kept
 
 
@@ -23,7 +22,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     Returns: {"written": Written, "judged": its path, "nodes"}. Raises: UsageError, TftrtError.
     """
     model = onnx.load(request["onnx"])
-    names = kept(request["fp32_nodes"], all_names(model.graph))
+    names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
     largest = onnx_ranges.largest(model, Facts(model).floats, map(npz.load, request["calls"]))
     progress.say("writing FP16 into the graph")
     made = half.convert(model, names, largest)
@@ -36,12 +35,3 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     onnx.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
     return {"written": Written(precision="FP16", nodes=made.nodes, constants=made.constants).to_dict(), "judged": request["judged"],
             "nodes": [one.to_dict() for one in model_file.nodes(written)]}
-
-
-def all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Names of all nodes, also those of graphs within nodes."""
-    for node in graph.node:
-        yield name_of(node)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from all_names(inner)

@@ -16,7 +16,7 @@ from tftrt_tools.exporting.precision import Asked, Written
 from tftrt_tools.savedmodel import passport
 
 # The opset from which on there are scales for each channel, and that of casts that all targets read.
-LEAST_OPSET = 13
+_LEAST_OPSET = 13
 # Whose format a written table has.
 _TENSORRT = "8.5.3"
 
@@ -53,13 +53,18 @@ def check(asked: Asked, opset: int) -> None:
         if asked.fp32_nodes:
             raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision")
         return
-    if opset < LEAST_OPSET:
-        raise errors.UsageError(f"--opset={opset} has no nodes for --precision_mode={asked.precision}", f"give {LEAST_OPSET} or more")
+    if opset < least_opset(asked):
+        raise errors.UsageError(f"--opset={opset} has no nodes for --precision_mode={asked.precision}", f"give {_LEAST_OPSET} or more")
     if asked.precision == "INT8" and not asked.data and not asked.table:
         raise errors.UsageError("INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
                                 "give one of them; --calibrate_on_random_data shows that it works, with useless ranges")
     if asked.table:
         calibration_files.read(asked.table)
+
+
+def least_opset(asked: Asked) -> int:
+    """The oldest opset that has the nodes for it; 0 for any."""
+    return 0 if asked.precision == "FP32" else _LEAST_OPSET
 
 
 def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[str, Mapping[str, Any]], Any],

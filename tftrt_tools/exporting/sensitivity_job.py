@@ -18,9 +18,9 @@ from tftrt_tools.accuracy import harm, metrics, studying_job
 from tftrt_tools.calibration import comparison, methods
 from tftrt_tools.calibration.job import toolkit
 from tftrt_tools.execution import npz
-from tftrt_tools.exporting import fp16_job, quantize_job
-from tftrt_tools.exporting.job import half, onnx_ranges, placement, qdq, tables
-from tftrt_tools.exporting.job.graph_facts import Facts, name_of
+from tftrt_tools.exporting import quantize_job
+from tftrt_tools.exporting.job import foreign, half, onnx_ranges, placement, qdq, tables
+from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.exporting.precision import GIVEN, kept
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 # Calls on which FP16's range is looked at, as an export does.
 _MOST_CALLS = 8
-_ROUNDING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -45,9 +44,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """
     progress.say("loading the model")
     model = onnx.load(request["onnx"])
-    if rounding := next((node for node in model.graph.node if node.op_type in _ROUNDING), None):
-        raise errors.UsageError(f"{request['onnx']} has a precision written in already: node {name_of(rounding)} is a {rounding.op_type}",
-                                "study the file in FP32 that it was made from")
+    foreign.check_unwritten(model, request["onnx"], "study the file in FP32")
+    foreign.name_nodes(model)
     model = shape_inference.infer_shapes(model)
     calls = list(map(npz.load, request["calls"]))
     simulated = (_fp16 if request["precision"] == "FP16" else _int8)(request, model, calls)
@@ -55,8 +53,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         raise errors.TftrtError("the file has no float32 output, and noise is measured on floats",
                                 "study a file that gives scores or features in float32, not only classes")
     if not simulated.sites:
-        raise errors.TftrtError(f"no node of the file can be in {request['precision']}", "`tftrt export --json` lists the reasons; float16 "
-                                "files have their precision already")
+        raise errors.TftrtError(f"no node of the file can be in {request['precision']}", "`tftrt export --json` lists the reasons")
     found = studying_job.studied(simulated, _chosen(simulated.sites, request["nodes"], request["precision"]), request["precision"])
     return {"signature": found.to_dict(), "method": simulated.method}
 
@@ -146,7 +143,7 @@ class _Simulation:
 
 
 def _fp16(request: Mapping[str, Any], model: onnx.ModelProto, calls: Sequence[Arrays]) -> _Simulation:
-    names = kept(request["fp32_nodes"], fp16_job.all_names(model.graph))
+    names = kept(request["fp32_nodes"], map(name_of, all_nodes(model.graph)))
     largest = onnx_ranges.largest(model, Facts(model).floats, calls[:_MOST_CALLS])
     listed = half.convert(model, names, largest, simulated=True).nodes
     sites = tuple({one.name: _Site(one.name, one.op) for one in listed if one.precision == "FP16"}.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 import torch
-from onnx import TensorProto, shape_inference
+from onnx import shape_inference
 
 from tftrt_tools import errors, progress
 from tftrt_tools.exporting.job import lowering, model_file
@@ -20,8 +20,6 @@ from tftrt_tools.models.pytorch import program, runner_job
 EXPORTER = f"torch.onnx {torch.__version__}"
 # What PyTorch's exporter writes; older opsets are converted from it.
 _LOWEST_OPSET = 18
-# Smaller tensors stay in the file: onnx reads some of them to infer shapes.
-_SMALL_BYTES = 1024
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -35,7 +33,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if request["outputs"]:
         editing.keep_outputs(made, given)
     progress.say(f"checking {request['signature']}")
-    weights = _taken_out(made) if request["weights"] else {}
+    weights = model_file.take_weights(made) if request["weights"] else {}
     graph, dimensions = _with_names(made)
     output = pathlib.Path(request["output"])
     if request["weights"]:
@@ -44,7 +42,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
             "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions,
             "renamed": dict.fromkeys(given), "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": notes,
-            "rewritten": {}}
+            "rewritten": {}, "opset": request["opset"]}
 
 
 def _check_names(inputs: list[str], outputs: list[str]) -> None:
@@ -72,9 +70,9 @@ def _exported(request: dict[str, Any], inputs: list[str], outputs: list[str]) ->
         return made, []
     try:
         return lowering.lowered(made, opset, f"PyTorch writes opset {_LOWEST_OPSET}")
-    except RuntimeError as error:
-        raise errors.TftrtError(f"PyTorch writes opset {_LOWEST_OPSET}, and onnx cannot convert it to {opset}: "
-                                f"{str(error).rpartition('failed: ')[2]}", "give a --target that reads it, such as 10") from None
+    except errors.TftrtError as error:
+        raise errors.TftrtError(f"PyTorch writes opset {_LOWEST_OPSET}, and {error.cause}",
+                                "give a --target that reads it, such as 10") from None
 
 
 def _cause(error: BaseException) -> str:
@@ -90,18 +88,6 @@ def _check_kept(made: onnx.ModelProto, inputs: list[str], outputs: list[str]) ->
         if found != wanted:
             raise errors.TftrtError(f"{EXPORTER} made the {what} {', '.join(found)} of {', '.join(wanted)}",
                                     "use each input in the module, and return each tensor once")
-
-
-def _taken_out(model: onnx.ModelProto) -> dict[str, bytes]:
-    """Take large constants out of a model. Returns: {location in its tensors: bytes}."""
-    found: dict[str, bytes] = {}
-    for number, tensor in enumerate(model.graph.initializer):
-        if len(tensor.raw_data) >= _SMALL_BYTES:
-            found[str(number)] = tensor.raw_data
-            tensor.ClearField("raw_data")
-            tensor.data_location = TensorProto.EXTERNAL
-            tensor.external_data.add(key="location", value=str(number))
-    return found
 
 
 def _with_names(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[str]]]:

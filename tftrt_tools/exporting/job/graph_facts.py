@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,15 @@ class Facts:
 def name_of(node: onnx.NodeProto) -> str:
     """A node's name for people."""
     return str(node.name or next(filter(None, node.output), node.op_type))
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """All nodes of a graph, those of graphs within nodes behind the node."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
+                yield from all_nodes(inner)
 
 
 def read_inside(node: onnx.NodeProto) -> Iterable[str]:

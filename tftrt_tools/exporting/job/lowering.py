@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import onnx
-from onnx import TensorProto, helper, numpy_helper, shape_inference, version_converter
+from onnx import TensorProto, helper, numpy_helper, shape_inference
 
+from tftrt_tools.exporting.job import opsets
 from tftrt_tools.exporting.job.rewrites import layer_norm
 
 # The first opset with LayerNormalization.
@@ -12,8 +13,8 @@ _NORMALIZATION = 17
 
 
 def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.ModelProto, list[str]]:
-    """(The model in the opset, what to know about it). Args: before: which opset it has, and why. Raises: RuntimeError of onnx, for an op
-    that it cannot convert."""
+    """(The model in the opset, what to know about it). Args: before: which opset it has, and why. Raises: TftrtError for an op that onnx
+    cannot convert."""
     notes = [f"{before}; onnx converted it to {opset}"]
     _drop_defaults(model)
     if opset < _NORMALIZATION:
@@ -21,7 +22,7 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
         if apart := layer_norm.rewrite(model, "8.5"):
             notes.append(f"{apart} LayerNormalization written with other ops: opset {opset} has none")
     _unpack(model)
-    made = version_converter.convert_version(model, opset)
+    made = opsets.converted(model, opset)
     del made.graph.value_info[:]
     return made, notes
 

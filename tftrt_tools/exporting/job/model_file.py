@@ -18,9 +18,11 @@ from tftrt_tools.savedmodel.shapes import InputSpec
 # The first dimension of inputs.
 BATCH = "batch"
 _ALIGNED_BYTES = 64
+# Smaller tensors stay in the file: onnx reads some of them to infer shapes.
+_SMALL_BYTES = 1024
 _INT32 = np.iinfo(np.int32)
 # tf2onnx, and onnx's inference, call dimensions so of which they know nothing.
-_UNNAMED = re.compile(r"unk__\d+$")
+UNNAMED = re.compile(r"unk__\d+$")
 
 
 def missing_ops(model: onnx.ModelProto) -> dict[str, list[str]]:
@@ -53,7 +55,13 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx
             if not dim.HasField("dim_value") and given is not None:
                 dim.dim_value = given
             elif not dim.HasField("dim_value"):
-                dim.dim_param = BATCH if axis == 0 else _identifier(f"{value.name}_{axis}")
+                dim.dim_param = BATCH if axis == 0 else identifier(f"{value.name}_{axis}")
+    return inferred(model)
+
+
+def inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+    """The model, whose inputs' open dimensions have names, with the shapes and types that can be inferred, and with names for its outputs'.
+    Returns, raises: as `with_names`."""
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
@@ -63,14 +71,27 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx
     for value in (*model.graph.input, *model.graph.output):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                if not dim.dim_param or _UNNAMED.fullmatch(dim.dim_param):
-                    dim.dim_param = _identifier(f"{value.name}_{axis}")
+                if not dim.dim_param or UNNAMED.fullmatch(dim.dim_param):
+                    dim.dim_param = identifier(f"{value.name}_{axis}")
                 named.setdefault(dim.dim_param, []).append(f"{value.name}:{axis}")
     return model, named
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """A name for a dimension."""
     return re.sub(r"\W", "_", text)
+
+
+def take_weights(model: onnx.ModelProto) -> dict[str, bytes]:
+    """Take large constants out of a model. Returns: {location in its tensors: bytes}, for `place_weights`."""
+    found: dict[str, bytes] = {}
+    for number, tensor in enumerate(model.graph.initializer):
+        if len(tensor.raw_data) >= _SMALL_BYTES:
+            found[str(number)] = tensor.raw_data
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=str(number))
+    return found
 
 
 def place_weights(model: onnx.ModelProto, weights: Mapping[str, bytes], path: pathlib.Path) -> None:

@@ -13,6 +13,7 @@ import onnxruntime
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner
 from tftrt_tools.models.model import Contents, Signature
+from tftrt_tools.models.onnx import file
 from tftrt_tools.savedmodel.shapes import InputSpec
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
@@ -101,21 +102,22 @@ def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
 
 def _contents(path: str) -> Contents:
     loaded = session(path, optimized=False)
-    about = loaded.get_modelmeta()
-    inputs, outputs = (tuple(_spec(path, kind, one) for one in listed)
+    about, own = loaded.get_modelmeta(), file.overview(path).signatures[DEFAULT]
+    scalars = {spec.name for spec in (*own.inputs, *own.outputs) if spec.shape == ()}
+    inputs, outputs = (tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
                        for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
     facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
     return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
 
 
-def _spec(path: str, kind: str, argument: Any) -> InputSpec:
-    """The InputSpec of an input or output. Raises: TftrtError for one that is no tensor."""
+def _spec(path: str, kind: str, argument: Any, scalar: bool) -> InputSpec:
+    """The InputSpec of an input or output. Args: scalar: the file says that its rank is 0. Raises: TftrtError for one that is no tensor."""
     tensor = _TENSOR.fullmatch(argument.type)
     if not tensor:
         raise errors.TftrtError(f"{kind} {argument.name!r} of {path} is {argument.type}, and arrays are compared",
                                 "export it with tensors alone (of scikit-learn's models with the option zipmap=False)")
-    # A scalar and an unknown rank have the same empty shape here.
-    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or None
+    # Of an unknown rank ONNX Runtime says the same as of rank 0.
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in argument.shape) or (() if scalar else None)
     return InputSpec(argument.name, _DTYPES.get(tensor[1], tensor[1]), shape)
 
 

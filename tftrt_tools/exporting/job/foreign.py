@@ -1,0 +1,78 @@
+"""An ONNX model that somebody else wrote, read and brought into the form that the steps of an export expect."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import onnx
+from onnx import TensorProto, inliner
+
+from tftrt_tools import errors
+from tftrt_tools.exporting.job import model_file
+from tftrt_tools.exporting.job.graph_facts import all_nodes, name_of
+
+_HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
+_ROUNDING = re.compile(r"(Dynamic)?(De)?QuantizeLinear|QLinear\w+|(Conv|MatMul)Integer")
+# Names of dimensions that mean something: equal ones are of one size. Some exporters write "?" or "None" for whatever they do not know.
+_NAME = re.compile(r"(?!None$)[A-Za-z_][\w.:/-]*$")
+
+
+def read(path: str) -> onnx.ModelProto:
+    """A file with its weights. Functions in it are written out, constants are no inputs, and each node has a name of its own. Raises:
+    TftrtError."""
+    try:
+        model = onnx.load(path)
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+    except Exception as error:  # protobuf's and onnx's own errors
+        raise errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
+                                "export or copy the model again, with its weights beside it") from None
+    held = {one.name for one in model.graph.initializer}
+    for value in [one for one in model.graph.input if one.name in held]:
+        model.graph.input.remove(value)
+    # What the file says of inner tensors may be old, and is inferred anew.
+    del model.graph.value_info[:]
+    name_nodes(model)
+    _name_dimensions(model)
+    return model
+
+
+def name_nodes(model: onnx.ModelProto) -> None:
+    """Give each node a name of its own: of several with one name the first keeps it; the others are called as their first output."""
+    taken: set[str] = set()
+    for node in all_nodes(model.graph):
+        numbered = (f"{name_of(node)}/{number}" for number in itertools.count(2))
+        node.name = next(one for one in itertools.chain((name_of(node), *node.output[:1]), numbered) if one and one not in taken)
+        taken.add(node.name)
+
+
+def _name_dimensions(model: onnx.ModelProto) -> None:
+    """Give open dimensions of inputs that have no name one of their own, and let those of outputs be inferred."""
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value") and _NAME.match(dim.dim_param) and not model_file.UNNAMED.fullmatch(dim.dim_param):
+                continue
+            if not dim.HasField("dim_value") or dim.dim_value < 0:
+                dim.dim_param = model_file.identifier(f"{value.name}_{axis}")
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            if not dim.HasField("dim_value") or dim.dim_value < 0:
+                dim.Clear()
+
+
+def check_unwritten(model: onnx.ModelProto, path: str, mend: str) -> None:
+    """Refuse a model with a precision inside already. Args: mend: what to do. Raises: UsageError."""
+    said = f"{path} has a precision written in already"
+    for node in all_nodes(model.graph):
+        if _ROUNDING.fullmatch(node.op_type):
+            raise errors.UsageError(f"{said}: node {name_of(node)} is a {node.op_type}", mend)
+        for attribute in node.attribute:
+            kind = attribute.i if node.op_type == "Cast" and attribute.name == "to" else attribute.t.data_type
+            if kind in _HALVES:
+                raise errors.UsageError(f"{said}: node {name_of(node)} gives {_HALVES[kind]}", mend)
+    for one in (*model.graph.initializer, *(value.type.tensor_type for value in (*model.graph.input, *model.graph.output))):
+        kind = one.data_type if isinstance(one, TensorProto) else one.elem_type
+        if kind in _HALVES:
+            what = f"constant {one.name}" if isinstance(one, TensorProto) else "an input or output"
+            raise errors.UsageError(f"{said}: {what} is {_HALVES[kind]}", mend)

@@ -1,0 +1,74 @@
+"""The child's side of an export of an ONNX file: its opset brought to what the target reads, inputs frozen, outputs cut, and checked."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import onnx
+
+from tftrt_tools import errors, progress
+from tftrt_tools.exporting.job import foreign, freezing, lowering, model_file, opsets
+from tftrt_tools.exporting.job.rewrites import editing
+from tftrt_tools.savedmodel import frozen_inputs
+
+EXPORTER = f"onnx {onnx.__version__}"
+_ANOTHER = "another --opset may do; else the file is not a valid one: onnx.checker.check_model(FILE, full_check=True) says so of it"
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    """Export. As export_job.job; request: "model": the file, "newest": the newest opset that the target reads, 0 where "opset" is what the
+    user asked for; "least": the oldest that will do, 0 for any; nothing is written to "frozen". Raises: UsageError, TftrtError."""
+    path = request["model"]
+    model, notes = foreign.read(path), []
+    if request["precision"] != "FP32":
+        foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: the file is then prepared as it is; or give "
+                                             "it in FP32")
+    values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
+    if values:
+        _freeze(model, values)
+        notes += freezing.notes(values)
+    if request["outputs"]:
+        editing.keep_outputs(model, request["outputs"])
+    model, more = _in_opset(model, request)
+    progress.say(f"checking {request['signature']}")
+    weights = model_file.take_weights(model) if request["weights"] else {}
+    output = pathlib.Path(request["output"])
+    try:
+        graph, dimensions = model_file.inferred(model)
+        if request["weights"]:
+            model_file.place_weights(graph, weights, output.with_name(request["weights"]))
+        said = {one.key: one.value for one in model.metadata_props}
+        model_file.write(graph, output, {**said, **request["properties"], "tftrt.exporter": EXPORTER, "tftrt.opset": str(opsets.of(graph))})
+    except errors.TftrtError as error:
+        raise errors.TftrtError(error.cause, _ANOTHER) from None
+    return {"exporter": EXPORTER, "inputs": [one.to_dict() for one in model_file.specs(graph.graph.input)],
+            "outputs": [one.to_dict() for one in model_file.specs(graph.graph.output)], "dimensions": dimensions, "renamed": {},
+            "nodes": [one.to_dict() for one in model_file.nodes(graph)], "notes": [*notes, *more], "rewritten": {},
+            "opset": opsets.of(graph)}
+
+
+def _freeze(model: onnx.ModelProto, values: dict[str, Any]) -> None:
+    try:
+        freezing.freeze(model, values)
+    except Exception as error:  # onnxslim raises whatever its parts do
+        raise errors.TftrtError(f"what {', '.join(values)} decides cannot be computed: {errors.first_line(str(error)) or type(error).__name__}",
+                                "leave --freeze out") from error
+
+
+def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.ModelProto, list[str]]:
+    """(The model in an opset that the target reads, what to know about it). Raises: TftrtError."""
+    own, asked, newest = opsets.of(model), request["opset"], request["newest"]
+    if own == asked or asked < own <= newest:
+        return model, []
+    before = f"the file has opset {own}"
+    try:
+        if own > asked:
+            return lowering.lowered(onnx.shape_inference.infer_shapes(model), newest or asked, before)
+        return opsets.converted(onnx.shape_inference.infer_shapes(model), asked), [f"{before}; onnx converted it to {asked}"]
+    except errors.TftrtError as error:
+        least = request["least"]
+        if own < asked and newest and own >= least:
+            return model, [f"{error.cause}; it keeps its opset"]
+        raise errors.TftrtError(error.cause, "give a --target or an --opset that is nearer to the file's" if own > asked or not newest else
+                                f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one") from None
