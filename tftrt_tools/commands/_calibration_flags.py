@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _OF_PRESETS = ("image_scale", "image_mean", "image_std", "image_channels")
 
 
+# Names of the flags of `define_method`.
+METHOD = ("calibration_method", "calibration_percentile")
+
+
 def define(values: flags.FlagValues) -> None:
     """Define the flags on FlagValues `values`."""
     default = DataOptions()

@@ -70,7 +70,7 @@ def publish(values: flags.FlagValues, model: str) -> list[str]:
 def sibling(model: str, ending: str) -> str:
     """A folder beside a model, for a model made from it: "resnet.h5" and "fp16" give "resnet_fp16"."""
     path = pathlib.Path(model)
-    stem = path.stem if path.suffix in (".keras", ".h5", ".pb") else path.name
+    stem = path.stem if path.suffix in (".keras", ".h5", ".pb", ".onnx") else path.name
     return str(path.with_name(f"{stem}_{ending}"))
 
 

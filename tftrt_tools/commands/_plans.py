@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tftrt_tools import errors, progress
-from tftrt_tools.commands import _building, _next, _output, _source_flags
+from tftrt_tools.commands import _building, _calibration_flags, _next, _output, _source_flags
 from tftrt_tools.models.plan import kind as plan_kind
 from tftrt_tools.plans import settings as settings_module
 
 if TYPE_CHECKING:
+    from tftrt_tools.inputs.options import DataOptions
     from tftrt_tools.plans.result import Built
 
 TFTRT, TENSORRT = "tftrt", "tensorrt"
@@ -22,6 +24,8 @@ _BOTH = ("backend", "input_saved_model_dir", "output_saved_model_dir", "precisio
          "max_workspace_size_bytes", "calibration_table", "overwrite", "dry_run", "log_file", "max_build_minutes", "engine_cache",
          "engine_cache_dir", "engine_cache_max_bytes", "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs", "op_library",
          "json", "help", "flagfile", "undefok")
+# Flags of the INT8 that is written into the ONNX file; they count with calibration data.
+_WRITTEN = (*_calibration_flags.names(), *_calibration_flags.METHOD, "fp32_nodes")
 
 # Flags of `tftrt build` that a plan directory has a use for.
 _REBUILT = ("shapes", "output_saved_model_dir", "overwrite", "max_workspace_size_bytes", "max_build_minutes", "engine_cache",
@@ -55,13 +59,22 @@ def check_flags(values: flags.FlagValues) -> None:
         if wrong:
             raise errors.UsageError(f"--{wrong[0]} is for plans", "add --backend=tensorrt, or leave it out")
         return
-    wrong = [name for name in given if name not in (*_OWN, *_BOTH)]
+    wrong = [name for name in given if name not in (*_OWN, *_BOTH, *_WRITTEN)]
     if wrong:
         raise errors.UsageError(f"--{wrong[0]} has no effect with --backend=tensorrt: TF-TRT takes it", "leave it out")
+    idle = [name for name in given if name in _WRITTEN]
+    if idle and not calibrates(values):
+        raise errors.UsageError(f"--{idle[0]} has no effect with --backend=tensorrt where nothing is calibrated",
+                                "give --calibration_data with it, or leave it out")
 
 
-def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None) -> int:
-    """Build a plan directory. Returns: the exit code."""
+def calibrates(values: flags.FlagValues) -> bool:
+    """Whether INT8 is written into the ONNX file of a plan, with ranges from data."""
+    return bool(values.calibration_data or values.calibrate_on_random_data)
+
+
+def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None, data: DataOptions | None) -> int:
+    """Build a plan directory. Args: data: of the calibration, or None. Returns: the exit code."""
     keys = [one for one in values.signature_keys if one]
     if len(keys) > 1:
         raise errors.UsageError(f"--signature_keys={','.join(keys)}: a plan has one signature", "name one, and build a plan for each")
@@ -71,13 +84,18 @@ def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None) 
         calibration_table=values.calibration_table, strongly_typed=values.strongly_typed, tf32=values.tf32,
         tactic_sources=tuple(one for one in values.tactic_sources if one), sparse_weights=values.sparse_weights,
         version_compatible=values.version_compatible, refit=values.refit, plugins=tuple(values.plugins)))
-    from tftrt_tools.plans import convert
+    from tftrt_tools.exporting import precision
+    from tftrt_tools.plans import convert, shaping
 
+    asked = precision.Asked(
+        precision="INT8", data=dataclasses.replace(data, shapes=shaping.first_call(settings.shapes)),
+        fp32_nodes=tuple(filter(None, (values.fp32_nodes,))), method=values.calibration_method,
+        percentile=values.calibration_percentile) if data else None
     source = _source_flags.read(values, values.input_saved_model_dir)
     with progress.on_terminal():
         done = convert.convert(source, None if values.dry_run else values.output_saved_model_dir, settings, overwrite=values.overwrite,
                                flag_file=flag_file, log_file=values.log_file, cache=cache,
-                               build_minutes=_building.minutes(values, always=True))
+                               build_minutes=_building.minutes(values, always=True), asked=asked)
     _print(done, values)
     _output.write_json(done, values.json)
     if done.output:

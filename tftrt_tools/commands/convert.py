@@ -6,6 +6,7 @@ GPU, --shapes builds, checks and saves them now.
 
 --backend=tensorrt builds a plan of TensorRT itself in place of it, from such a model or from an ONNX file: a directory that runs without
 TensorFlow. It takes a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; '|' stands between ranges.
+With --precision_mode=INT8 and --calibration_data the model is exported with INT8 written into it, as by `tftrt export`; an ONNX file, too.
 
 The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
   tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
@@ -174,7 +175,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
     _plans.check_flags(values)
     if values.backend == _plans.TENSORRT:
-        return _plans.run(values, _flag_file(values), read_cache(values))
+        asked = settings_module.checked(settings_module.Settings(
+            precision_mode=values.precision_mode, calibration_table=values.calibration_table, calibration_method=values.calibration_method,
+            calibration_percentile=values.calibration_percentile))
+        return _plans.run(values, _flag_file(values), read_cache(values), read_data(values, asked))
     settings = read_settings(values)
     if settings.shapes:
         shape_grammar.parse(settings.shapes)
@@ -213,6 +217,8 @@ def read_data(values: flags.FlagValues, settings: settings_module.Settings) -> D
 
 def _calibrates(values: flags.FlagValues) -> bool:
     """Whether the toolkit's calibration method has an effect. convert.flags then always names it, because its default has changed once."""
+    if values.backend == _plans.TENSORRT and not _plans.calibrates(values):
+        return False
     return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
 
 
@@ -224,7 +230,8 @@ def older_flags(argv: list[str]) -> list[str]:
         if name != "flagfile" or path.name != passport.FLAGS or not path.is_file():
             continue
         known = dict(line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines())
-        if known.get("precision_mode", "").upper() == "INT8" and not {"calibration_method", "calibrator", "calibration_table"} & set(known):
+        said = {"backend", "calibration_method", "calibrator", "calibration_table"} & set(known)
+        if known.get("precision_mode", "").upper() == "INT8" and not said:
             return ["--calibration_method=entropy", *argv]
     return argv
 

@@ -1,9 +1,9 @@
 """usage: tftrt export MODEL --output=FILE.onnx [--flags]
 
 Exports every signature of a model to an ONNX file: of TensorFlow and Keras with tf2onnx; of PyTorch (a .pt2 file, or module:function, which
-returns a module with inputs) with PyTorch's own exporter. Each runs in the environment that has the library. Inputs and outputs keep their
-names and their order; open dimensions get names. The opset is the one that fits the target. One signature becomes FILE.onnx; several become
-FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
+returns a module with inputs) with PyTorch's own exporter. Each runs in the environment that has the library. An ONNX file that somebody else
+made is a model, too: it is brought to an opset that the target reads. Inputs and outputs keep their names and their order; open dimensions
+get names. One signature becomes FILE.onnx; several become FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
 
 Then, always: onnx.checker and the inference of shapes and types; the file under ONNX Runtime on the CPU against the model, on --data or on
 drawn inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
@@ -20,6 +20,7 @@ examples:
   tftrt export resnet --output=resnet.onnx --data=images.npz
   tftrt export model.h5 --output=model.onnx --target=10
   tftrt export model.pt2 --output=model.onnx --target=10
+  tftrt export detector.onnx --output=detector_8.onnx --target=8.5 --shapes=images:1x3x320x320
   tftrt export resnet --output=resnet_fp16.onnx --precision_mode=FP16 --fp32_nodes='.*/predictions/.*'
   tftrt export resnet --output=resnet_int8.onnx --precision_mode=INT8 --calibration_data=training.npz --data=held_back.npz
   tftrt export ranker --output=ranker.onnx --target=onnxruntime --signature_keys=user_embedding

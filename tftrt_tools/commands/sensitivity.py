@@ -114,12 +114,10 @@ def _settings_of_onnx(values: flags.FlagValues, model: str) -> Settings:
 
 
 def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
-    """`export` with the suggestion; [] where the model that the file was made from is not there."""
+    """`export` with the suggestion."""
     from tftrt_tools.exporting import sensitivity as of_onnx
 
     source = of_onnx.source(model)
-    if not source:
-        return []
     suggested = shlex.split(done.flag)
     kept = [f"--fp32_nodes={values.fp32_nodes}"] if values.fp32_nodes else []
     if kept and suggested and suggested[0].startswith("--fp32_nodes="):

@@ -73,8 +73,8 @@ class Options:
 def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str], options: Options) -> Exported:
     """Export a model's signatures, each to a file.
 
-    Args: model: a SavedModel, a file that is exported to one first, a PyTorch program, or an ONNX file. output: the file; for several signatures the
-      pattern of their names.
+    Args: model: a SavedModel, a file that is exported to one first, a PyTorch program, or an ONNX file. output: the file; for several
+      signatures the pattern of their names.
     Returns: Exported, also if a check failed; then nothing was written. Raises: UsageError, TftrtError; nothing was written.
     """
     source, options = _cut(of(model), options)

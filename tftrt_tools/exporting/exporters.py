@@ -56,8 +56,8 @@ def of(source: Source) -> Exporter:
     found = _EXPORTERS.get(kind.name)
     if found is None:
         raise errors.UsageError(f"{source} is {kind.forms[0].partition(' (')[0]} already",
-                                f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` builds "
-                                "the plan anew")
+                                f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` "
+                                "builds the plan anew")
     for package, title in found.needed.items():
         if importlib.util.find_spec(package) is None:
             raise errors.TftrtError(f"{title}, which an export needs, is not installed",

@@ -22,8 +22,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     path = request["model"]
     model, notes = foreign.read(path), []
     if request["precision"] != "FP32":
-        foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: the file is then prepared as it is; or give "
-                                             "it in FP32")
+        foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32")
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
     if values:
         _freeze(model, values)
@@ -52,8 +51,8 @@ def _freeze(model: onnx.ModelProto, values: dict[str, Any]) -> None:
     try:
         freezing.freeze(model, values)
     except Exception as error:  # onnxslim raises whatever its parts do
-        raise errors.TftrtError(f"what {', '.join(values)} decides cannot be computed: {errors.first_line(str(error)) or type(error).__name__}",
-                                "leave --freeze out") from error
+        cause = errors.first_line(str(error)) or type(error).__name__
+        raise errors.TftrtError(f"what {', '.join(values)} decides cannot be computed: {cause}", "leave --freeze out") from error
 
 
 def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.ModelProto, list[str]]:

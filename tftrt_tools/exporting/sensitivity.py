@@ -96,12 +96,14 @@ def simulated(path: str | os.PathLike[str], asked: Asked, calls: Sequence[str], 
 
 
 def source(path: str | os.PathLike[str]) -> str:
-    """The model that an ONNX file or a plan was exported from, as a path for `tftrt export`; "" where it is not known or not there."""
-    folder = pathlib.Path(path)
-    made = opening.document(os.fspath(path), "manifest.json") if table.kind(os.fspath(path)) is PLAN else None
-    named = str((made or {}).get("source", "")) or onnx_file.overview(str(path)).facts.get("tftrt.source", "")
-    found = [place for place in (pathlib.Path(named), folder.parent / named) if named and place.exists() and not takes(place)]
-    return os.path.relpath(found[0]) if found else ""
+    """What `tftrt export` takes to repeat it: the model that an ONNX file or a plan was exported from; the file itself where that is not known
+    or not there."""
+    folder, plan = pathlib.Path(path), table.kind(os.fspath(path)) is PLAN
+    file = folder / document.ONNX if plan else folder
+    made = opening.document(os.fspath(path), "manifest.json") if plan else None
+    named = str((made or {}).get("source", "")) or onnx_file.overview(str(file)).facts.get("tftrt.source", "")
+    found = (place for place in (pathlib.Path(named), folder.parent / named) if named and place.exists())
+    return os.path.relpath(next((place for place in found if table.kind(os.fspath(place)) is not PLAN), file))
 
 
 def _table(path: str, facts: Mapping[str, str]) -> dict[str, float]:

@@ -58,8 +58,8 @@ _PARSER_10_1 = Parser(
     constants={op: inputs for op, inputs in _CONSTANTS.items() if op not in ("TopK", "InstanceNormalization")} | {
         "OneHot": ((1, "depth"),)} | {op: _AXES for op in operators.OPS_10_1 if op.startswith("Reduce")})
 
-# tf2onnx writes opset 18 at most; gelu's rewrite writes 20, which onnx-tensorrt's list for 10.1 ends with. What ONNX Runtime reads is decided
-# by the run. 8.5 has no LayerNormalization, which is there from 17 on.
+# tf2onnx writes opset 18 at most; gelu's rewrite writes 20, and onnx-tensorrt's list for 10.1 ends there. What ONNX Runtime reads,
+# the run shows. 8.5 has no LayerNormalization, which is there from 17 on.
 TARGETS = {
     "8.5": Target(title="TensorRT 8.5", opset=16, newest=16, parser=_PARSER_8_5),
     "10": Target(title="TensorRT 10", opset=18, newest=20, parser=_PARSER_10_1, remark="held against the list of TensorRT 10.1"),

@@ -18,7 +18,7 @@ from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import table as calibration_table
-from tftrt_tools.exporting import export, parser
+from tftrt_tools.exporting import export, parser, precision
 from tftrt_tools.exporting.result import Exported
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
@@ -39,7 +39,7 @@ _TARGETS = {"8": "8.5", "9": "10", "10": "10", "11": "11"}
 
 def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: Settings, *, overwrite: bool = False,
             flag_file: str = "", log_file: str | None = None, cache: Mapping[str, Any] | None = None,
-            build_minutes: float | None = None) -> Built:
+            build_minutes: float | None = None, asked: precision.Asked | None = None) -> Built:
     """Build a plan directory.
 
     Args:
@@ -51,15 +51,19 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
       log_file: where to keep what TensorRT logs, with everything that it says of tactics.
       cache: {"folder", "max_bytes"} of the engine cache, where plans and the times of kernels are kept; None for none.
       build_minutes: the build is ended after them; None for no bound.
+      asked: the precision that is written into the ONNX file on the way; None for FP32, where an ONNX file is taken as it is.
 
     Returns: Built. Raises: UsageError, TftrtError, CheckFailed; then the output is as it was.
     """
     start = time.monotonic()
     source = _checked(source, settings)
+    if asked or not _is_onnx(source):
+        # An export takes longer than to see whether it can be of use.
+        child.run("tftrt_tools.plans.build_job:check", None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
-        signature, notes = _place_onnx(source, stage, settings, log_file)
+        signature, notes = place_onnx(source, stage, settings, log_file, asked)
         task = making.Task(
             name=str(source), source=str(pathlib.Path(source.path).absolute()), source_digest=table.kind(source.path).digest(source.path),
             output=target, settings=dataclasses.replace(settings, signature=signature), ranges=ranges(settings.calibration_table),
@@ -86,8 +90,9 @@ def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Sou
     if _is_onnx(named):
         if not pathlib.Path(named.path).is_file():
             raise errors.UsageError(f"no such file: {named}", "check the path of the ONNX file")
-        if settings.signature:
-            raise errors.UsageError(f"--signature_keys has no effect: {named} is an ONNX file, which has no signatures", "leave it out")
+        for flag, value in {"signature_keys": settings.signature, "inputs": named.inputs, "outputs": named.outputs}.items():
+            if value:
+                raise errors.UsageError(f"--{flag} has no effect: {named} is an ONNX file, which has no signatures", "leave it out")
         return named
     return opening.check(named)
 
@@ -96,10 +101,11 @@ def _is_onnx(source: Source) -> bool:
     return table.kind(source.path) is ONNX_KIND
 
 
-def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file: str | None) -> tuple[str, tuple[str, ...]]:
-    """Put model.onnx, and the files beside it, into the directory. Returns: (the signature that it is, "" for a source without any; what to
-    know). Raises: as `convert`."""
-    if _is_onnx(source):
+def place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_file: str | None = None,
+               asked: precision.Asked | None = None) -> tuple[str, tuple[str, ...]]:
+    """Put model.onnx, and the files beside it, into the directory. Args: as of `convert`. Returns: (the signature that it is, "" for an
+    ONNX file; what to know). Raises: as `convert`."""
+    if _is_onnx(source) and asked is None:
         beside = onnx_file.outside(source.path)
         shutil.copyfile(source.path, stage / document.ONNX)
         for path in beside:
@@ -107,16 +113,26 @@ def _place_onnx(source: Source, stage: pathlib.Path, settings: Settings, log_fil
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
         return "", ()
-    # An export takes longer than to see whether it can be of use.
-    child.run("tftrt_tools.plans.build_job:check", None)
+    if _is_onnx(source):
+        return "", _exported(source, stage, settings, (), log_file, asked)
     with opened.opened(source, log_file) as saved:
         name = _signature(source, saved, settings.signature)
-        asked = inputs.Asked(shapes=shaping.first_call(settings.shapes))
-        options = export.Options(target=target_here(), signature_keys=(name,), comparison=verify.Options(asked=asked), log_file=log_file)
-        done = export.export(source, stage / document.ONNX, options)
+        return name, _exported(source, stage, settings, (name,), log_file, asked)
+
+
+def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tuple[str, ...], log_file: str | None,
+              asked: precision.Asked | None) -> tuple[str, ...]:
+    """Export the model into the directory. Returns: what to know. Raises: as `convert`."""
+    compared = verify.Options(asked=inputs.Asked(shapes=shaping.first_call(settings.shapes)))
+    # Drawn inputs say little of a precision that was calibrated on data: `verify` judges the plan.
+    options = export.Options(target=target_here(), signature_keys=names, comparison=compared, log_file=log_file,
+                             precision=asked or precision.Asked(), judge_precision=asked is None)
+    done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)
-    return name, tuple(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts)))
+    written = tuple(f"{one.precision.precision} was written into the ONNX file: {len(one.precision.taken)} nodes have it"
+                    for one in done.files if one.precision)
+    return (*(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts))), *written)
 
 
 def _signature(source: Source, saved: str, asked: str) -> str:

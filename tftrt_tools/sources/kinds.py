@@ -21,10 +21,12 @@ _TORCH = ("a PyTorch file, which runs the code that it names when it is loaded (
 _WEIGHTS = ("a file of weights, without the computation", "build the model in Python, load them, and give what model.save(DIR) writes")
 _PART_ALONE = ("one file of a checkpoint, and its .index is not beside it", "copy all of its files: .index, .data-… and .meta")
 _ARCHIVE = ("an archive", "unpack it, and give the SavedModel directory that is in it")
+# What to do with an ONNX file where TF-TRT cannot take it.
+WITH_ONNX = ("`tftrt export` prepares it for TensorRT (opset, FP16, INT8 with --calibration_data), and `tftrt convert --backend=tensorrt` "
+             "builds it")
 # Other files, by their suffix: (what they are, how to get a model from them).
 _FOREIGN = {
-    ".onnx": ("an ONNX model", "TF-TRT takes TensorFlow models; TensorRT builds ONNX itself (`tftrt convert --backend=tensorrt`); "
-              "or give the TensorFlow model that it was made from"),
+    ".onnx": ("an ONNX model, and TF-TRT takes TensorFlow models", WITH_ONNX),
     ".tflite": ("a TensorFlow Lite model", "it cannot be turned back; give the SavedModel or the Keras file that it was made from"),
     ".pt2": ("a PyTorch program", "TF-TRT takes TensorFlow models; `tftrt export` makes an ONNX file of it, which TensorRT builds"),
     ".pt": _TORCH, ".pth": _TORCH, ".torchscript": _TORCH,

@@ -6,6 +6,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools.exporting.job import opsets
+from tftrt_tools.exporting.job.graph_facts import all_nodes
 from tftrt_tools.exporting.job.rewrites import layer_norm
 
 # The first opset with LayerNormalization.
@@ -16,7 +17,7 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
     """(The model in the opset, what to know about it). Args: before: which opset it has, and why. Raises: TftrtError for an op that onnx
     cannot convert."""
     notes = [f"{before}; onnx converted it to {opset}"]
-    _drop_defaults(model)
+    _drop_defaults(model, opset)
     if opset < _NORMALIZATION:
         model = shape_inference.infer_shapes(model)
         if apart := layer_norm.rewrite(model, "8.5"):
@@ -27,12 +28,25 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
     return made, notes
 
 
-def _drop_defaults(model: onnx.ModelProto) -> None:
-    """Take an attribute away that says what holds without it, and that onnx's converter leaves to ops that do not know it."""
-    for node in model.graph.node:
-        kept = [one for one in node.attribute if one.name != "noop_with_empty_axes" or one.i]
+def _drop_defaults(model: onnx.ModelProto, opset: int) -> None:
+    """Take attributes away that the older op has not, and that say what holds without them: onnx's converter stops at them, or leaves them
+    to ops that do not know them."""
+    own = opsets.of(model)
+    for node in all_nodes(model.graph):
+        if node.domain not in ("", "ai.onnx") or not all(onnx.defs.has(node.op_type, version, "") for version in (own, opset)):
+            continue
+        newer, older = (onnx.defs.get_schema(node.op_type, version, "").attributes for version in (own, opset))
+        kept = [one for one in node.attribute if one.name in older or one.name not in newer or not _as_without(node, one, newer[one.name])]
         del node.attribute[:]
         node.attribute.extend(kept)
+
+
+def _as_without(node: onnx.NodeProto, attribute: onnx.AttributeProto, declared: onnx.defs.OpSchema.Attribute) -> bool:
+    """Whether an attribute says what holds without it."""
+    if (node.op_type, attribute.name) == ("Split", "num_outputs"):
+        return len(node.output) == attribute.i
+    default = declared.default_value
+    return default.type == attribute.type and helper.get_attribute_value(default) == helper.get_attribute_value(attribute)
 
 
 def _unpack(model: onnx.ModelProto) -> None:

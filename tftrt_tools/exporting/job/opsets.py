@@ -38,7 +38,8 @@ def converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         except Exception as error:  # the converter raises RuntimeError, its bindings others for what is too large
             lacking = _NO_ADAPTER.search(str(error))
             if lacking is None or lacking[1] in aside or not _set_aside(given, lacking[1], opset):
-                raise errors.TftrtError(f"onnx {onnx.__version__} cannot convert it from opset {of(model)} to {opset}: {_cause(error)}") from None
+                raise errors.TftrtError(f"onnx {onnx.__version__} cannot convert it from opset {of(model)} to {opset}: "
+                                        f"{_cause(error)}") from None
             aside.add(lacking[1])
     for node in all_nodes(made.graph):
         if node.domain == _ASIDE:

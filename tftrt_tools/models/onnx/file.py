@@ -33,7 +33,7 @@ _TENSOR_TYPE = 1
 _DEEPEST = 50
 _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (`tftrt convert --backend=tensorrt` builds a plan from the "
-    "file)",
+    "file, and `tftrt export` prepares it for that)",
     "saved engines: there are none in an ONNX file",
     "whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
 )

@@ -15,6 +15,7 @@ from tftrt_tools.execution.run import Runtime
 from tftrt_tools.models.model import Arithmetic, Contents, Overview
 from tftrt_tools.models.onnx import file
 from tftrt_tools.savedmodel import files
+from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.onnx.runner_job"
@@ -29,8 +30,7 @@ class Onnx:
     runtime = Runtime(jobs=_JOBS)
     timed = f"{_JOBS}:make"
     named_signatures = False
-    unconverted = ("TF-TRT converts TensorFlow models", "give the TensorFlow model that it was made from; or let TensorRT itself build the "
-                   "file (`tftrt convert --backend=tensorrt`)")
+    unconverted = ("TF-TRT converts TensorFlow models", kinds.WITH_ONNX)
     arithmetic = Arithmetic("FP32", "float32 of ONNX Runtime on the CPU")
 
     def takes(self, path: str) -> bool:

@@ -25,6 +25,8 @@ _PROVIDER = "CPUExecutionProvider"
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 # ONNX's names of types that are not NumPy's.
 _DTYPES = {"float": "float32", "double": "float64"}
+# A fusion that fails names the node that it makes. SimplifiedLayerNormFusion of 1.23.2 does so in some FP16 graphs.
+_FUSION = re.compile(r"GetIndexFromName.*/(\w+Fusion)/", re.DOTALL)
 # "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " comes before the message.
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -93,11 +95,22 @@ def session(model: str | bytes, said: str = "", optimized: bool = True) -> Any:
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER])
+        return _loaded(model, options)
     except Exception as error:  # ONNX Runtime's own errors have no base of their own
         raise errors.TftrtError(f"ONNX Runtime {onnxruntime.__version__} cannot load {said or model!s}: {_line(error)}",
                                 "check that the file is whole, with its weights beside it, and that ONNX Runtime knows its ops and its "
                                 "opset") from None
+
+
+def _loaded(model: str | bytes, options: Any) -> Any:
+    """A session; without a fusion that fails itself. Raises: what ONNX Runtime raises."""
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER])
+    except Exception as error:  # as above
+        fusion = _FUSION.search(str(error))
+        if fusion is None:
+            raise
+        return onnxruntime.InferenceSession(model, options, providers=[_PROVIDER], disabled_optimizers=[fusion[1]])
 
 
 def _contents(path: str) -> Contents:
