@@ -12,12 +12,13 @@ def values(*specs):
     return [helper.make_tensor_value_info(name, _TYPES[dtype], shape) for name, dtype, shape in specs]
 
 
-def write(path, nodes, inputs, outputs, constants=None, opset=13, outside=False):
+def write(path, nodes, inputs, outputs, constants=None, opset=13, outside=False, properties=None):
     """Write a model. Args: inputs, outputs: of `values`. constants: {name: array}. outside: put their data into a file beside it.
-    Returns: the path, as text."""
+    properties: its metadata. Returns: the path, as text."""
     held = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(nodes, "test", inputs, outputs, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    helper.set_model_props(model, properties or {})
     onnx.save(model, str(path), save_as_external_data=outside, location=f"{path.name}.data" if outside else None, size_threshold=0)
     return str(path)
 
@@ -27,6 +28,27 @@ def product(path, rows="batch", outside=False, **more):
     weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     return write(path, [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], values(("x", "float32", (rows, 4))),
                  values(("y", "float32", (rows, 3))), {"w": weights}, outside=outside, **more)
+
+
+def foreign(path, opset=18):
+    """What exporters write that needs care. y is x [?, 4, ?] with a zero around its rows, split in two and added to the second input z, times a
+    constant; nodes without names, one of which would be called as another one; a dimension "?" twice; metadata."""
+    constants = {"w": np.random.default_rng(1).normal(size=(3, 8)).astype(np.float32), "pads": np.array([0, 1, 0, 0, 1, 0])}
+    parts = {"num_outputs": 2} if opset >= 18 else {}
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["padded"], name="c"), helper.make_node("Split", ["padded"], ["a", "b"], name="split", axis=1, **parts),
+             helper.make_node("Mul", ["a", "b"], ["c"]), helper.make_node("MatMul", ["c", "w"], ["d"]), helper.make_node("Add", ["d", "z"], ["y"])]
+    return write(path, nodes, values(("z", "float32", (8,)), ("x", "float32", ("?", 4, "?"))), values(("y", "float32", ("?", 3, 8))), constants,
+                 opset=opset, properties={"license": "its own", "tftrt.tool": "older"})
+
+
+def decided(path, rank=()):
+    """x [rows, 4] times one of two constants, by sr."""
+    constants = {f"w{rate}": np.random.default_rng(rate).normal(size=(4, 3)).astype(np.float32) for rate in (8000, 16000)}
+    branches = {f"{name}_branch": helper.make_graph([helper.make_node("MatMul", ["x", f"w{rate}"], [name], name=name)], name, [],
+                                                    values((name, "float32", ("rows", 3)))) for name, rate in (("then", 16000), ("else", 8000))}
+    nodes = [helper.make_node("Equal", ["sr", "fast"], ["is_fast"], name="is_fast"), helper.make_node("If", ["is_fast"], ["y"], name="rate", **branches)]
+    return write(path, nodes, values(("x", "float32", ("rows", 4)), ("sr", "int64", rank)), values(("y", "float32", ("rows", 3))),
+                 {**constants, "fast": np.array(16000)}, opset=16)
 
 
 def chosen(path):

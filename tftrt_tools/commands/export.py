@@ -1,9 +1,9 @@
 """usage: tftrt export MODEL --output=FILE.onnx [--flags]
 
 Exports every signature of a model to an ONNX file: of TensorFlow and Keras with tf2onnx; of PyTorch (a .pt2 file, or module:function, which
-returns a module with inputs) with PyTorch's own exporter. Each runs in the environment that has the library. An ONNX file that somebody else
-made is a model, too: it is brought to an opset that the target reads. Inputs and outputs keep their names and their order; open dimensions
-get names. One signature becomes FILE.onnx; several become FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
+returns a module with inputs) with PyTorch's own exporter. Each runs in the environment that has the library. An ONNX file that somebody
+else made is a model, too: it is brought to an opset that the target reads. Inputs and outputs keep their names and their order; open
+dimensions get names. One signature becomes FILE.onnx; several become FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
 
 Then, always: onnx.checker and the inference of shapes and types; the file under ONNX Runtime on the CPU against the model, on --data or on
 drawn inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node

@@ -63,7 +63,9 @@ def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.Mod
     before = f"the file has opset {own}"
     try:
         if own > asked:
-            return lowering.lowered(onnx.shape_inference.infer_shapes(model), newest or asked, before)
+            made, notes = lowering.lowered(onnx.shape_inference.infer_shapes(model), newest or asked, before)
+            foreign.name_nodes(made)
+            return made, notes
         return opsets.converted(onnx.shape_inference.infer_shapes(model), asked), [f"{before}; onnx converted it to {asked}"]
     except errors.TftrtError as error:
         least = request["least"]

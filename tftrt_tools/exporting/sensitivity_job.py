@@ -19,9 +19,10 @@ from tftrt_tools.calibration import comparison, methods
 from tftrt_tools.calibration.job import toolkit
 from tftrt_tools.execution import npz
 from tftrt_tools.exporting import quantize_job
-from tftrt_tools.exporting.job import foreign, half, onnx_ranges, placement, qdq, tables
+from tftrt_tools.exporting.job import foreign, half, onnx_ranges, opsets, placement, qdq, tables
 from tftrt_tools.exporting.job.graph_facts import Facts, all_nodes, name_of
 from tftrt_tools.exporting.precision import GIVEN, kept
+from tftrt_tools.exporting.targets import TARGETS
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.metrics.comparison import Accumulator, Comparison
@@ -46,6 +47,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     model = onnx.load(request["onnx"])
     foreign.check_unwritten(model, request["onnx"], "study the file in FP32")
     foreign.name_nodes(model)
+    if opsets.of(model) < qdq.OPSET:
+        model = opsets.converted(shape_inference.infer_shapes(model), TARGETS["8.5"].opset)
     model = shape_inference.infer_shapes(model)
     calls = list(map(npz.load, request["calls"]))
     simulated = (_fp16 if request["precision"] == "FP16" else _int8)(request, model, calls)

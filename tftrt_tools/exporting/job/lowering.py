@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-from tftrt_tools.exporting.job import opsets
+from tftrt_tools.exporting.job import bodies, opsets
 from tftrt_tools.exporting.job.graph_facts import all_nodes
 from tftrt_tools.exporting.job.rewrites import layer_norm
 
@@ -22,6 +22,8 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
         model = shape_inference.infer_shapes(model)
         if apart := layer_norm.rewrite(model, "8.5"):
             notes.append(f"{apart} LayerNormalization written with other ops: opset {opset} has none")
+    model, written = bodies.write_out(shape_inference.infer_shapes(model), opset)
+    notes += [f"{count} {op} written with other ops: opset {opset} has none" for op, count in written.items()]
     _unpack(model)
     made = opsets.converted(model, opset)
     del made.graph.value_info[:]
@@ -33,7 +35,7 @@ def _drop_defaults(model: onnx.ModelProto, opset: int) -> None:
     to ops that do not know them."""
     own = opsets.of(model)
     for node in all_nodes(model.graph):
-        if node.domain not in ("", "ai.onnx") or not all(onnx.defs.has(node.op_type, version, "") for version in (own, opset)):
+        if node.domain not in opsets.OWN or not all(onnx.defs.has(node.op_type, version, "") for version in (own, opset)):
             continue
         newer, older = (onnx.defs.get_schema(node.op_type, version, "").attributes for version in (own, opset))
         kept = [one for one in node.attribute if one.name in older or one.name not in newer or not _as_without(node, one, newer[one.name])]

@@ -14,14 +14,15 @@ from tftrt_tools.exporting.job.graph_facts import all_nodes
 _NO_ADAPTER = re.compile(r"No Adapter (?:To|From) Version \$\d+ for (\w+)")
 # Where nodes stand while the converter passes by: it leaves ops of other domains as they are.
 _ASIDE = "tftrt.aside"
-_OWN = ("", "ai.onnx")
+# Names of the domain of ONNX's own ops.
+OWN = ("", "ai.onnx")
 # Ops that mean something else in another version although a node may look the same, and ops whose inner graphs have to be converted.
 _CHANGED = frozenset({"GroupNormalization", "GridSample", "Upsample", "Softmax", "LogSoftmax", "Hardmax", "If", "Loop", "Scan"})
 
 
 def of(model: onnx.ModelProto) -> int:
     """The version of ONNX's own ops in a model."""
-    return next((one.version for one in model.opset_import if one.domain in _OWN), 1)
+    return next((one.version for one in model.opset_import if one.domain in OWN), 1)
 
 
 def converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -60,7 +61,7 @@ def _cause(error: Exception) -> str:
 
 def _set_aside(model: onnx.ModelProto, op: str, opset: int) -> int:
     """Put the nodes of an op aside that hold in the opset as they are. Returns: how many."""
-    found = [node for node in all_nodes(model.graph) if node.op_type == op and node.domain in _OWN and _holds(node, opset)]
+    found = [node for node in all_nodes(model.graph) if node.op_type == op and node.domain in OWN and _holds(node, opset)]
     for node in found:
         node.domain = _ASIDE
     return len(found)
