@@ -8,7 +8,7 @@ import shlex
 from tests.conftest import ROOT
 
 # In the order in which someone reads them: an example may use what an earlier one made.
-DOCS = tuple(f"docs/{name}.md" for name in ("models", "optimize", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging", "export", "export_rewrites", "plans", "leaving",
+DOCS = tuple(f"docs/{name}.md" for name in ("models", "optimize", "inspect", "convert", "rewrites", "engines", "data", "int8", "accuracy", "judging", "export", "export_rewrites", "export_onnx", "plans", "leaving",
                                             "sensitivity", "tune", "profile", "diagnose", "pictures", "serving", "running", "bench", "regress", "client", "triton", "log", "troubleshooting"))
 PAGES = ("README.md", *DOCS, "serving/README.md")
 # They have no examples.

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from onnx import numpy_helper
 
-from tests import command_here, onnx_sources
+from tests import command_here, onnx_sources, plan_recordings
 from tftrt_tools import child, cli, errors, progress, tf_private
 from tftrt_tools.exporting import export, operators, parser
 from tftrt_tools.exporting.onnx_graph import Node, Value
@@ -228,7 +228,7 @@ def small(tmp_path_factory):
 def test_sources_that_cannot_be_exported_are_told_in_a_line(small, converted, tftrt, capsys, tmp_path, monkeypatch):
     target = f"--output={tmp_path / 'm.onnx'}"
     (tmp_path / "there.onnx").write_bytes(b"\x08")
-    for source, code, said in ((tmp_path / "there.onnx", 2, "there.onnx is an ONNX file already"), (tmp_path / "none", 2, "no such file"),
+    for source, code, said in ((tmp_path / "there.onnx", 1, "there.onnx is truncated or damaged"), (plan_recordings.directory(tmp_path / "plan"), 2, "is a plan directory already"), (tmp_path / "none", 2, "no such file"),
                                (converted("digits_cnn"), 2, "is a converted model: its engine ops mean nothing outside TF-TRT")):
         done = tftrt("export", source, target)
         assert done.returncode == code and said in done.stderr.splitlines()[0] and len(done.stderr.splitlines()) == 2

@@ -160,6 +160,11 @@ def test_int8_is_written_into_nodes_that_would_have_one_name(tftrt, tmp_path):
     printed, made = exported(tftrt, tmp_path, source, "--precision_mode=INT8", *data, "--fp32_nodes=y", "--thresholds=snr_db>=5;cosine>=0.5")
     assert "against the model" in printed and {one["name"] for one in made["precision"]["nodes"] if one["precision"] == "INT8"} >= {"b", "b/2"}
     assert file.overview(str(tmp_path / "m.onnx")).ops["QuantizeLinear"] >= 4 and made["precision"]["verification"]["passed"]
+    # Where the bounds are missed, the next step names the nodes.
+    done = tftrt("export", source, f"--output={tmp_path / 'n.onnx'}", "--precision_mode=INT8", *data, "--thresholds=snr_db>=55")
+    assert done.returncode == 3 and not (tmp_path / "n.onnx").exists()
+    line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
+    assert line.startswith(f"next: tftrt sensitivity {source} --precision_mode=INT8 --data=") and "--calibration_data=" in line
     # What has a precision inside is asked for none more.
     for again in ("INT8", "FP16"):
         done = tftrt("export", tmp_path / "m.onnx", f"--output={tmp_path / 'n.onnx'}", f"--precision_mode={again}", *(data[:1] if again == "INT8" else ()))

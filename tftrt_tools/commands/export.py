@@ -34,10 +34,12 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools import choices, errors, progress
-from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _output, _source_flags, convert
+from tftrt_tools.commands import _calibration_flags, _data_flags, _flags, _judging_flags, _next, _output, _source_flags, convert
 from tftrt_tools.exporting import parser
 from tftrt_tools.exporting.rewriting import REWRITES
 from tftrt_tools.exporting.targets import OPSETS, TARGETS
+from tftrt_tools.models import table
+from tftrt_tools.models.onnx.kind import ONNX
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +121,16 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         done = export.export(_source_flags.read(values, model), values.output, options)
     _print(done, values)
     _output.write_json(done, values.json)
+    if values.data and table.kind(model) is ONNX and any(one.verification.passed and not one.answers for one in done.files):
+        _next.show(values, _sensitivity(values, model))
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
+    """The search for the nodes that lose the most of an ONNX file's answers in the precision."""
+    names = ("data", "data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
+    kept = [f"--fp32_nodes={'|'.join(values.fp32_nodes)}"] if values.fp32_nodes else []
+    return ["sensitivity", model, f"--precision_mode={values.precision_mode}", *_next.given(values, names), *kept]
 
 
 def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:

@@ -126,8 +126,9 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
     exporter = exporters.of(source)
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
-    if options.opset and not OPSETS[0] <= options.opset <= OPSETS[1]:
-        raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {OPSETS[1]}")
+    most = TARGETS["onnxruntime"].newest if table.kind(source.path) is ONNX else OPSETS[1]
+    if options.opset and not OPSETS[0] <= options.opset <= most:
+        raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {most}")
     whole_file.check_place(output)
     if options.freeze and exporter.unfrozen:
         raise errors.UsageError(exporter.unfrozen, "give the module without that input")

@@ -96,8 +96,8 @@ def simulated(path: str | os.PathLike[str], asked: Asked, calls: Sequence[str], 
 
 
 def source(path: str | os.PathLike[str]) -> str:
-    """What `tftrt export` takes to repeat it: the model that an ONNX file or a plan was exported from; the file itself where that is not known
-    or not there."""
+    """What `tftrt export` takes to repeat it: the model that an ONNX file or a plan was exported from; the file itself where that is not
+    known or not there."""
     folder, plan = pathlib.Path(path), table.kind(os.fspath(path)) is PLAN
     file = folder / document.ONNX if plan else folder
     made = opening.document(os.fspath(path), "manifest.json") if plan else None

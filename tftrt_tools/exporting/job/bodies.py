@@ -14,8 +14,18 @@ _DOMAIN = "tftrt.bodies"
 
 
 def write_out(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, dict[str, int]]:
-    """Write ops of the outermost graph out that the opset has not. Args: model: with inferred types. Returns: (the model, with inferred types;
-    {op: how many})."""
+    """Write ops of the outermost graph out that the opset has not. Args: model: with inferred types. Returns: (the model, with inferred
+    types; {op: how many})."""
+    total: collections.Counter[str] = collections.Counter()
+    while True:
+        model, counted = _step(model, opset)
+        if not counted:
+            return model, dict(total)
+        total.update(counted)
+
+
+def _step(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """As `write_out`, of the ops whose inputs' types are known: behind them more become known."""
     own = opsets.of(model)
     types = {one.name: one.type for one in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
     types.update({one.name: helper.make_tensor_type_proto(one.data_type, one.dims) for one in model.graph.initializer})
