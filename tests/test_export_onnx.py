@@ -134,6 +134,20 @@ def test_a_frozen_input_takes_the_branch_that_it_decides_against_away(tftrt, tmp
     assert file.overview(str(tmp_path / "m.onnx")).ops["If"] == 1
 
 
+def test_a_conditional_on_a_size_whose_branches_have_other_ranks_is_doubtful(tftrt, tmp_path):
+    axis = helper.make_node("Constant", [], ["inner"], value=numpy_helper.from_array(np.array([1])))
+    branches = {f"{name}_branch": helper.make_graph([*before, helper.make_node(op, ["x", *(one.output[0] for one in before)], [name], name=name)], name,
+                                                    [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
+                for name, op, before in (("then", "Squeeze", [axis]), ("else", "Identity", []))}
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "axis"], ["size"]), helper.make_node("Equal", ["size", "axis"], ["one"]),
+             helper.make_node("If", ["one"], ["r"], name="squeeze", **branches), helper.make_node("ReduceSum", ["r"], ["y"], keepdims=0)]
+    source = onnx_files.write(tmp_path / "given.onnx", nodes, onnx_files.values(("x", "float32", ("rows", "size", 3))),
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])], {"axis": np.array([1])}, opset=16)
+    printed, made = exported(tftrt, tmp_path, source, "--shapes=x:4x2x3")
+    finding, = made["findings"]
+    assert finding["node"] == "squeeze" and not finding["certain"] and "doubtful: If: its branches give tensors of different ranks" in printed
+
+
 def test_outputs_are_cut_and_weights_go_beside(tftrt, tmp_path):
     constants = {name: RNG.normal(size=(64, 64)).astype(np.float32) for name in ("v", "w")}
     nodes = [helper.make_node("MatMul", ["x", "v"], ["a"], name="first"), helper.make_node("MatMul", ["x", "w"], ["b"], name="second")]

@@ -31,3 +31,5 @@ class Node(records.Record):
     outputs: tuple[Value, ...]
     # An INT64 constant among its inputs that does not fit into INT32, the one of the largest size; None without one.
     beyond_int32: int | None = None
+    # Whether it is a conditional whose branches are known to give tensors of different ranks.
+    other_ranks: bool = False

@@ -69,6 +69,9 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
 
 def _doubt(node: Node, target: Target, parser: Parser) -> str:
     """Why the parser may refuse the node, or ""."""
+    if node.other_ranks:
+        # Of the lists' restriction, and https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/operators/If.html.
+        return "its branches give tensors of different ranks, and TensorRT takes that only where known sizes decide between them"
     index = _TYPED_INPUT.get(node.op, 0)
     values = node.outputs if node.op in _TYPED_OUTPUT else node.inputs[index:]
     if not values or values[0].constant:

@@ -170,7 +170,16 @@ def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
     op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
     large = [size for one in node.input if (size := _beyond_int32(known.get(one))) is not None]
     return Node(name=node.name or node.output[0], op=op, inputs=tuple(_value(one, known) for one in node.input),
-                outputs=tuple(_value(one, known) for one in node.output), beyond_int32=max(large, key=abs, default=None))
+                outputs=tuple(_value(one, known) for one in node.output), beyond_int32=max(large, key=abs, default=None),
+                other_ranks=_other_ranks(node))
+
+
+def _other_ranks(node: onnx.NodeProto) -> bool:
+    """Whether the branches of a conditional give tensors of different ranks, as far as the inferred types tell."""
+    branches = [attribute.g.output for attribute in node.attribute if node.op_type == "If"]
+    shapes = [[shape for one in pair if (shape := _shape(one)) is not None] for pair in zip(*branches, strict=True)]
+    return any(len({len(shape) for shape in known}) > 1 for known in shapes)
+
 
 
 def _value(name: str, known: Mapping[str, Any]) -> Value:
