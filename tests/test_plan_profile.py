@@ -1,6 +1,7 @@
 """The profile of a plan as far as it goes without a GPU: layers that an inspector told on an H100, the sizes of an ONNX file, traces of calls,
 the document, tables, pages and the command."""
 
+import dataclasses
 import gzip
 import json
 import math
@@ -58,7 +59,8 @@ def test_what_the_inspector_tells_of_each_layer():
 @pytest.mark.parametrize(("form", "kind", "packed"), [
     ("Row major linear FP32", "Float", 1), ("Row major linear FP16 format", "Half", 1), ("Channel major FP32 format", "Float", 1),
     ("Channel major FP16 format where channel % 8 == 0", "Half", 8), ("Four wide channel vectorized row major Int8 format", "Int8", 4),
-    ("Thirty-two wide channel vectorized row major Int8 format", "Int8", 32), ("Row major linear BOOL", "Bool", 1), ("a new form", "a new form", 1)])
+    ("Thirty-two wide channel vectorized row major Int8 format", "Int8", 32), ("Row major linear BOOL", "Bool", 1), ("a new form", "a new form", 1),
+    ("N/A due to dynamic shapes", "", 1)])
 def test_forms_of_tensors(form, kind, packed):
     row, = layer_information.rows({"Layers": [{"Name": "a", "LayerType": "X", "Inputs": [{"Name": "t", "Dimensions": [1, 2], "Format/Datatype": form}]}]})
     assert (row.inputs[0].type, row.inputs[0].packed) == (kind, packed) and row.tactic == "0x0000000000000000"
@@ -205,6 +207,27 @@ def test_a_plan_is_taken_apart_as_engines_are():
     assert many.memory.plan == 1000 and many.memory.weights_in_model > 100e6 and not many.notes
     shown = engine_rows.headline(many)
     assert shown[1].startswith("alone, without copies: 0.9000 ms") and "TensorFlow" not in " ".join((*shown, *engine_rows.remarks(many)))
+
+
+def test_a_context_tells_formats_where_open_sizes_leave_them_open_at_the_build():
+    told, open_sizes = plan_recordings.layers(RESNET), plan_recordings.layers(RESNET)
+    for layer in open_sizes["Layers"]:
+        for one in (*layer["Inputs"], *layer["Outputs"]):
+            one["Format/Datatype"] = "N/A due to dynamic shapes"
+    parts = {part: {"answers": [facts]} for part, facts in answers(RESNET).items()}
+    recording = engines.Recording(parts=parts, ops=(), graphs=(plan_recordings.graph(RESNET, 1),),
+                                  built={"plan": plan.layer_table.Built(rows=layer_information.rows(open_sizes))})
+    done, = engines.profiles(recording)[0]
+    assert {layer.formats for layer in done.layers} == {""} and any(layer.tactic for layer in done.layers)
+    first = {"engine": "plan", "record": 0, "profile": 0, "rows": 0, "implicit": False}
+    seen = {"inspected": {"answers": [{**first, "layers": told["Layers"]}]}}
+    done, = engines.profiles(dataclasses.replace(recording, parts={**parts, **seen}))[0]
+    assert "Half c8 → Half c8" in {layer.formats for layer in done.layers}
+    # What a context does not tell either stays as it was at the build.
+    seen = {"inspected": {"answers": [{**first, "layers": open_sizes["Layers"]}]}}
+    built = {"plan": plan.layer_table.Built(rows=layer_information.rows(told))}
+    done, = engines.profiles(dataclasses.replace(recording, parts={**parts, **seen}, built=built))[0]
+    assert "Half c8 → Half c8" in {layer.formats for layer in done.layers}
 
 
 def test_the_fusion_map_of_a_plan_is_told_by_nodes_of_the_file():

@@ -118,3 +118,13 @@ def test_the_command_says_what_it_built(plan, tftrt, builds):
     done = tftrt("build", plan, "--shapes=x:16x4", "--max_build_minutes=1")
     assert done.returncode == 0 and "INT8 plan of" in done.stdout and f"written: {plan}" in done.stdout, done.stderr
     assert "next: tftrt verify " in done.stdout
+
+
+@pytest.mark.parametrize(("opset", "says"), [(18, "the file has opset 18, and 16 is what `tftrt export "), (16, "")])
+def test_a_build_that_dies_on_a_newer_file_says_how_to_make_an_older_one(opset, says, tmp_path, tftrt, monkeypatch):
+    monkeypatch.setattr(making, "_BUILD", "tests.plan_jobs:died")
+    source = onnx_files.product(tmp_path / "m.onnx", opset=opset)
+    done = tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'plan'}", "--shapes=x:8x4")
+    cause, mend = done.stderr.splitlines()[:2]
+    assert done.returncode == 1 and "native code ended the process (SIGSEGV)" in cause and says in mend and ("opset" in mend) == bool(says)
+    assert not (tmp_path / "plan").exists()

@@ -76,6 +76,8 @@ def test_activations_without_reuse_leave_out_what_takes_no_memory():
     assert found == memory.Memory(plan=1000, engine=500, context=100, activations_and_scratch=30, activations_of_profile=25,
                                   activations_without_reuse=40, workspace_asked=1 << 30, workspace_taken=5, inputs_and_outputs=44, next_engine=(500, 90))
     assert found.reuse_saves == 15
+    # Another process gave memory back while a copy was made.
+    assert memory.of(told, {"copies_bytes": [[-14, 2], [500, 80]]}, None, None, 0, None).next_engine is None
     bare = memory.of({"bytes": 1000}, {}, graph(), None, 1, (1 << 63) - 513)
     assert bare.workspace_asked is None and bare.reuse_saves is None and bare.weights_in_model == SMALL.bytes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 from collections.abc import Mapping
 
 from tftrt_tools.exporting import operators
@@ -68,3 +69,13 @@ TARGETS = {
     "onnxruntime": Target(title="ONNX Runtime", opset=18, newest=23),
 }
 OPSETS = (9, 18)
+# {major version of TensorRT: its target}.
+_BY_RELEASE = {"8": "8.5", "9": "10", "10": "10", "11": "11"}
+
+
+def here() -> str:
+    """The --target of `tftrt export` for the TensorRT that is installed; the oldest where there is none."""
+    try:
+        return _BY_RELEASE.get(importlib.metadata.version("tensorrt").partition(".")[0], "11")
+    except importlib.metadata.PackageNotFoundError:
+        return "8.5"

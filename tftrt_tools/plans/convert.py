@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -18,7 +17,7 @@ from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import table as calibration_table
-from tftrt_tools.exporting import export, parser, precision
+from tftrt_tools.exporting import export, parser, precision, targets
 from tftrt_tools.exporting.result import Exported
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
@@ -33,8 +32,6 @@ from tftrt_tools.savedmodel import describe, signatures, staging
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
-
-_TARGETS = {"8": "8.5", "9": "10", "10": "10", "11": "11"}
 
 
 def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: Settings, *, overwrite: bool = False,
@@ -125,7 +122,7 @@ def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tu
     """Export the model into the directory. Returns: what to know. Raises: as `convert`."""
     compared = verify.Options(asked=inputs.Asked(shapes=shaping.first_call(settings.shapes)))
     # Drawn inputs say little of a precision that was calibrated on data: `verify` judges the plan.
-    options = export.Options(target=target_here(), signature_keys=names, comparison=compared, log_file=log_file,
+    options = export.Options(target=targets.here(), signature_keys=names, comparison=compared, log_file=log_file,
                              precision=asked or precision.Asked(), judge_precision=asked is None)
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
@@ -146,14 +143,6 @@ def _signature(source: Source, saved: str, asked: str) -> str:
         raise errors.UsageError(f"which signature of {source}? A plan has one, and here are {', '.join(walked)}",
                                 f"--signature_keys={walked[0]} names one")
     return DEFAULT if DEFAULT in walked else str(walked[0])
-
-
-def target_here() -> str:
-    """The --target of `tftrt export` for the TensorRT that is installed."""
-    try:
-        return _TARGETS.get(importlib.metadata.version("tensorrt").partition(".")[0], "11")
-    except importlib.metadata.PackageNotFoundError:
-        return "8.5"
 
 
 def failed(source: Source, done: Exported) -> errors.CheckFailed:

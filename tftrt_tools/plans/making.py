@@ -16,6 +16,7 @@ from typing import Any
 
 from tftrt_tools import child, errors, progress
 from tftrt_tools.execution import coverage, run
+from tftrt_tools.exporting import targets
 from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan import kind as plan_kind
@@ -112,8 +113,17 @@ def _build(stage: pathlib.Path, task: Task, profiles: Sequence[Profile]) -> dict
         if seconds and time.monotonic() - start >= seconds:
             raise errors.TftrtError(f"the plan was not ready when --max_build_minutes={minutes:g} were over",
                                     "give more; what kernels took was not kept") from None
-        raise errors.TftrtError(f"the build of the plan ended: {death.cause}", death.mend) from None
+        raise errors.TftrtError(f"the build of the plan ended: {death.cause}", f"{_newer(stage, task)}{death.mend}") from None
     return answer
+
+
+def _newer(stage: pathlib.Path, task: Task) -> str:
+    """What to do with a file of a newer opset than the installed TensorRT surely reads, or "": 8.5's parser ends the process on some."""
+    target = targets.here()
+    opset, newest = onnx_file.overview(str(stage / document.ONNX)).opsets.get("ai.onnx", 0), targets.TARGETS[target].newest
+    if opset <= newest:
+        return ""
+    return f"the file has opset {opset}, and {newest} is what `tftrt export {task.name} --target={target}` makes of it; "
 
 
 def _kept_plugins(stage: pathlib.Path, settings: Settings) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from tftrt_tools import records
 from tftrt_tools.conversion import layer_table
 from tftrt_tools.execution import kernels as kernel_names
+from tftrt_tools.models.plan import layer_information
 from tftrt_tools.models.plan.document import ENGINE as PLAN
 from tftrt_tools.profiling import cuda_graph, fusion, layers, layers_kernels, memory, peaks, roofline
 from tftrt_tools.profiling.engine_graph import Graph
@@ -104,6 +105,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
     calls = layers_kernels.calls(traced["trace"], _TRACED) if "trace" in traced else ()
     how, of_kernels, others = layers_kernels.by_layer(calls, list(timings.items()))
     rows = {row.name: row for row in known.built.of_profile(first["profile"])} if known.built else {}
+    rows |= _seen(answers.get("inspected", {}), first["profile"])
     found = layers.of_names(timings, known.graph, rows)
     limits = _peaks(told, timed)
     seconds = {name: of_kernels[name].seconds if name in of_kernels else 0.0 for name in timings} if how == "ranges" else timings
@@ -123,6 +125,12 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         notes=tuple(dict.fromkeys(_errors(answers))))
     wide = _range(told, first["profile"], first.get("rows", 0))
     return dataclasses.replace(profile, notes=(*profile.notes, *_remarks(profile, known), *wide))
+
+
+def _seen(inspected: Mapping[str, Any], profile: int) -> dict[str, layer_table.Row]:
+    """{layer: what the inspector said of it in the measured calls}; without those of which it told no types."""
+    said = layer_table.Built(rows=layer_information.rows({"Layers": inspected.get("layers", ())}))
+    return {row.name: row for row in said.of_profile(profile) if any(tensor.type for tensor in (*row.inputs, *row.outputs))}
 
 
 def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
@@ -202,7 +210,7 @@ def _precision(layer: Layer, own: OfLayer | None, row: layer_table.Row | None, k
 
 def _formats(row: layer_table.Row) -> str:
     ends = [f"{tensor.type} c{tensor.packed}" if tensor.packed > 1 else tensor.type for tensor in (*row.inputs[:1], *row.outputs[:1])]
-    return " → ".join(ends)
+    return " → ".join(filter(None, ends))
 
 
 def _output_shape(layer: Layer, row: layer_table.Row | None, graph: Graph | None) -> tuple[int | None, ...] | None:

@@ -52,7 +52,8 @@ class Memory(records.Record):
 def of(told: Mapping[str, Any], streams: Mapping[str, Any], graph: Graph | None, built: layer_table.Built | None, profile: int,
        workspace_asked: int | None) -> Memory:
     """From the recorded parts "told" and "streams". Args: built: what the log of the build says; profile: from 0."""
-    copies = streams.get("copies_bytes") or [None]
+    # What is free on the GPU is measured: where another process gives memory back, a copy would seem to cost less than nothing.
+    copies = [one if min(one) >= 0 else None for one in streams.get("copies_bytes") or ()] or [None]
     return Memory(
         plan=told["bytes"], weights_in_model=None if graph is None else sum(
             tensor.bytes() or 0 for node in graph.nodes if node.op == "Const" for tensor in node.outputs),

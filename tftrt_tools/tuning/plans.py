@@ -10,7 +10,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.accuracy import verify
 from tftrt_tools.choices import Backend
 from tftrt_tools.conversion.settings import Settings
-from tftrt_tools.exporting import export, precision
+from tftrt_tools.exporting import export, precision, targets
 from tftrt_tools.inputs.options import DataOptions
 from tftrt_tools.models.plan import document
 from tftrt_tools.models.plan import kind as plan_kind
@@ -72,7 +72,7 @@ class Plans:
             method=settings.calibration_method, percentile=settings.calibration_percentile,
             # A comma in a name would end an expression of --fp32_nodes.
             fp32_nodes=tuple(filter(None, (settings.fp32_nodes.replace(",", "."),))))
-        return export.Options(target=convert.target_here(), signature_keys=(name,), precision=asked,
+        return export.Options(target=targets.here(), signature_keys=(name,), precision=asked,
                               judge_precision=settings.precision_mode == "FP32", comparison=self.comparison, log_file=self.log_file)
 
     def export(self, settings: Settings) -> pathlib.Path:

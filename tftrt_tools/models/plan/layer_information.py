@@ -22,6 +22,8 @@ _MODULO = re.compile(r"channel % (\d+) == 0")
 _WIDE = re.compile(r"^(\S+) wide channel")
 _WORDS = {"two": 2, "four": 4, "eight": 8, "sixteen": 16, "thirty-two": 32}
 _NO_TACTIC = "0x0000000000000000"
+# "N/A due to dynamic shapes".
+_UNTOLD = "N/A"
 
 
 def rows(document: Mapping[str, Any] | None) -> tuple[Row, ...]:
@@ -42,7 +44,8 @@ def _row(layer: Mapping[str, Any]) -> Row:
 def _tensor(said: Mapping[str, Any]) -> Tensor:
     form = str(said.get("Format/Datatype", ""))
     kind = _TYPE.search(form)
-    return Tensor(name=engine_layers.without_profile(str(said.get("Name", "")))[0], type=_TYPES[kind[1].upper()] if kind else form,
+    told = _TYPES[kind[1].upper()] if kind else "" if form.startswith(_UNTOLD) else form
+    return Tensor(name=engine_layers.without_profile(str(said.get("Name", "")))[0], type=told,
                   sizes=tuple(said.get("Dimensions", ())), packed=_packed(form))
 
 

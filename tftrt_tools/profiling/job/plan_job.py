@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import pathlib
 import statistics
 import threading
@@ -196,6 +197,13 @@ def _told(one: _One, facts: _Facts) -> None:
     facts.ask("profiles", lambda: _profiles(engine))
     facts["buffer_bytes"] = one.context.buffer_bytes
     facts.ask("gpu", plan_clocks.state)
+
+
+def _inspected(one: _One, facts: _Facts) -> None:
+    """What the inspector says of each layer in a context, which has sizes; of a plan with open sizes alone it tells no formats."""
+    inspector = one.engine.create_engine_inspector()
+    inspector.execution_context = one.context.context
+    facts.ask("layers", lambda: json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON))["Layers"])
 
 
 def _bindings(one: _One) -> list[dict[str, Any]]:
@@ -474,4 +482,5 @@ def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[
 # {part: what measures it}. A capture that fails may leave its process unusable, and ranges are recorded for the traces alone.
 MEASURES: dict[str, Callable[[_One, _Facts], None]] = {
     "told": _told, "timed": _timed, "traced": _traced, "graph": _graphed, "streams": _streamed, "overlap": _overlapped,
+    "inspected": _inspected,
 }
