@@ -175,7 +175,8 @@ def _make(case, options, end):
     _tftrt(end, "convert", f"--input_saved_model_dir={folder / 'original'}", f"--output_saved_model_dir={folder / 'converted'}",
            *case.flags, *calibration)
     again = f"--flagfile={folder / 'converted/assets.extra/tftrt/convert.flags'}"
-    mended = {"fallback": ("build", str(folder / "converted"), f"--shapes={case.shapes}"),
+    # As the diagnosis proposes it: the shapes that have engines, then the one that has none.
+    mended = {"fallback": ("build", str(folder / "converted"), "--shapes=features:1024x64,8192x64,4096x64"),
               "range": ("build", str(folder / "converted"), "--shapes=features:1x64,8192x64", "--dynamic_shape_profile_strategy=Optimal"),
               "many-engines": ("convert", again, "--keep_native_ops="),
               "precision": ("convert", again, "--high_precision_nodes="),
@@ -200,15 +201,17 @@ def _tftrt(end, *words):
 
 def _row(case, options, end):
     """The figures of a case, or {"problem"}."""
+    from tftrt_tools.diagnosis import trial
+
     folder, end = _folder(case, options), min(end, time.monotonic() + options.case_budget)
     try:
         said = _tftrt(end, "diagnose", str(folder / "original"), str(folder / "converted"), f"--shapes={case.shapes}",
-                      f"--json={folder / 'diagnosis.json'}", *(["--try"] if case.wanted else []))
+                      f"--json={folder / 'diagnosis.json'}", *(["--try", f"--try_causes={case.wanted}"] if case.wanted in trial.CAUSES else []))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)[-800:].replace("\n", " ")}
     (folder / "said.txt").write_text(said)
-    trial = _batched(str(folder / "converted"), case.shapes) if case.wanted == "small-batch" else None
-    return figures(json.loads((folder / "diagnosis.json").read_text()), case.wanted, case.about, trial)
+    batched = _batched(str(folder / "converted"), case.shapes) if case.wanted == "small-batch" else None
+    return figures(json.loads((folder / "diagnosis.json").read_text()), case.wanted, case.about, batched)
 
 
 def _batched(model, shapes):

@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from tests import diagnosed, engine_recordings
+from tests.command_line import assert_clear
 from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.diagnosed import MS, call, op, profile, run, several, trace
@@ -253,7 +254,7 @@ def test_an_idle_gpu_is_no_finding_where_there_is_none():
 # --- trying
 
 
-def attempt(findings, code=0, makes=True, folder=None):
+def attempt(findings, code=0, makes=True, folder=None, causes=()):
     """(the tried findings, the commands that ran)."""
     ran = []
 
@@ -263,7 +264,7 @@ def attempt(findings, code=0, makes=True, folder=None):
             pathlib.Path(words[-1].removeprefix("--output_saved_model_dir=")).mkdir(parents=True)
         return code
 
-    options = trial.Options(run=command, shapes={"c": ("serving_default", {"x": (1, 2)})}, folder=folder)
+    options = trial.Options(run=command, shapes={"c": ("serving_default", {"x": (1, 2)})}, folder=folder, causes=causes)
     done = trial.tried(Diagnosis(model="m", original="o", profiled="", gpu="", findings=tuple(findings)), options)
     return done.findings, ran
 
@@ -330,6 +331,18 @@ def test_the_shapes_of_a_build_are_those_of_all_signatures():
 def test_commands_that_only_tell_are_not_tried():
     found, ran = attempt([Finding(cause="coverage", title="", call="c", command=("inspect", "m"))])
     assert found[0].trial is None and not ran
+
+
+def test_only_the_mends_of_chosen_causes_are_tried():
+    found, ran = attempt([mend("build", "m"), dataclasses.replace(mend("wrap", "m"), cause="inputs")], code=1, makes=False, causes=["inputs"])
+    assert [words[0] for words in ran] == ["wrap"] and found[0].trial is None and found[1].trial.problem
+
+
+@pytest.mark.parametrize(("given", "says"), [(["--try_causes=range"], "--try_causes chooses what --try applies"),
+                                             (["--try", "--try_causes=cold"], "--try_causes=cold: no flag of this toolkit mends that"),
+                                             (["--try", "--try_causes=rang"], "these have such mends: fallback, inputs, many-engines")])
+def test_causes_that_cannot_be_tried_are_told(given, says, tftrt):
+    assert_clear(tftrt("diagnose", "m", "m", *given), 2, says)
 
 
 def test_a_model_that_cannot_be_timed_leaves_its_reason(tmp_path):

@@ -10,7 +10,7 @@ the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt prof
 by `tftrt bench --breakdown`.
 
 --try applies the mends that are flags of this toolkit, one at a time, and times each mended model and CONVERTED in turns: what the mend
-really gave stands beside the estimate. Engines are built for that, which takes minutes.
+really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those that are worth it.
 
 examples:
   tftrt diagnose resnet resnet_fp16
@@ -52,6 +52,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("rest", "", "with --server: HOST:PORT of its REST port, where its counters are read", **text)
     flags.DEFINE_string("model_name", "", "with --server: the model's name there", **text)
     flags.DEFINE_boolean("try", False, "apply each mend that is a flag, and time what it gives (GPU)", **text)
+    flags.DEFINE_list("try_causes", [], "--try the mends of these causes alone: fallback, inputs, many-engines, precision, range", **text)
     flags.DEFINE_string("trials_dir", None, "keep the mended models of --try in this folder", **text)
     flags.DEFINE_float("least_percent", _SHARE, "leave out findings that are worth less of their call", lower_bound=0, upper_bound=100,
                        **text)
@@ -66,6 +67,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError("--try measures, and --profile and --stored measure nothing", "leave one of them out")
     if values.trials_dir and not values["try"].value:
         raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
+    _check_causes(values)
     if values.server and not (values.rest and values.model_name):
         raise errors.UsageError("--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name")
     from tftrt_tools.diagnosis import diagnose, finding
@@ -82,6 +84,19 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(_output.console(values.json), done)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
+
+
+def _check_causes(values: flags.FlagValues) -> None:
+    if not values.try_causes:
+        return
+    from tftrt_tools.diagnosis import trial
+
+    if not values["try"].value:
+        raise errors.UsageError("--try_causes chooses what --try applies", "give --try, too")
+    for name in values.try_causes:
+        if name not in trial.CAUSES:
+            raise errors.UsageError(f"--try_causes={name}: no flag of this toolkit mends that",
+                                    "these have such mends: " + ", ".join(trial.CAUSES))
 
 
 def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile:
@@ -117,7 +132,8 @@ def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagn
     from tftrt_tools.diagnosis import trial
 
     options = trial.Options(run=lambda words: _calling.call(words[0], words[1:]), folder=values.trials_dir, ranges=values.ranges,
-                            seed=values.seed, shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
+                            causes=tuple(values.try_causes), seed=values.seed,
+                            shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
     return trial.tried(done, options)
 
 

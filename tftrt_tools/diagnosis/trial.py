@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tftrt_tools import errors, scratch
 from tftrt_tools.diagnosis import in_turns
-from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Trial
+from tftrt_tools.diagnosis.finding import Cause, Diagnosis, Finding, Trial
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.savedmodel import shapes as shape_grammar
 
 _FORMS, _OUTPUT = "--forms=", "--output_saved_model_dir="
 # Commands that make a model. The others only tell.
 _MAKES = ("build", "convert", "wrap")
+# Causes whose mend may be such a command.
+CAUSES: tuple[Cause, ...] = ("fallback", "inputs", "many-engines", "precision", "range")
 # Runs a command as a user would type it, without "tftrt". Returns: its exit code.
 Run = Callable[[Sequence[str]], int]
 
@@ -28,6 +30,8 @@ class Options:
     run: Run
     # {Finding.call: (its signature, its shapes)}.
     shapes: Mapping[str, tuple[str, shape_grammar.Call]]
+    # Only the mends of these causes; () for all.
+    causes: Sequence[str] = ()
     # For the mended models; None to throw them away.
     folder: str | os.PathLike[str] | None = None
     # Of drawn inputs, as in inputs.calls.Asked.
@@ -39,9 +43,12 @@ def tried(diagnosis: Diagnosis, options: Options) -> Diagnosis:
     """The diagnosis with a Trial for each finding whose mend makes a model. A command that several findings propose runs once."""
     with scratch.folder("mends") as temporary:
         mends = _Mends(diagnosis, options, pathlib.Path(options.folder or temporary))
-        findings = [dataclasses.replace(one, trial=mends.trial(one)) if one.command and one.command[0] in _MAKES else one
-                    for one in diagnosis.findings]
+        findings = [dataclasses.replace(one, trial=mends.trial(one)) if _wanted(one, options) else one for one in diagnosis.findings]
     return dataclasses.replace(diagnosis, findings=tuple(findings))
+
+
+def _wanted(finding: Finding, options: Options) -> bool:
+    return bool(finding.command) and finding.command[0] in _MAKES and (not options.causes or finding.cause in options.causes)
 
 
 class _Mends:
