@@ -204,9 +204,10 @@ def _row(case, options, end):
     from tftrt_tools.diagnosis import trial
 
     folder, end = _folder(case, options), min(end, time.monotonic() + options.case_budget)
+    tried = ["--try", f"--try_causes={case.wanted}"] if case.wanted in trial.CAUSES else []
     try:
         said = _tftrt(end, "diagnose", str(folder / "original"), str(folder / "converted"), f"--shapes={case.shapes}",
-                      f"--json={folder / 'diagnosis.json'}", *(["--try", f"--try_causes={case.wanted}"] if case.wanted in trial.CAUSES else []))
+                      f"--json={folder / 'diagnosis.json'}", *tried)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)[-800:].replace("\n", " ")}
     (folder / "said.txt").write_text(said)
