@@ -134,18 +134,41 @@ def test_a_frozen_input_takes_the_branch_that_it_decides_against_away(tftrt, tmp
     assert file.overview(str(tmp_path / "m.onnx")).ops["If"] == 1
 
 
-def test_a_conditional_on_a_size_whose_branches_have_other_ranks_is_doubtful(tftrt, tmp_path):
+@pytest.fixture
+def squeezed(tmp_path):
+    """A file with a conditional on a size, as PyTorch writes squeeze(1)."""
     axis = helper.make_node("Constant", [], ["inner"], value=numpy_helper.from_array(np.array([1])))
     branches = {f"{name}_branch": helper.make_graph([*before, helper.make_node(op, ["x", *(one.output[0] for one in before)], [name], name=name)], name,
                                                     [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
                 for name, op, before in (("then", "Squeeze", [axis]), ("else", "Identity", []))}
     nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "axis"], ["size"]), helper.make_node("Equal", ["size", "axis"], ["one"]),
              helper.make_node("If", ["one"], ["r"], name="squeeze", **branches), helper.make_node("ReduceSum", ["r"], ["y"], keepdims=0)]
-    source = onnx_files.write(tmp_path / "given.onnx", nodes, onnx_files.values(("x", "float32", ("rows", "size", 3))),
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])], {"axis": np.array([1])}, opset=16)
-    printed, made = exported(tftrt, tmp_path, source, "--shapes=x:4x2x3")
+    return onnx_files.write(tmp_path / "given.onnx", nodes, onnx_files.values(("x", "float32", ("rows", "size", 3))),
+                            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])], {"axis": np.array([1])}, opset=16)
+
+
+def test_a_conditional_on_a_size_whose_branches_have_other_ranks_is_doubtful(squeezed, tftrt, tmp_path):
+    printed, made = exported(tftrt, tmp_path, squeezed, "--shapes=x:4x2x3")
     finding, = made["findings"]
     assert finding["node"] == "squeeze" and not finding["certain"] and "doubtful: If: its branches give tensors of different ranks" in printed
+
+
+def test_sizes_that_are_fixed_decide_conditionals(squeezed, tftrt, tmp_path):
+    printed, made = exported(tftrt, tmp_path, squeezed, "--shapes=x:4x1x3", "--fix_shapes")
+    assert "note: the sizes of x are those of --shapes for good (--fix_shapes)" in printed and not made["findings"]
+    seen = file.overview(str(tmp_path / "m.onnx"))
+    assert not {"If", "Shape", "Gather"} & seen.ops.keys() and seen.signatures["serving_default"].inputs[0].shape == (4, 1, 3)
+    assert tftrt("verify", squeezed, tmp_path / "m.onnx", "--shapes=x:4x1x3").returncode == 0
+
+
+@pytest.mark.parametrize(("flags", "says"), [([], "has unknown dimensions"), (["--shapes=x:4x1x3,4x2x3"], "--shapes has 2 of them")])
+def test_sizes_to_fix_have_to_be_told(squeezed, flags, says, tftrt, tmp_path):
+    assert_clear(tftrt("export", squeezed, f"--output={tmp_path / 'm.onnx'}", "--fix_shapes", *flags), 2, says)
+
+
+def test_sizes_of_other_models_are_not_fixed(zoo_model, tftrt, tmp_path):
+    assert_clear(tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / 'm.onnx'}", "--fix_shapes", "--shapes=image:1x8x8x1"), 2,
+                 "is no ONNX file")
 
 
 def test_outputs_are_cut_and_weights_go_beside(tftrt, tmp_path):

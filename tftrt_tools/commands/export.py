@@ -77,6 +77,7 @@ def define(values: flags.FlagValues) -> None:
                       f"none. {', '.join(REWRITES)}; by default those that fit the target", **text)
     flags.DEFINE_string("freeze", "", "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
                         "picks one signature", **text)
+    flags.DEFINE_boolean("fix_shapes", False, "of an ONNX file: open dimensions get the sizes of --shapes for good", **text)
     flags.DEFINE_boolean("external_data", False, "put the weights into FILE.onnx.data; that is also done without the flag where they are "
                          "too many for one file (2 GiB)", **text)
     flags.DEFINE_boolean("allow_refused", False, "write the file although the target's parser refuses nodes of it", **text)
@@ -115,6 +116,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     options = export.Options(target=values.target, opset=values.opset, signature_keys=tuple(filter(None, values.signature_keys)),
                              external_data=values.external_data, allow_refused=values.allow_refused, bisect=values.bisect,
                              rewrites=rewriting.chosen(values.rewrite, values.target, values.opset), freeze=values.freeze,
+                             fix_shapes=values.fix_shapes,
                              precision=precision, judge_precision=values.judge_precision, comparison=comparison,
                              log_file=values.log_file)
     with progress.on_terminal():

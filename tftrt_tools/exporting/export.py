@@ -26,7 +26,7 @@ from tftrt_tools.models.onnx import file as onnx_file
 from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel.kind import SAVED_MODEL
 from tftrt_tools.savedmodel import frozen_inputs, passport, signatures
-from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.shapes import Call, InputSpec
 from tftrt_tools.sources import kinds
 from tftrt_tools.sources.source import Source, of
 
@@ -59,6 +59,8 @@ class Options:
     rewrites: tuple[str, ...] | None = None
     # Text of --freeze.
     freeze: str = ""
+    # Open dimensions of an ONNX file's inputs get the sizes of --shapes for good.
+    fix_shapes: bool = False
     # Of --outputs: NAME or SIGNATURE/NAME, () for all.
     outputs: tuple[str, ...] = ()
     # The precision that is written into the graphs, and whether its answers have to keep its bounds, as those in FP32 always do.
@@ -93,8 +95,9 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
         places = _places(pathlib.Path(output), walked.names)
         calls = comparing.declared(inputs.Takes.walking(walked, described.inputs), options.comparison.asked)
         digest = described.digest()
+        fixed = _fixed(next(iter(calls.values()), []), options)
         work = _Work(source=source, saved=described.path, exporter=exporter, folder=pathlib.Path(folder), digest=digest, options=options,
-                     target=target, outputs=outputs)
+                     target=target, outputs=outputs, fixed=fixed)
         asked = dataclasses.replace(options.comparison, log_file=options.log_file, freeze=options.freeze)
         if asked.labels and len(walked.names) > 1:
             raise errors.UsageError("--labels is about one signature, and several are exported", "choose it with --signature_keys")
@@ -132,6 +135,9 @@ def _check(source: Source, output: str | os.PathLike[str], options: Options) -> 
     whole_file.check_place(output)
     if options.freeze and exporter.unfrozen:
         raise errors.UsageError(exporter.unfrozen, "give the module without that input")
+    if options.fix_shapes and table.kind(source.path) is not ONNX:
+        raise errors.UsageError(f"--fix_shapes has no effect: {source} is no ONNX file",
+                                "export it, and fix the sizes of the file that comes out")
     if table.kind(source.path) is ONNX:
         _check_onnx(source, pathlib.Path(output), options)
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
@@ -154,6 +160,16 @@ def _check_onnx(source: Source, output: pathlib.Path, options: Options) -> None:
     for path in (output, output.with_name(output.name + _WEIGHTS)):
         if os.path.realpath(path) in own:
             raise errors.UsageError(f"--output={output} would write over {source}", "give the new file another name")
+
+
+def _fixed(calls: Sequence[Call], options: Options) -> Call:
+    """{input: the shape that it gets for good}. Raises: UsageError."""
+    if not options.fix_shapes:
+        return {}
+    if len(calls) != 1:
+        raise errors.UsageError("--fix_shapes gives inputs the sizes of --shapes for good, and " + (
+            "there is no --shapes" if not calls else f"--shapes has {len(calls)} of them"), "give one shape for each input")
+    return calls[0]
 
 
 def _original(saved: str) -> str:
@@ -186,6 +202,8 @@ class _Work:
     target: Target
     # {signature: its outputs that are kept, () for all}.
     outputs: Mapping[str, tuple[str, ...]]
+    # {input: the shape that it gets for good}.
+    fixed: Call
 
     @property
     def opset(self) -> int:
@@ -324,7 +342,8 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
     with _told_by_name(work.source, name):
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
-            "weights": weights, "frozen": str(frozen), "freeze": freeze, "outputs": work.outputs[name], "rewrites": rewrites,
+            "weights": weights, "frozen": str(frozen), "freeze": freeze, "fixed": work.fixed, "outputs": work.outputs[name],
+            "rewrites": rewrites,
             "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
             "least": precise.least_opset(work.options.precision)})
     return answer

@@ -27,6 +27,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     if values:
         _freeze(model, values)
         notes += freezing.notes(values)
+    if request["fixed"]:
+        notes += _fix(model, request["fixed"])
     if request["outputs"]:
         editing.keep_outputs(model, request["outputs"])
     model, more = _in_opset(model, request)
@@ -53,6 +55,16 @@ def _freeze(model: onnx.ModelProto, values: dict[str, Any]) -> None:
     except Exception as error:  # onnxslim raises whatever its parts do
         cause = errors.first_line(str(error)) or type(error).__name__
         raise errors.TftrtError(f"what {', '.join(values)} decides cannot be computed: {cause}", "leave --freeze out") from error
+
+
+def _fix(model: onnx.ModelProto, shapes: dict[str, list[int]]) -> list[str]:
+    try:
+        named = freezing.fix(model, shapes)
+    except Exception as error:  # as above
+        cause = errors.first_line(str(error)) or type(error).__name__
+        raise errors.TftrtError(f"what the sizes of {', '.join(shapes)} decide cannot be computed: {cause}",
+                                "leave --fix_shapes out") from error
+    return [f"the sizes of {', '.join(named)} are those of --shapes for good (--fix_shapes)"] if named else []
 
 
 def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.ModelProto, list[str]]:

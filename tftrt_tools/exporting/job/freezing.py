@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -31,6 +31,22 @@ def freeze(model: onnx.ModelProto, values: Mapping[str, npt.NDArray[Any]]) -> No
                 if read == name:
                     node.input[index] = name + _VALUE
     decide(model)
+
+
+def fix(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Give open dimensions of inputs their sizes, and compute what these decide, with the conditionals that go away by that. Args: shapes:
+    {input: its shape}. Returns: names of the inputs that had open dimensions. Raises: as `freeze`."""
+    found = []
+    for value in model.graph.input:
+        opened = [(dim, size) for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False)
+                  if not dim.HasField("dim_value") or dim.dim_value < 0]
+        for dim, size in opened:
+            dim.dim_value = size
+        found += [value.name] * bool(opened)
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    decide(model)
+    return found
 
 
 def decide(model: onnx.ModelProto) -> None:
