@@ -342,3 +342,16 @@ def test_the_forms_of_a_request_hold_the_same_pictures():
 def test_the_figures_of_a_form_are_medians_of_the_rounds():
     rounds = [{"rate": rate, "p50_ms": 1.0, "p99_ms": 2.0, "client_ms": 0.5, "server_ms": None} for rate in (10.0, 30.0, 20.0)]
     assert wire.summary(8, rounds) == {"rate": 20.0, "p50_ms": 1.0, "p99_ms": 2.0, "client_ms": 0.5, "server_ms": None, "pictures": 160.0}
+
+
+def test_rows_of_foreign_onnx_files_are_as_their_inputs_want_them():
+    from benchmarks import onnx_files
+
+    for one in onnx_files.FILES:
+        if one.batched:
+            rows, again, others = (one.rows(2, seed) for seed in (1, 1, 2))
+            for name, shape in one.shapes.items():
+                assert rows[name].shape == (2, *shape) and rows[name].dtype == (np.int32 if one.bytes else np.float32)
+                assert np.array_equal(rows[name], again[name]) and not np.array_equal(rows[name], others[name])
+    named = {one.name: one for one in onnx_files.FILES}
+    assert named["320n"].shape_flag(8) == "images:8x3x320x320" and named["silero_vad"].shape_flag(8) == "input:1x576;state:2x1x128"

@@ -13,15 +13,15 @@ from benchmarks import _models
 from benchmarks.real_models import cases
 
 
-def unpacked(name: str, folder: pathlib.Path) -> pathlib.Path:
-    """The folder that holds the package's files, downloaded where they are missing.
+def unpacked(name: str, folder: pathlib.Path, package: cases.Package | None = None) -> pathlib.Path:
+    """The folder that holds the package's files, downloaded where they are missing. Args: package: one that is not in `cases`.
 
     Raises: RuntimeError: what pip says where the file cannot be had or has another digest.
     """
     target = folder / name
     with _models.made(target) as partial:
         if partial:
-            _unpack(_download(cases.PACKAGES[name], folder), partial)
+            _unpack(_download(package or cases.PACKAGES[name], folder), partial)
     return target
 
 
