@@ -42,7 +42,7 @@ def test_tensorrt_has_what_is_asked_of_it():
 
 
 def test_every_part_has_its_measurement():
-    assert list(plan.PARTS) == list(plan_job.MEASURES)
+    assert [*plan.PARTS, *plan.OF_A_PLAN] == list(plan_job.MEASURES)
 
 
 def test_a_model_without_engines_is_said_to_have_none(tmp_path):

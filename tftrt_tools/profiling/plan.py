@@ -21,7 +21,7 @@ from tftrt_tools.savedmodel.shapes import Call
 PARTS = {"told": "sizes and names of the engines", "timed": "each layer", "traced": "each kernel", "graph": "a CUDA graph",
          "streams": "several streams", "overlap": "streams fed by CUDA graphs"}
 # Of plan directories, too: engines of TF-TRT are built so that the inspector tells names alone.
-_OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
+OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
 # Those that say where a call's time goes.
 OF_A_CALL = ("told", "timed", "traced")
 _JOB, _GRAPHS = "tftrt_tools.profiling.job.plan_job:record", "tftrt_tools.profiling.job.plan_graph:describe"
@@ -64,7 +64,7 @@ def recording_of_plan(path: str | os.PathLike[str], calls: Sequence[Call], parts
     UsageError, TftrtError where it is not whole."""
     said = document.read(path)
     wanted = [{name: list(shape) for name, shape in call.items()} for call in calls]
-    recorded = _recorded((*parts, *_OF_A_PLAN), {"model": str(path), "calls": wanted})
+    recorded = _recorded((*parts, *OF_A_PLAN), {"model": str(path), "calls": wanted})
     asked = [found for one in engines.sorted_answers(recorded)[0].values() if (found := engines.shapes(one))]
     return engines.Recording(parts=recorded, ops=(_engine_op(path, said),), graphs=graphs_of_plan(path, asked), built=_built(path))
 
@@ -98,7 +98,7 @@ def _recorded(parts: Sequence[str], request: Mapping[str, Any]) -> dict[str, dic
     """{part: of `_part`}."""
     recorded: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts):
-        progress.say(f"measuring {(PARTS | _OF_A_PLAN)[part]}", number, len(parts))
+        progress.say(f"measuring {(PARTS | OF_A_PLAN)[part]}", number, len(parts))
         counted = [len(one.get("answers", ())) for one in recorded.values()]
         recorded[part] = _part(part, request, _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES))
     return recorded
