@@ -32,6 +32,18 @@ def command(*arguments, gpu, **changes):
     return time.monotonic() - start
 
 
+def tftrt(words, end=float("inf"), gpu=True):
+    """Run `tftrt WORDS` until `end`, by time.monotonic; then it is ended, and ends its own children. Returns: (exit code, what it said)."""
+    process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", *map(str, words)], cwd=ROOT, env=environment(gpu), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    try:
+        said, _ = process.communicate(timeout=None if end == float("inf") else max(1.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        said, _ = process.communicate(timeout=20)
+    return process.returncode, said
+
+
 def native(workdir, size=224):
     """The SavedModel. Built on the CPU: its batch statistics need one pass, for which a GPU would compile its kernels first."""
     target = pathlib.Path(workdir) / f"resnet50-{size}"

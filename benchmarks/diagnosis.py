@@ -187,15 +187,9 @@ def _make(case, options, end):
 
 def _tftrt(end, *words):
     """What the command said. Raises: RuntimeError: it failed, or the time was over, with its last lines."""
-    process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", *words], cwd=_models.ROOT, env=_models.environment(True), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    try:
-        said, _ = process.communicate(timeout=max(1.0, end - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.terminate()  # it ends its own children
-        said, _ = process.communicate(timeout=20)
-    if process.returncode not in (0, 3):
-        raise RuntimeError(f"tftrt {' '.join(words)} ended with {process.returncode}:\n" + "\n".join(said.splitlines()[-8:]))
+    code, said = _models.tftrt(words, end)
+    if code not in (0, 3):
+        raise RuntimeError(f"tftrt {' '.join(words)} ended with {code}:\n" + "\n".join(said.splitlines()[-8:]))
     return said
 
 

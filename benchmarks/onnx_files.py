@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import json
 import pathlib
-import subprocess
 import sys
 import time
 
@@ -195,17 +194,10 @@ def _worst(checked):
 
 
 def _tftrt(words, end=float("inf")):
-    """(exit code, its last line)."""
-    left = end - time.monotonic()
-    process = subprocess.Popen([sys.executable, "-m", "tftrt_tools", *map(str, words)], cwd=_models.ROOT, env=_models.environment(True),
-                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    try:
-        said, _ = process.communicate(timeout=None if left == float("inf") else max(1.0, left))
-    except subprocess.TimeoutExpired:
-        process.terminate()  # it ends its own children
-        said, _ = process.communicate(timeout=20)
+    """(exit code, the error's line or the last one)."""
+    code, said = _models.tftrt(words, end)
     told = next((line for line in said.splitlines() if line.startswith("tftrt: error: ")), (said.splitlines() or [""])[-1])
-    return process.returncode, told.removeprefix("tftrt: error: ")[:160]
+    return code, told.removeprefix("tftrt: error: ")[:160]
 
 
 if __name__ == "__main__":

@@ -133,13 +133,11 @@ def _at_once(options, work):
 
 
 def _tftrt(end, *words, gpu=True):
-    left, words = end - time.monotonic(), [str(one) for one in words]
-    if left < 5:
+    if end - time.monotonic() < 5:
         raise RuntimeError("no time is left: run it again")
-    done = subprocess.run([sys.executable, "-m", "tftrt_tools", *words], cwd=_models.ROOT, env=_models.environment(gpu), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", timeout=left, check=False)
-    if done.returncode:
-        raise RuntimeError(f"tftrt {' '.join(words)} ended with {done.returncode}:\n" + "\n".join(done.stdout.splitlines()[-8:]))
+    code, said = _models.tftrt(words, end, gpu)
+    if code:
+        raise RuntimeError(f"tftrt {' '.join(map(str, words))} ended with {code}:\n" + "\n".join(said.splitlines()[-8:]))
 
 
 # What is made ---------------------------------------------------------------------------------------------------------------------------

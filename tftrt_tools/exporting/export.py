@@ -126,19 +126,19 @@ def _cut(source: Source, options: Options) -> tuple[Source, Options]:
 
 def _check(source: Source, output: str | os.PathLike[str], options: Options) -> tuple[Source, Exporter]:
     """Refuse what cannot work, before the work. Raises: UsageError, TftrtError."""
-    exporter = exporters.of(source)
+    exporter, foreign = exporters.of(source), table.kind(source.path) is ONNX
     if not str(output).lower().endswith(SUFFIX):
         raise errors.UsageError(f"--output={output} does not end in {SUFFIX}", f"such as --output=model{SUFFIX}")
-    most = TARGETS["onnxruntime"].newest if table.kind(source.path) is ONNX else OPSETS[1]
+    most = TARGETS["onnxruntime"].newest if foreign else OPSETS[1]
     if options.opset and not OPSETS[0] <= options.opset <= most:
         raise errors.UsageError(f"--opset={options.opset} is none that an export writes", f"give one from {OPSETS[0]} to {most}")
     whole_file.check_place(output)
     if options.freeze and exporter.unfrozen:
         raise errors.UsageError(exporter.unfrozen, "give the module without that input")
-    if options.fix_shapes and table.kind(source.path) is not ONNX:
+    if options.fix_shapes and not foreign:
         raise errors.UsageError(f"--fix_shapes has no effect: {source} is no ONNX file",
                                 "export it, and fix the sizes of the file that comes out")
-    if table.kind(source.path) is ONNX:
+    if foreign:
         _check_onnx(source, pathlib.Path(output), options)
     precise.check(options.precision, options.opset or TARGETS[options.target].opset)
     if not options.judge_precision and (options.precision.precision == "FP32" or options.comparison.labels):
@@ -343,8 +343,7 @@ def _converted(work: _Work, name: str, path: pathlib.Path, frozen: pathlib.Path,
         answer: dict[str, Any] = work.run(work.exporter.job, {
             "model": work.saved, "signature": name, "output": str(path), "opset": work.opset, "properties": properties,
             "weights": weights, "frozen": str(frozen), "freeze": freeze, "fixed": work.fixed, "outputs": work.outputs[name],
-            "rewrites": rewrites,
-            "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
+            "rewrites": rewrites, "precision": work.options.precision.precision, "newest": 0 if work.options.opset else work.target.newest,
             "least": precise.least_opset(work.options.precision)})
     return answer
 

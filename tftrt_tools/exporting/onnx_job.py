@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -25,10 +27,12 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32")
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))
     if values:
-        _freeze(model, values)
+        with _computed(", ".join(values), "--freeze"):
+            freezing.freeze(model, values)
         notes += freezing.notes(values)
     if request["fixed"]:
-        notes += _fix(model, request["fixed"])
+        with _computed("the size of " + ", ".join(request["fixed"]), "--fix_shapes"):
+            notes += freezing.fix(model, request["fixed"])
     if request["outputs"]:
         editing.keep_outputs(model, request["outputs"])
     model, more = _in_opset(model, request)
@@ -49,22 +53,14 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             "opset": opsets.of(graph)}
 
 
-def _freeze(model: onnx.ModelProto, values: dict[str, Any]) -> None:
+@contextlib.contextmanager
+def _computed(what: str, flag: str) -> Iterator[None]:
+    """Say of an error inside the block what could not be computed. Raises: TftrtError."""
     try:
-        freezing.freeze(model, values)
+        yield
     except Exception as error:  # onnxslim raises whatever its parts do
         cause = errors.first_line(str(error)) or type(error).__name__
-        raise errors.TftrtError(f"what {', '.join(values)} decides cannot be computed: {cause}", "leave --freeze out") from error
-
-
-def _fix(model: onnx.ModelProto, shapes: dict[str, list[int]]) -> list[str]:
-    try:
-        named = freezing.fix(model, shapes)
-    except Exception as error:  # as above
-        cause = errors.first_line(str(error)) or type(error).__name__
-        raise errors.TftrtError(f"what the sizes of {', '.join(shapes)} decide cannot be computed: {cause}",
-                                "leave --fix_shapes out") from error
-    return [f"the sizes of {', '.join(named)} are those of --shapes for good (--fix_shapes)"] if named else []
+        raise errors.TftrtError(f"what {what} decides cannot be computed: {cause}", f"leave {flag} out") from error
 
 
 def _in_opset(model: onnx.ModelProto, request: dict[str, Any]) -> tuple[onnx.ModelProto, list[str]]:

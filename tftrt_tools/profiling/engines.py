@@ -250,9 +250,9 @@ def _remarks(profile: EngineProfile, known: Known) -> list[str]:
     if known.graph is None:
         found.append("the sizes in model.onnx are not known: no operations, no fusion map" if known.of_a_plan else
                      "the native segment was removed: no operations, no fusion map")
-    if known.built is None and known.of_a_plan:
+    if known.of_a_plan and not any(layer.kind for layer in profile.layers):
         found.append("the plan's passport has no layer information: tactics, formats and types are not known")
-    elif known.built is None:
+    elif known.built is None and not known.of_a_plan:
         found.append("the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
                      "formats and types")
     if profile.kernels_by == "aligned":

@@ -10,7 +10,7 @@ from onnx import TensorProto, inliner
 
 from tftrt_tools import errors
 from tftrt_tools.exporting.job import model_file
-from tftrt_tools.exporting.job.graph_facts import all_nodes, name_of
+from tftrt_tools.exporting.job.graph_facts import all_nodes, is_open, name_of
 
 _HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
 _ROUNDING = re.compile(r"(Dynamic)?(De)?QuantizeLinear|QLinear\w+|(Conv|MatMul)Integer")
@@ -53,11 +53,11 @@ def _name_dimensions(model: onnx.ModelProto) -> None:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value") and _NAME.match(dim.dim_param) and not model_file.UNNAMED.fullmatch(dim.dim_param):
                 continue
-            if not dim.HasField("dim_value") or dim.dim_value < 0:
+            if is_open(dim):
                 dim.dim_param = model_file.identifier(f"{value.name}_{axis}")
     for value in model.graph.output:
         for dim in value.type.tensor_type.shape.dim:
-            if not dim.HasField("dim_value") or dim.dim_value < 0:
+            if is_open(dim):
                 dim.Clear()
 
 

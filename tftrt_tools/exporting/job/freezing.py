@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from tftrt_tools.exporting.job.graph_facts import all_nodes
+from tftrt_tools.exporting.job.graph_facts import all_nodes, is_open
 from tftrt_tools.exporting.job.rewrites import slim
 
 _VALUE = "/frozen"
@@ -35,18 +35,18 @@ def freeze(model: onnx.ModelProto, values: Mapping[str, npt.NDArray[Any]]) -> No
 
 def fix(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> list[str]:
     """Give open dimensions of inputs their sizes, and compute what these decide, with the conditionals that go away by that. Args: shapes:
-    {input: its shape}. Returns: names of the inputs that had open dimensions. Raises: as `freeze`."""
-    found = []
+    {input: its shape}. Returns: what to know, a line each. Raises: as `freeze`."""
+    fixed = []
     for value in model.graph.input:
-        opened = [(dim, size) for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False)
-                  if not dim.HasField("dim_value") or dim.dim_value < 0]
+        given = zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False)
+        opened = [(dim, size) for dim, size in given if is_open(dim)]
         for dim, size in opened:
             dim.dim_value = size
-        found += [value.name] * bool(opened)
+        fixed += [value.name] * bool(opened)
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
     decide(model)
-    return found
+    return [f"the sizes of {', '.join(fixed)} are those of --shapes for good (--fix_shapes)"] if fixed else []
 
 
 def decide(model: onnx.ModelProto) -> None:

@@ -84,6 +84,11 @@ def name_of(node: onnx.NodeProto) -> str:
     return str(node.name or next(filter(None, node.output), node.op_type))
 
 
+def is_open(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether a dimension of an input or output has no size; some exporters write a negative one."""
+    return not dim.HasField("dim_value") or bool(dim.dim_value < 0)
+
+
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """All nodes of a graph, those of graphs within nodes behind the node."""
     for node in graph.node:

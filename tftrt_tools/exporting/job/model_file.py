@@ -181,7 +181,6 @@ def _other_ranks(node: onnx.NodeProto) -> bool:
     return any(len({len(shape) for shape in known}) > 1 for known in shapes)
 
 
-
 def _value(name: str, known: Mapping[str, Any]) -> Value:
     found = known.get(name)
     if isinstance(found, TensorProto):
