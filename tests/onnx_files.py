@@ -41,6 +41,20 @@ def foreign(path, opset=18):
                  opset=opset, properties={"license": "its own", "tftrt.tool": "older"})
 
 
+TALL_ROWS, TALL_WIDTH, TALL_NODES = 1024, 1024, "square,mix,root"
+
+
+def tall(path):
+    """y is sqrt((x * x) m) w, of x [n, TALL_WIDTH]. With x from 250 to 300 the squares, and what is mixed of them, are beyond FP16's 65,504. TALL_NODES
+    are the nodes that have to stay in FP32."""
+    rng = np.random.default_rng(0)
+    constants = {"m": rng.random((TALL_WIDTH, TALL_WIDTH)).astype(np.float32) * 2 / TALL_WIDTH,
+                 "w": rng.normal(size=(TALL_WIDTH, TALL_WIDTH)).astype(np.float32) / TALL_WIDTH ** 0.5}
+    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], name="square"), helper.make_node("MatMul", ["s", "m"], ["t"], name="mix"),
+             helper.make_node("Sqrt", ["t"], ["r"], name="root"), helper.make_node("MatMul", ["r", "w"], ["y"], name="product")]
+    return write(path, nodes, *(values((name, "float32", ("n", TALL_WIDTH))) for name in "xy"), constants)
+
+
 def decided(path, rank=()):
     """x [rows, 4] times one of two constants, by sr."""
     constants = {f"w{rate}": np.random.default_rng(rate).normal(size=(4, 3)).astype(np.float32) for rate in (8000, 16000)}

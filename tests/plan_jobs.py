@@ -71,7 +71,7 @@ def built(request, more=b""):
     made, _ = cached.made(store, lambda: cached.key(request, "8.5.3.1", GPU), request, GPU["driver"], build, plan.read_bytes)
     return {"tensorrt": "8.5.3.1", "gpu": GPU, "inputs": [[one.name, one.dtype] for one in ends.inputs],
             "outputs": [[one.name, one.dtype] for one in ends.outputs], "profiles": len(request["profiles"]),
-            "creators": [["Own 1"] for _ in request["settings"]["plugins"]], "flags": ["FP16"], "ranged": len(request["ranges"]),
+            "creators": [["Own 1"] for _ in request["settings"]["plugins"]], "flags": ["FP16"], "ranged": len(request["ranges"]), "held": 0,
             "seconds": {"parse": 0.1, "build": made.seconds}, "cached": made.cached, "known_timings": sum(known), "layers": {"Layers": []},
             "cache_problem": store.problem if store else ""}
 

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from onnx import helper
 
@@ -87,13 +86,11 @@ def test_dimensions_of_one_name_may_have_other_sizes(tmp_path):
 
 
 def test_what_an_fp16_file_keeps_in_fp32_does_not_overflow_in_the_plan(tmp_path):
-    weights = {"w": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)}
-    nodes = [helper.make_node("Mul", ["x", "x"], ["s"], name="square"), helper.make_node("Sqrt", ["s"], ["r"], name="root"),
-             helper.make_node("MatMul", ["r", "w"], ["y"], name="product")]
-    source = onnx_files.write(tmp_path / "m.onnx", nodes, onnx_files.values(("x", "float32", ("n", 8))),
-                              onnx_files.values(("y", "float32", ("n", 4))), weights)
-    # Squares of 250 to 300 are beyond 65,504.
-    exported(source, tmp_path / "half.onnx", "--precision_mode=FP16", "--fp32_nodes=square,root", "--shapes=x:4x8", "--ranges=x:250:300")
-    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision_mode=FP16", "--shapes=x:4x8")
+    shapes = f"--shapes=x:{onnx_files.TALL_ROWS}x{onnx_files.TALL_WIDTH}"
+    source = onnx_files.tall(tmp_path / "m.onnx")
+    exported(source, tmp_path / "half.onnx", "--precision_mode=FP16", f"--fp32_nodes={onnx_files.TALL_NODES}", shapes, "--ranges=x:250:300")
+    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    manifest = json.loads((tmp_path / "plan/assets.extra/tftrt/manifest.json").read_text())
+    assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
     code, said, stderr = verify(source, tmp_path / "plan", "--ranges=x:250:300")
     assert code == 0 and said["passed"], stderr

@@ -137,7 +137,7 @@ def test_so_do_its_multiprocessors_libraries_and_variables(tmp_path, first, monk
 
 def test_every_field_is_in_the_name(first):
     changes = {"onnx": "sha256:0", "profiles": (), "precision": "INT8", "tactic_sources": ("CUDNN",), "plugins": ("sha256:1",),
-               "ranges_digest": "sha256:2", "max_workspace_size_bytes": 1, "multiprocessors": 7, "environment": {"__LUNOWUD": "1"}}
+               "ranges_digest": "sha256:2", "max_workspace_size_bytes": 1, "multiprocessors": 7, "held": 1, "environment": {"__LUNOWUD": "1"}}
     for field in dataclasses.fields(PlanKey):
         if field.name == "format":
             continue

@@ -135,6 +135,7 @@ def _print(done: Built, values: flags.FlagValues) -> None:
              f"it came from the engine cache; its build took {done.build_seconds:.1f} s" if done.cached
              else f"built in {done.build_seconds:.1f} s{times}"]
     lines += [f"{done.ranged} tensors have a range of the calibration table"] * bool(done.ranged)
+    lines += [f"{done.held} layers are held in FP32, as the file has them"] * bool(done.held)
     lines += [f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})" for one in plan.plugins]
     lines += [f"note: {note}" for note in done.notes]
     for line in lines:

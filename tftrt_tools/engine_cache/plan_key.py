@@ -48,6 +48,8 @@ class PlanKey(records.Record):
     cublas: str
     # {variable: value}, of ENVIRONMENT.
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Layers that are constrained to FP32, because the file computes there in FP32.
+    held: int = 0
     format: Format = FORMAT
 
     @property

@@ -21,7 +21,7 @@ from tftrt_tools.engine_cache.timings import Timings
 from tftrt_tools.execution.job import device, gpu
 from tftrt_tools.models.plan.job import engine as engines
 from tftrt_tools.models.plan.profiles import Profile
-from tftrt_tools.plans.job import cached
+from tftrt_tools.plans.job import cached, differences, mixed
 from tftrt_tools.plans.job import network as networks
 from tftrt_tools.plans.settings import Settings
 
@@ -42,9 +42,10 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
       "ranges": {tensor: range}, "cache": {"folder", "max_bytes"} of the engine cache or None, "origin": the model, for the cache's
       record, "verbose": whether everything is logged}.
     Returns: {"tensorrt", "gpu": of device.seen, "inputs" and "outputs": [[name, the engine's dtype]], "profiles": how many, "creators":
-      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "seconds": {"parse", "build"}, "cached":
-      whether the plan came from the cache, and "build" is of another process; "known_timings": bytes of the timing cache that the build
-      began with, "layers": what the inspector says, "cache_problem": why the cache did not work, or ""}. Raises: TftrtError.
+      [those that each library of plugins added], "flags", "ranged": tensors that got a range, "held": layers that the file holds in FP32,
+      "seconds": {"parse", "build"}, "cached": whether the plan came from the cache, and "build" is of another process; "known_timings":
+      bytes of the timing cache that the build began with, "layers": what the inspector says, "cache_problem": why the cache did not work,
+      or ""}. Raises: TftrtError.
     """
     here = check(None)
     settings = Settings.from_dict(request["settings"])
@@ -61,13 +62,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     network, parser = networks.parsed(trt, builder, log, request["onnx"], settings.strongly_typed)
     networks.check_inputs(network)
     profiles = tuple(map(Profile.from_dict, request["profiles"]))
-    config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"])
+    free = not settings.strongly_typed and differences.weakly_typed(trt)
+    held = mixed.hold(trt, network, request["onnx"]) if free and settings.precision_mode == "FP16" else 0
+    config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"], held > 0)
     ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
     parsed = time.monotonic()
     store = cached.store(request)
     times = store.folder if store and store.max_bytes and not timings.switched_off() else None
     work = _Work(builder, network, config, request, Timings(times, {"for": "plans", "tensorrt": trt.__version__, **here}))
-    made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here), request, here["driver"], work.build, work.load)
+    made, engine = cached.made(store, lambda: cached.key(request, trt.__version__, here, held), request, here["driver"], work.build,
+                               work.load)
     del parser
     if made.cached:
         work.keep_times()
@@ -75,7 +79,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     inputs, outputs = ([[name, engines.dtype_name(engine.get_tensor_dtype(name))] for name in engines.names(engine, inputs=one)]
                        for one in (True, False))
     return {"tensorrt": trt.__version__, "gpu": here, "inputs": inputs, "outputs": outputs, "profiles": engine.num_optimization_profiles,
-            "creators": added, "flags": flags, "ranged": ranged, "seconds": {"parse": parsed - start, "build": made.seconds},
+            "creators": added, "flags": flags, "ranged": ranged, "held": held, "seconds": {"parse": parsed - start, "build": made.seconds},
             "cached": made.cached, "known_timings": work.known, "layers": _layers(engine), "cache_problem": store.problem if store else ""}
 
 

@@ -79,7 +79,8 @@ def made(stage: pathlib.Path, task: Task) -> Built:
                  settings=settings, gpu=answer["gpu"], plan=plan, notes=task.notes,
                  versions={"tensorrt": answer["tensorrt"], "python": platform.python_version()}, seconds=time.monotonic() - task.start,
                  parse_seconds=seconds["parse"], build_seconds=seconds["build"], cached=answer["cached"],
-                 known_timings=answer["known_timings"], ranged=answer["ranged"], cache_problem=answer["cache_problem"])
+                 known_timings=answer["known_timings"], ranged=answer["ranged"], held=answer["held"],
+                 cache_problem=answer["cache_problem"])
     passport.write(stage, passport.MANIFEST, done.to_dict())
     passport.write(stage, passport.FLAGS, task.flag_file)
     return done

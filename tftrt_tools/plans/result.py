@@ -47,6 +47,8 @@ class Built(passport.Stamped):
     known_timings: int
     # Tensors that got a range from a calibration table.
     ranged: int = 0
+    # Layers that are constrained to FP32: what a file in FP16 leaves in FP32.
+    held: int = 0
     # What to know, a line each.
     notes: tuple[str, ...] = ()
     # Why the engine cache did not work, or "".

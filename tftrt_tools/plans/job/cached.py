@@ -39,8 +39,9 @@ def store(request: Mapping[str, Any]) -> Store | None:
     return Store(cache["folder"], cache["max_bytes"]) if cache else None
 
 
-def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str]) -> PlanKey:
-    """What the plan of a request depends on. Args: request: of build_job.job. tensorrt: the version that is loaded. gpu: of device.seen."""
+def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str], held: int = 0) -> PlanKey:
+    """What the plan of a request depends on. Args: request: of build_job.job. tensorrt: the version that is loaded. gpu: of device.seen.
+    held: layers that the file holds in FP32."""
     settings = Settings.from_dict(request["settings"])
     profiles = (Profile.from_dict(one).inputs for one in request["profiles"])
     ranges = json.dumps(sorted(request["ranges"].items())) if request["ranges"] else ""
@@ -50,7 +51,7 @@ def key(request: Mapping[str, Any], tensorrt: str, gpu: Mapping[str, str]) -> Pl
         precision=settings.precision_mode, max_workspace_size_bytes=settings.max_workspace_size_bytes,
         strongly_typed=settings.strongly_typed, tf32=settings.tf32, tactic_sources=tuple(sorted(set(settings.tactic_sources))),
         sparse_weights=settings.sparse_weights, version_compatible=settings.version_compatible, refit=settings.refit,
-        plugins=tuple(map(files.digest, settings.plugins)), ranges_digest=keys.digest_of_text(ranges), tensorrt=tensorrt,
+        plugins=tuple(map(files.digest, settings.plugins)), ranges_digest=keys.digest_of_text(ranges), held=held, tensorrt=tensorrt,
         compute_capability=gpu["compute_capability"], gpu=gpu["name"], multiprocessors=device.multiprocessors(),
         cudnn=probe_job.version_of_loaded("libcudnn.so.8", "libcudnn.so.9"),
         cublas=probe_job.version_of_loaded("libcublas.so.11", "libcublas.so.12", "libcublas.so.13"),

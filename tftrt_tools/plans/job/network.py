@@ -7,7 +7,7 @@ from typing import Any
 
 from tftrt_tools import errors
 from tftrt_tools.models.plan.profiles import Profile
-from tftrt_tools.plans.job import differences
+from tftrt_tools.plans.job import differences, mixed
 from tftrt_tools.plans.settings import Settings
 
 _MOST_TOLD = 5
@@ -47,10 +47,11 @@ def check_inputs(network: Any) -> None:
 
 
 def configured(trt: Any, builder: Any, network: Any, profiles: Sequence[Profile], settings: Settings,
-               ranges: Mapping[str, float]) -> tuple[Any, tuple[str, ...]]:
+               ranges: Mapping[str, float], constrained: bool = False) -> tuple[Any, tuple[str, ...]]:
     """The configuration of a build.
 
-    Args: profiles: for the inputs with open dimensions. ranges: {tensor: the largest |x| to keep}, for INT8 without Q/DQ.
+    Args: profiles: for the inputs with open dimensions. ranges: {tensor: the largest |x| to keep}, for INT8 without Q/DQ. constrained:
+      whether layers have a precision of their own, which has to be kept.
     Returns: (configuration, names of its builder flags). Raises: TftrtError for what this release of TensorRT does not have.
     """
     config = builder.create_builder_config()
@@ -58,7 +59,7 @@ def configured(trt: Any, builder: Any, network: Any, profiles: Sequence[Profile]
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.max_workspace_size_bytes)
     # Each layer is told by name, types, tactic and sizes.
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    names = list(_flags(trt, network, settings, ranges))
+    names = [*_flags(trt, network, settings, ranges), *([mixed.FLAG] if constrained else [])]
     for name in names:
         config.set_flag(trt.BuilderFlag.__members__[name])
     if not settings.tf32:
