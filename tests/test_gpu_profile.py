@@ -46,7 +46,8 @@ def test_engines_and_ops_are_told_by_name(profiled):
         assert engine.name == name and engine.runs == 1 and engine.kernels > 3 and engine.host_seconds > 0 and not engine.fallbacks
         assert call.later.engine == {name: 1}
     assert [(engine.name, engine.fallbacks) for engine in four.engines] == [(name, 1)] and four.later.fallback == {name: 1}
-    convolutions = [op for op in found.original.calls[0].ops if op.type == "Conv2D"]
+    # TensorFlow joins a convolution on a GPU with its bias and activation where it can.
+    convolutions = [op for op in found.original.calls[0].ops if op.type in ("Conv2D", "_FusedConv2D")]
     assert len(convolutions) == 2 and all(op.gpu_seconds > 0 and op.host_seconds > 0 for op in convolutions)
 
 

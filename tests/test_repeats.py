@@ -6,13 +6,15 @@ import json
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from tests.command_line import assert_clear
-from tftrt_tools import errors
+from tftrt_tools import child, errors
 from tftrt_tools.commands import build as command
 from tftrt_tools.conversion import build as builds
 from tftrt_tools.conversion.signature_result import SignatureResult
+from tftrt_tools.execution import run
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.tuning import repeats
 from tftrt_tools.tuning.repeats import Repeats
@@ -29,6 +31,15 @@ def short_blocks(monkeypatch):
             self.counts = [min(one, 20) for one in self.counts]
 
     monkeypatch.setattr(repeats, "Timed", Short)
+
+
+@pytest.mark.parametrize("from_host", [False, True])
+def test_a_model_lives_as_long_as_its_process_for_its_engines_die_with_it(from_host, zoo_model, tmp_path):
+    model = zoo_model("digits_cnn")
+    saved = run.save_calls([run.Call("serving_default", {"image": np.zeros((1, 8, 8, 1), np.float32)})], tmp_path)
+    request = {"model": str(model), "calls": run.named(saved), "tags": [], "from_host": from_host}
+    found = child.run("tests.model_jobs:held", request).result
+    assert found["loaded"] == 1 and len(found["milliseconds"][0]) == 2
 
 
 def rounds(factors, noise=0.0, seed=0, base=(1.0, 4.0)):

@@ -48,7 +48,7 @@ def _where(mode: runner.Mode, **facts: Any) -> Where:
 
 
 class Loaded:
-    """The runner.Runner of a SavedModel. Keep it as long as its calls are made: its engines die with it."""
+    """The runner.Runner of a SavedModel. Its engines die with it, so each function that makes a call keeps it."""
 
     def __init__(self, path: str, where: Where, tags: tuple[str, ...]) -> None:
         self._model, self.where = loading.load(path, tags), where
@@ -56,13 +56,13 @@ class Loaded:
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready; the inputs lie on the device."""
         function = self._model.root.signatures[signature]
+        feed = self._told(signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()})
 
-        def answers(feed: Any) -> Arrays:
+        def answers() -> Arrays:
             found: Arrays = loading.answers(function, feed)
             return found
 
-        feed = _told(signature, inputs, lambda: {name: tf.identity(tf.constant(array)) for name, array in inputs.items()})
-        return lambda: _told(signature, inputs, lambda: answers(feed))
+        return lambda: self._told(signature, inputs, answers)
 
     def stages(self, signature: str, inputs: Arrays) -> tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Arrays]]:
         """The stages of a whole call, from arrays on the host to arrays on the host: the function that makes the tensors, the function
@@ -78,8 +78,8 @@ class Loaded:
         def read(answer: Any) -> Arrays:
             return {name: tensor.numpy() for name, tensor in answer.items()}
 
-        return (lambda: _told(signature, inputs, make), lambda feed: _told(signature, inputs, lambda: call(feed)),
-                lambda answer: _told(signature, inputs, lambda: read(answer)))
+        return (lambda: self._told(signature, inputs, make), lambda feed: self._told(signature, inputs, lambda: call(feed)),
+                lambda answer: self._told(signature, inputs, lambda: read(answer)))
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
         """As Runner.watched, by TensorFlow's profiler and its log."""
@@ -94,12 +94,11 @@ class Loaded:
         found: dict[str, float] = profiling.kernels_of(calls)
         return found
 
-
-def _told(signature: str, inputs: Arrays, function: Callable[[], Any]) -> Any:
-    """What the function returns; errors of TensorFlow as CallFailed."""
-    try:
-        return function()
-    except tf.errors.OpError as error:
-        closed = os.environ.get(_GATE, "").lower() in ("0", "false")
-        mend = f"{_GATE} forbids native segments here" if closed else ""
-        raise runner.failed(signature, inputs, loading.first_line(error), mend) from None
+    def _told(self, signature: str, inputs: Arrays, function: Callable[[], Any]) -> Any:
+        """What the function returns; errors of TensorFlow as CallFailed. A method, because a function without the model would let it go."""
+        try:
+            return function()
+        except tf.errors.OpError as error:
+            closed = os.environ.get(_GATE, "").lower() in ("0", "false")
+            mend = f"{_GATE} forbids native segments here" if closed else ""
+            raise runner.failed(signature, inputs, loading.first_line(error), mend) from None
