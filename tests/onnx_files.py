@@ -41,6 +41,15 @@ def foreign(path, opset=18):
                  opset=opset, properties={"license": "its own", "tftrt.tool": "older"})
 
 
+def two_products(path):
+    """y is relu(x first) second, of x [batch, 64]: two products that INT8 may take."""
+    rng = np.random.default_rng(0)
+    constants = {name: rng.normal(size=(64, 64)).astype(np.float32) for name in ("a", "b")}
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["t"], name="first"), helper.make_node("Relu", ["t"], ["r"], name="relu"),
+             helper.make_node("MatMul", ["r", "b"], ["y"], name="second")]
+    return write(path, nodes, *(values((name, "float32", ("batch", 64))) for name in "xy"), constants)
+
+
 TALL_ROWS, TALL_WIDTH, TALL_NODES = 1024, 1024, "square,mix,root"
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 TFTRT, TENSORRT = "tftrt", "tensorrt"
 # Flags for plans alone.
-_OWN = ("strongly_typed", "tf32", "tactic_sources", "sparse_weights", "version_compatible", "refit", "plugins")
+_OWN = ("strongly_typed", "tf32", "tactic_sources", "sparse_weights", "version_compatible", "refit", "plugins", "int8_as")
 # Flags that both have.
 _BOTH = ("backend", "input_saved_model_dir", "output_saved_model_dir", "precision_mode", "shapes", "signature_keys",
          "max_workspace_size_bytes", "calibration_table", "overwrite", "dry_run", "log_file", "max_build_minutes", "engine_cache",
          "engine_cache_dir", "engine_cache_max_bytes", "allow_unsafe_deserialization", "custom_objects", "inputs", "outputs", "op_library",
          "json", "help", "flagfile", "undefok")
 # Flags of the INT8 that is written into the ONNX file; they count with calibration data.
-_WRITTEN = (*_calibration_flags.names(), *_calibration_flags.METHOD, "fp32_nodes")
+_WRITTEN = (*_calibration_flags.names(), *_calibration_flags.METHOD, "fp32_nodes", "int8_as")
 
 # Flags of `tftrt build` that a plan directory has a use for.
 _REBUILT = ("shapes", "output_saved_model_dir", "overwrite", "max_workspace_size_bytes", "max_build_minutes", "engine_cache",
@@ -47,6 +47,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("version_compatible", default.version_compatible, "plan: let later releases run it (TensorRT 8.6 and later)",
                          **text)
     flags.DEFINE_boolean("refit", default.refit, "plan: let its weights be replaced", **text)
+    flags.DEFINE_string("int8_as", "", "plan: of the INT8 that --calibration_data writes into the file: another plan directory, which was "
+                        "built with --calibration_table; only the nodes that TensorRT computes in INT8 there get it", **text)
     flags.DEFINE_multi_string("plugins", [], "plan: a library of TensorRT plugins that the ONNX file needs (.so); once for each. It is "
                               "kept with the plan", **text)
 
@@ -90,7 +92,7 @@ def run(values: flags.FlagValues, flag_file: str, cache: dict[str, Any] | None, 
     asked = precision.Asked(
         precision="INT8", data=dataclasses.replace(data, shapes=shaping.first_call(settings.shapes)),
         fp32_nodes=tuple(filter(None, (values.fp32_nodes,))), method=values.calibration_method,
-        percentile=values.calibration_percentile) if data else None
+        percentile=values.calibration_percentile, int8_as=values.int8_as) if data else None
     source = _source_flags.read(values, values.input_saved_model_dir)
     with progress.on_terminal():
         done = convert.convert(source, None if values.dry_run else values.output_saved_model_dir, settings, overwrite=values.overwrite,

@@ -70,6 +70,8 @@ def define(values: flags.FlagValues) -> None:
     _calibration_flags.define_method(values)
     flags.DEFINE_string("calibration_table", "", "INT8: a calibration file to take the ranges from (of --output_table, `tftrt calibrate` "
                         "or `tftrt table`), TensorRT's own text form, or a converted model; tensors are found by their names", **text)
+    flags.DEFINE_string("int8_as", "", "INT8: a plan directory that was built with --calibration_table; only the nodes that TensorRT "
+                        "computes in INT8 there get it, because elsewhere it is slower", **text)
     flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
                         "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
@@ -149,7 +151,8 @@ def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
                                 "give --precision_mode=INT8 and --calibration_data, or leave it out")
     return reading, Asked(
         precision=settings.precision_mode, fp32_nodes=tuple(filter(None, values.fp32_nodes)), data=data, table=settings.calibration_table,
-        method=settings.calibration_method, percentile=settings.calibration_percentile, output_table=values.output_table)
+        method=settings.calibration_method, percentile=settings.calibration_percentile, int8_as=values.int8_as,
+        output_table=values.output_table)
 
 
 def _print(done: Exported, values: flags.FlagValues) -> None:

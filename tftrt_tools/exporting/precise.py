@@ -11,6 +11,7 @@ from tftrt_tools import errors, progress
 from tftrt_tools.calibration import file as calibration_files
 from tftrt_tools.calibration.file import Calibration, EngineTable
 from tftrt_tools.calibration.table import Table, header
+from tftrt_tools.exporting import as_plan
 from tftrt_tools.exporting.onnx_graph import Node
 from tftrt_tools.exporting.precision import Asked, Written
 from tftrt_tools.savedmodel import passport
@@ -49,6 +50,10 @@ class Precise:
 
 def check(asked: Asked, opset: int) -> None:
     """Refuse what cannot work. Raises: UsageError, TftrtError."""
+    if asked.int8_as:
+        if asked.precision != "INT8":
+            raise errors.UsageError(f"--int8_as has no effect with --precision_mode={asked.precision}", "leave it out, or choose INT8")
+        as_plan.read(asked.int8_as)
     if asked.precision == "FP32":
         if asked.fp32_nodes:
             raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision")
@@ -82,7 +87,7 @@ def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[
         table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
         answer = run("quantize_job:job", {
             **request, "twins": list(exported.twins), "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
-            "percentile": asked.percentile, "table": table, "all": bool(asked.output_table)})
+            "percentile": asked.percentile, "table": table, "all": bool(asked.output_table), "as_plan": as_plan.request(asked.int8_as)})
     return Precise(path=output, judged=pathlib.Path(answer.get("judged", output)), written=Written.from_dict(answer["written"]),
                    nodes=tuple(map(Node.from_dict, answer["nodes"])), scales=answer.get("scales", {}), data=answer.get("data", {}))
 

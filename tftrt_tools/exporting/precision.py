@@ -30,6 +30,8 @@ class Asked:
     method: CalibrationMethod = AUTO
     # Of |x|, for the method percentile.
     percentile: float = PERCENTILE
+    # Of INT8: a plan directory; only nodes that it computes in INT8 get it. "" for all.
+    int8_as: str = ""
     # Where to write the ranges of all tensors, "" for nowhere.
     output_table: str = ""
 

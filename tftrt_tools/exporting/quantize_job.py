@@ -15,6 +15,8 @@ from tftrt_tools.calibration.job import data, toolkit
 from tftrt_tools.calibration.methods import Method
 from tftrt_tools.calibration.record import DataRecord
 from tftrt_tools.calibration.table import LEVELS
+from tftrt_tools.exporting import as_plan
+from tftrt_tools.exporting.as_plan import AsPlan
 from tftrt_tools.exporting.job import model_file, onnx_ranges, placement, qdq, tables
 from tftrt_tools.exporting.job.graph_facts import Facts, name_of
 from tftrt_tools.exporting.job.placement import Placement
@@ -43,12 +45,14 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"onnx": the file in FP32, "output": the file to write, "weights": name of the file beside it, or "", "signature" and
       "twins": of the source, "fp32_nodes": regular expressions, "data": DataOptions as a dict, or None, "method", "percentile", "table":
-      {tensor: scale} where there is no data, "all": whether to measure all tensors}.
+      {tensor: scale} where there is no data, "all": whether to measure all tensors, "as_plan": an AsPlan as a dict, or None}.
     Returns: {"written": Written, "scales": {tensor: scale}, "data": DataRecord or {}, "nodes"}. Raises: UsageError, TftrtError.
     """
     model = onnx.load(request["onnx"])
     names = kept(request["fp32_nodes"], map(name_of, model.graph.node))
     placed = placement.place(model, names)
+    if placed.sites and request["as_plan"]:
+        placed = placement.place(model, names, as_plan.wider(AsPlan.from_dict(request["as_plan"]), [site.node for site in placed.sites]))
     if not placed.sites:
         raise errors.TftrtError("no node of it can be in INT8" + (f" ({placed.left[0].name}: {placed.left[0].reason})" if placed.left else
                                                                   ": it has no convolution and no product with constant weights"),

@@ -13,7 +13,7 @@ TensorFlow do the same) say:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
@@ -81,28 +81,30 @@ def _left(site: Site, reason: str) -> NodePrecision:
     return NodePrecision(name=site.node, op=site.op, precision="FP32", reason=reason)
 
 
-def place(model: onnx.ModelProto, kept: Collection[str]) -> Placement:
-    """Choose the nodes. Args: model: with inferred types and shapes; kept: names of the nodes that stay in FP32."""
+def place(model: onnx.ModelProto, kept: Collection[str], why: Mapping[str, str] | None = None) -> Placement:
+    """Choose the nodes. Args: model: with inferred types and shapes; kept: names of the nodes that stay in FP32, of the user's; why: {name:
+    reason} of further ones."""
+    stay = {**dict.fromkeys(kept, _BY_USER), **(why or {})}
     facts = Facts(model)
     sites: dict[int, Site] = {}
     reasons: dict[int, str] = {}
     for node in facts.nodes:
         if node.op_type in _WEIGHTED and facts.is_float(node.output[0]):
-            found = _BY_USER if name_of(node) in kept else _weighted(facts, node)
+            found = stay.get(name_of(node)) or _weighted(facts, node)
             if isinstance(found, str):
                 reasons[id(node)] = found
             else:
                 sites[id(node)] = Site(node=name_of(node), op=node.op_type, inputs=((0, node.input[0]),), weights=found)
     for node in facts.nodes:
         if node.op_type == "Add" and (index := _other_side(facts, node, sites)) is not None:
-            if name_of(node) in kept:
-                reasons[id(node)] = _BY_USER
+            if name_of(node) in stay:
+                reasons[id(node)] = stay[name_of(node)]
             else:
                 sites[id(node)] = Site(node=name_of(node), op="Add", inputs=((index, node.input[index]),))
     # From behind: an average may feed another one.
     for node in reversed(facts.nodes):
         if node.op_type in _AVERAGES and facts.is_float(node.output[0]):
-            reason = _BY_USER if name_of(node) in kept else _average(facts, node, sites)
+            reason = stay.get(name_of(node)) or _average(facts, node, sites)
             if reason:
                 reasons[id(node)] = reason
             else:

@@ -1,0 +1,110 @@
+"""`tftrt export --int8_as=PLAN`: INT8 only where TensorRT takes it of itself. The plan's layers are those of a real one: fer with the ranges of its calibration,
+batch 1 and 32, TensorRT 8.5.3 on an H100; its file is beside them, with zeros for weights."""
+
+import gzip
+import json
+
+import onnx
+import pytest
+
+from tests import onnx_files, plan_recordings
+from tests.command_line import assert_clear
+from tests.conftest import ROOT, run_tftrt
+from tftrt_tools import errors
+from tftrt_tools.exporting import as_plan
+from tftrt_tools.exporting.as_plan import AsPlan, Seen
+from tftrt_tools.exporting.job import placement
+from tftrt_tools.models.plan import document
+from tftrt_tools.savedmodel import passport
+
+
+def recorded(name):
+    return gzip.decompress((ROOT / f"tests/data/plans/fer_ranges.{name}.gz").read_bytes())
+
+
+def directory(folder, layers, ranged=40):
+    """A plan directory whose inspector told these layers."""
+    plan_recordings.directory(folder)
+    passport.write(folder, document.LAYER_INFORMATION, {"Layers": layers})
+    passport.write(folder, passport.MANIFEST, {**passport.read(folder, passport.MANIFEST), "ranged": ranged})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fer(tmp_path_factory):
+    return directory(tmp_path_factory.mktemp("plans") / "fer", json.loads(recorded("layers.json"))["Layers"])
+
+
+def layer(name, kind, profile=0):
+    """What the inspector says of a layer that reads one tensor. Args: kind: as "Format/Datatype" has it."""
+    return {"Name": f"{name} [profile {profile}]" if profile else name, "LayerType": "CaskConvolution",
+            "Inputs": [{"Name": "x", "Dimensions": [8, 4], "Format/Datatype": f"Row major linear {kind} format"}], "Outputs": []}
+
+
+def test_the_nodes_are_those_that_the_plan_computes_in_int8(fer):
+    model = onnx.ModelProto.FromString(recorded("onnx"))
+    placed = placement.place(model, ())
+    stay = as_plan.wider(as_plan.read(fer), [site.node for site in placed.sites])
+    chosen = placement.place(model, (), stay)
+    short = [site.node.removeprefix("StatefulPartitionedCall/model_1/") for site in chosen.sites]
+    assert (len(placed.sites), len(stay), len(short)) == (27, 14, 13)
+    # The second half of the network: few channels in the first, and much to read and to write.
+    assert all(name.startswith(("separable_conv2d_5", "separable_conv2d_6", "separable_conv2d_7", "separable_conv2d_8", "conv2d_5", "conv2d_6", "conv2d_7",
+                                "add_3", "add_4")) for name in short)
+    assert set(stay.values()) == {f"{fer} has it in FP32, which was faster"}
+    # An addition behind a convolution in FP32 has nothing to be rounded for.
+    assert {one.name for one in chosen.left} == {one.name for one in placed.left} | {name for name in stay if not name.endswith("/add")}
+
+
+def test_a_node_gets_it_if_half_of_the_profiles_have_it():
+    seen = AsPlan(plan="p", layers=tuple(Seen(*one) for one in [("a + relu", "Int8"), ("a + relu", "Float"), ("b", "Half"), ("b", "Half"), ("b", "Int8"),
+                                                                ("PWN(c)", "Int8"), ("other", "Float")]))
+    assert as_plan.wider(seen, ["a", "b", "c", "unnamed"]) == {"b": "p has it in FP16, which was faster"}
+
+
+@pytest.mark.parametrize(("nodes", "says", "mend"), [
+    (["elsewhere"], "is a plan of another model", "in FP32"), (["b"], "computes no node of it in INT8", "--precision_mode=FP16")])
+def test_a_plan_that_tells_nothing_of_this_model_is_refused(nodes, says, mend):
+    with pytest.raises(errors.UsageError, match=says) as raised:
+        as_plan.wider(AsPlan(plan="p", layers=(Seen("b", "Half"),)), nodes)
+    assert mend in raised.value.mend
+
+
+def test_a_file_is_written_so(tmp_path):
+    source = onnx_files.two_products(tmp_path / "m.onnx")
+    plan = directory(tmp_path / "plan", [layer("Reformatting CopyNode for Input Tensor 0 to first", "INT8") | {"LayerType": "Reformat"}, layer("first", "FP16"),
+                                         layer("second + relu", "INT8"), layer("first", "FP32", 1), layer("second + relu", "INT8", 1)])
+    words = ["export", source, "--precision_mode=INT8", "--calibrate_on_random_data", "--shapes=x:8x64", f"--int8_as={plan}"]
+    done = run_tftrt(*words, f"--output={tmp_path / 'int8.onnx'}", f"--json={tmp_path / 'e.json'}", "--thresholds=snr_db>=0,cosine>=0,top1>=0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made, = json.loads((tmp_path / "e.json").read_text())["files"]
+    assert {one["name"]: one["precision"] for one in made["precision"]["nodes"]} == {"first": "FP32", "second": "INT8"}
+    assert f"{plan} has it in FP16, which was faster" in done.stdout
+    read = {name for node in onnx.load(tmp_path / "int8.onnx").graph.node if node.op_type == "QuantizeLinear" for name in node.input}
+    assert "r" in read and "x" not in read
+
+
+@pytest.mark.parametrize(("words", "says", "mend"), [
+    (["--precision_mode=FP16", "--int8_as=PLAN"], "no effect with --precision_mode=FP16", "choose INT8"),
+    (["--precision_mode=INT8", "--int8_as=m.onnx"], "is no plan directory", "--backend=tensorrt"),
+    (["--precision_mode=INT8", "--int8_as=FREE"], "it has no INT8", "--calibration_table"),
+    (["--precision_mode=INT8", "--int8_as=WRITTEN"], "its file has the INT8 written in", "from the FP32 file"),
+    (["--precision_mode=INT8", "--int8_as=OPEN"], "does not tell the types of its layers", "exact shapes")])
+def test_what_does_not_tell_is_one_line(words, says, mend, tmp_path):
+    onnx_files.two_products(tmp_path / "m.onnx")
+    directory(tmp_path / "PLAN", [layer("first", "INT8")])
+    directory(tmp_path / "OPEN", [layer("first", "INT8") | {"Inputs": [{"Name": "x", "Format/Datatype": "N/A due to dynamic shapes"}]}])
+    directory(tmp_path / "FREE", [layer("first", "FP16")], ranged=0)
+    plan_recordings.directory(tmp_path / "WRITTEN", plan_recordings.FER)
+    ranges = ["--calibrate_on_random_data"] if "--precision_mode=INT8" in words else []
+    done = run_tftrt("export", "m.onnx", "--output=o.onnx", *ranges, *words, cwd=tmp_path)
+    assert_clear(done, 2, says)
+    assert mend in done.stderr
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_it_is_for_plans_whose_int8_is_written_into_the_file(tmp_path):
+    onnx_files.two_products(tmp_path / "m.onnx")
+    words = ["convert", f"--input_saved_model_dir={tmp_path / 'm.onnx'}", f"--output_saved_model_dir={tmp_path / 'plan'}", "--int8_as=other"]
+    assert_clear(run_tftrt(*words), 2, "--int8_as is for plans")
+    assert_clear(run_tftrt(*words, "--backend=tensorrt", "--shapes=x:8x64"), 2, "--int8_as has no effect")

@@ -1,0 +1,93 @@
+"""INT8 in the nodes alone that TensorRT computes in INT8 where it may choose (--int8_as).
+
+A plan whose INT8 comes from a calibration table leaves a layer in a wider type where that is faster; a file with QuantizeLinear nodes
+leaves TensorRT no choice. So such a plan tells which nodes are worth to be rounded. No runtime is imported here.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tftrt_tools import errors, records
+from tftrt_tools.models.plan import document, layer_information, layer_names
+from tftrt_tools.savedmodel import passport
+
+_INT8 = "Int8"
+# What only changes a form, and carries the name of the layer beside it.
+_MOVES = ("Reformat", "NoOp")
+_WIDTHS = {"Float": "FP32", "Half": "FP16"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen(records.Record):
+    """A layer. name: TensorRT's; type: of what it reads, as the build's log says it, "Int8" if any input is that."""
+
+    name: str
+    type: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AsPlan(records.Record):
+    """What a plan's layers read, of all its profiles."""
+
+    plan: str
+    layers: tuple[Seen, ...]
+
+
+def read(plan: str | os.PathLike[str]) -> AsPlan:
+    """The layers of a plan directory. Raises: UsageError for one that does not tell where INT8 is worth it."""
+    if not (pathlib.Path(plan) / document.DOCUMENT).is_file():
+        raise errors.UsageError(f"--int8_as={plan} is no plan directory", "`tftrt convert --backend=tensorrt` makes one")
+    manifest = passport.read(plan, passport.MANIFEST) or {}
+    if not manifest.get("ranged"):
+        why = "its file has the INT8 written in" if manifest.get("settings", {}).get("precision_mode") == "INT8" else "it has no INT8"
+        raise errors.UsageError(f"--int8_as={plan} does not tell where INT8 is worth it: {why}",
+                                "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)")
+    rows = layer_information.rows(passport.read(plan, document.LAYER_INFORMATION))
+    seen = [Seen(row.name, _type([one.type for one in row.inputs])) for row in rows if row.kind not in _MOVES]
+    told = [one for one in seen if one.type]
+    if not told:
+        raise errors.UsageError(f"--int8_as={plan} does not tell the types of its layers, as plans with ranges of shapes do not",
+                                "build it with exact shapes: --shapes=INPUT:1x…,32x…")
+    return AsPlan(plan=str(plan), layers=tuple(told))
+
+
+def _type(types: Sequence[str]) -> str:
+    return _INT8 if _INT8 in types else next(filter(None, types), "")
+
+
+def wider(seen: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
+    """{node: why it stays} of the nodes that most profiles of the plan do not compute in INT8.
+
+    Args: nodes: that could be rounded. A node that no layer names (Myelin's layers name only their ends) is left out of the answer.
+    Raises: UsageError where the plan is of another model, or computes none of them in INT8.
+    """
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    known = frozenset(nodes)
+    for layer in seen.layers:
+        for node in layer_names.held(layer.name, known):
+            found[node].append(layer.type)
+    if not found:
+        raise errors.UsageError(f"--int8_as={seen.plan} is a plan of another model: none of its layers has the name of a node of this one",
+                                "build it from what `tftrt export` writes of this model in FP32")
+    stay = {node: types for node, types in found.items() if 2 * types.count(_INT8) < len(types)}
+    if len(stay) == len(found):
+        raise errors.UsageError(f"--int8_as={seen.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
+                                "take --precision_mode=FP16")
+    return {node: f"{seen.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
+
+
+def _said(types: Sequence[str]) -> str:
+    """The commonest wider type."""
+    kind, _ = collections.Counter(one for one in types if one != _INT8).most_common(1)[0]
+    return _WIDTHS.get(kind, kind)
+
+
+def request(plan: str) -> Mapping[str, Any] | None:
+    """For quantize_job. Args: plan: of --int8_as, "" for none. Raises: UsageError."""
+    return read(plan).to_dict() if plan else None
