@@ -19,7 +19,8 @@ from tftrt_tools.profiling.job import plan_context
 
 # {way: (ONNX file, builder flags, whether the ranges are set on its tensors)}.
 WAYS = {"qdq": ("qdq", ("INT8", "FP16"), False), "implicit": ("fp32", ("INT8", "FP16"), True), "fp16 flag": ("fp32", ("FP16",), False),
-        "fp16 graph": ("fp16", ("FP16",), False), "fp32": ("fp32", (), False), "qdq alone": ("qdq", ("INT8",), False)}
+        "fp16 graph": ("fp16", ("FP16",), False), "fp32": ("fp32", (), False), "qdq alone": ("qdq", ("INT8",), False),
+        "chosen": ("chosen", ("INT8", "FP16"), False)}
 _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32, trt.int8: np.int8, trt.bool: np.bool_}
 _IN_A_ROW, _ROUNDS, _SINGLE = 20, 15, 100
 _LEVELS = 127

@@ -6,7 +6,8 @@
 
 Ways: "qdq": the Q/DQ graph, flags INT8 and FP16; "implicit": the FP32 graph with the ranges of the same calibration set on all its tensors,
 flags INT8 and FP16; "fp16 graph": casts and FP16 weights in the graph; "fp16 flag": the FP32 graph with the flag; "fp32": without flags;
-"qdq alone": the Q/DQ graph without the flag FP16. Each engine is built, scored and timed in a process of its own. Scores are against ONNX
+"qdq alone": the Q/DQ graph without the flag FP16; "chosen": the Q/DQ graph with nodes only where "implicit", which has to come before it,
+took INT8 (`tftrt export --int8_as`). Each engine is built, scored and timed in a process of its own. Scores are against ONNX
 Runtime's float32 answers on a CPU, on rows that did not calibrate. One timing cache serves the engines of a model, so that later builds are
 faster than they would be alone.
 """
@@ -116,6 +117,14 @@ def _measured(folder, way, options, seconds):
     case = json.loads((folder / "case.json").read_text())
     label = f"{folder.name}.{way.replace(' ', '_')}"
     options.output.mkdir(parents=True, exist_ok=True)
+    if way == "chosen":
+        from benchmarks import _qdq_chosen
+        from tftrt_tools import errors
+
+        try:
+            print(f"  {_qdq_chosen.write(folder, options.output / f'{folder.name}.implicit.layers.json', case['scales'])} nodes in INT8")
+        except (OSError, errors.UsageError) as error:
+            return [{"model": folder.name, "way": way, "batch": batch, "error": str(error)} for batch in options.batches]
     request = options.output / f"{label}.request.json"
     request.write_text(json.dumps({"folder": str(folder), "way": way, "batches": options.batches, "scales": case["scales"],
                                    "shapes": case["shapes"], "cache": str(options.output / f"{folder.name}.timing"),

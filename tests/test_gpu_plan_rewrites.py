@@ -94,3 +94,26 @@ def test_what_an_fp16_file_keeps_in_fp32_does_not_overflow_in_the_plan(tmp_path)
     assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
     code, said, stderr = verify(source, tmp_path / "plan", "--ranges=x:250:300")
     assert code == 0 and said["passed"], stderr
+
+
+def test_int8_is_written_where_a_plan_with_ranges_takes_it(zoo_model, tmp_path):
+    model, shapes = zoo_model("digits_cnn"), "--shapes=image:1x8x8x1,32x8x8x1"
+    drawn = ["--calibrate_on_random_data", "--ranges=image:0:1", "--nojudge_precision"]
+    exported(model, tmp_path / "plain.onnx")
+    exported(model, tmp_path / "all.onnx", "--precision_mode=INT8", *drawn, f"--output_table={tmp_path / 'ranges.json'}")
+    build(tmp_path / "plain.onnx", tmp_path / "ranges", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ranges.json'}", shapes)
+    words = ["export", model, f"--output={tmp_path / 'some.onnx'}", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ranges.json'}",
+             f"--int8_as={tmp_path / 'ranges'}", "--nojudge_precision", f"--json={tmp_path / 'said.json'}"]
+    done = run_tftrt(*words, timeout=370)
+    if done.returncode == 2:  # TensorRT chooses by its timings, and the network is small
+        assert "computes no node of it in INT8" in done.stderr
+        pytest.skip("TensorRT took no layer of the small network in INT8")
+    assert done.returncode == 0, done.stderr
+    made, = json.loads((tmp_path / "said.json").read_text())["files"]
+    nodes = {one["name"]: one for one in made["precision"]["nodes"]}
+    written = sum(one["precision"] == "INT8" for one in nodes.values())
+    assert 1 <= written <= 4 and all("which was faster" in one["reason"] for one in nodes.values() if one["precision"] == "FP32")
+    build(tmp_path / "some.onnx", tmp_path / "plan", "--precision_mode=INT8", shapes)
+    code, said, stderr = verify(tmp_path / "some.onnx", tmp_path / "plan", "--ranges=image:0:1")
+    assert code == 0 and said["passed"], stderr
+    report(test="plan, INT8 as another plan has it", model="digits_cnn", nodes=written, of=len(nodes), passed=True)

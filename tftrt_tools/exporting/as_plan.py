@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools import errors, records
+from tftrt_tools.logs.engine_layers import Row
 from tftrt_tools.models.plan import document, layer_information, layer_names
 from tftrt_tools.savedmodel import passport
 
@@ -49,15 +50,21 @@ def read(plan: str | os.PathLike[str]) -> AsPlan:
         raise errors.UsageError(f"--int8_as={plan} does not tell where INT8 is worth it: {why}",
                                 "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)")
     rows = layer_information.rows(passport.read(plan, document.LAYER_INFORMATION))
-    seen = [Seen(row.name, _type([one.type for one in row.inputs])) for row in rows if row.kind not in _MOVES]
-    told = [one for one in seen if one.type]
-    if not told:
+    layers = tuple(Seen(row.name, type_of(row)) for row in rows if tells(row))
+    if not layers:
         raise errors.UsageError(f"--int8_as={plan} does not tell the types of its layers, as plans with ranges of shapes do not",
                                 "build it with exact shapes: --shapes=INPUT:1x…,32x…")
-    return AsPlan(plan=str(plan), layers=tuple(told))
+    return AsPlan(plan=str(plan), layers=layers)
 
 
-def _type(types: Sequence[str]) -> str:
+def tells(row: Row) -> bool:
+    """Whether a layer computes something, in a type that is told."""
+    return row.kind not in _MOVES and bool(type_of(row))
+
+
+def type_of(row: Row) -> str:
+    """The type that a layer reads; "" where it is not told."""
+    types = [one.type for one in row.inputs]
     return _INT8 if _INT8 in types else next(filter(None, types), "")
 
 
