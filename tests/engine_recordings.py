@@ -8,7 +8,7 @@ import json
 from tests.conftest import ROOT
 from tftrt_tools.profiling import engines
 
-DIGITS, RESNET = "digits_fp16", "resnet50_fp16"
+DIGITS, RESNET, ENCODER = "digits_fp16", "resnet50_fp16", "encoder_fp16"
 
 
 @functools.cache

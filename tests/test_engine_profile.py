@@ -1,10 +1,11 @@
-"""Engines taken apart, from what real ones told on an H100: the digits CNN at batches 1, 8, 32 and ResNet-50 at 1 and 32, both asked for FP16."""
+"""Engines taken apart, from what real ones told on an H100: the digits CNN at batches 1, 8, 32, ResNet-50 at 1 and 32, and an
+encoder, all asked for FP16."""
 
 import dataclasses
 
 import pytest
 
-from tests.engine_recordings import DIGITS, RESNET, profiles, recording
+from tests.engine_recordings import DIGITS, ENCODER, RESNET, profiles, recording
 from tftrt_tools.profiling import engines, engines_compare
 from tftrt_tools.profiling.engine_profile import EngineProfile
 
@@ -35,6 +36,19 @@ def test_iprofiler_agrees_with_the_kernels_once_its_events_are_taken_off():
     assert not large.notes
     # At batch 1 the GPU waits for launches, which IProfiler counts to the layers. It says so.
     assert one.agreement > 1.05 and one.notes == ("the layers' times by IProfiler, less its events, are 1.07 of their kernels' times",)
+
+
+def test_a_transformer_is_one_layer_of_many_kernels_and_its_gaps_are_no_time_of_the_layer():
+    """Four layers of an encoder, 8 x 128 tokens: Myelin takes them whole. IProfiler counts the gaps between a layer's kernels, the sum of kernels does not."""
+    sizes, large = profiles(ENCODER)
+    assert [(one.role, one.kind) for one in sizes.layers] == [("shape", "")] and not sizes.fusion.groups
+    first, *moves = sorted(large.layers, key=lambda one: -one.seconds)
+    assert (first.kind, first.role, len(first.nodes), len(first.kernels)) == ("Myelin", "fused graph", 236, 52)
+    assert {one.role for one in moves} == {"reformat"} and len(moves) == 4 and first.share > 0.95
+    assert large.layer_seconds == pytest.approx(large.kernel_seconds, rel=0.001)
+    assert first.flops == recording(ENCODER).graphs[1].flops > 6e9
+    assert large.notes == ("the layers' times by IProfiler, less its events, are 1.15 of their kernels' times",)
+    assert first.profiler_seconds > 1.1 * first.seconds and first.precision == "FP16"
 
 
 def test_the_slowest_layers_come_first_with_what_they_are():
