@@ -60,7 +60,7 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-  step test-int8-as $half bash -c "tests tests/test_gpu_plan_rewrites.py -k int8_is_written"
+  step test-int8-as $half bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
   beside "$(mktemp -d)"
   step export $half "${all[@]}" --export --jobs 6 --budget "$(left $half)"
   for name in resnet50 mobilenet_v2 bert_encoder; do

@@ -79,3 +79,29 @@ def built(request, more=b""):
 def built_anew(request):
     """The same, and no two builds make the same bytes."""
     return built(request, os.urandom(8))
+
+
+def checked(_request):
+    """In place of plans.build_job.check."""
+    return GPU
+
+
+def choosing(request):
+    """As `built`. Where there are ranges, every other product of the file computes in INT8, as an inspector says it."""
+    import onnx
+
+    answer = built(request)
+    products = [node.name for node in onnx.load(request["onnx"]).graph.node if node.op_type == "MatMul"]
+    kinds = ("FP16", "INT8") if request["ranges"] else ("FP32",)
+    layers = [{"Name": name, "LayerType": "CaskGemm", "Outputs": [], "Inputs": [{"Name": "x", "Format/Datatype": f"Row major linear {kinds[number % len(kinds)]}"}]}
+              for number, name in enumerate(products)]
+    return {**answer, "layers": {"Layers": layers}}
+
+
+def refusing(request):
+    """As `built`, by a TensorRT that takes no ranges."""
+    from tftrt_tools import errors
+
+    if request["ranges"]:
+        raise errors.TftrtError("TensorRT 11.4 takes no calibration table here: the graph's types decide", "write the scales into the ONNX file")
+    return built(request)

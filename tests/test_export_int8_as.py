@@ -4,6 +4,7 @@ batch 1 and 32, TensorRT 8.5.3 on an H100; its file is beside them, with zeros f
 import gzip
 import json
 
+import numpy as np
 import onnx
 import pytest
 
@@ -15,6 +16,7 @@ from tftrt_tools.exporting import as_plan
 from tftrt_tools.exporting.as_plan import AsPlan, Seen
 from tftrt_tools.exporting.job import placement
 from tftrt_tools.models.plan import document
+from tftrt_tools.plans import convert, making
 from tftrt_tools.savedmodel import passport
 
 
@@ -51,7 +53,7 @@ def test_the_nodes_are_those_that_the_plan_computes_in_int8(fer):
     # The second half of the network: few channels in the first, and much to read and to write.
     assert all(name.startswith(("separable_conv2d_5", "separable_conv2d_6", "separable_conv2d_7", "separable_conv2d_8", "conv2d_5", "conv2d_6", "conv2d_7",
                                 "add_3", "add_4")) for name in short)
-    assert set(stay.values()) == {f"{fer} has it in FP32, which was faster"}
+    assert set(stay.values()) == {f"--int8_as={fer} has it in FP32, which was faster"}
     # An addition behind a convolution in FP32 has nothing to be rounded for.
     assert {one.name for one in chosen.left} == {one.name for one in placed.left} | {name for name in stay if not name.endswith("/add")}
 
@@ -59,7 +61,7 @@ def test_the_nodes_are_those_that_the_plan_computes_in_int8(fer):
 def test_a_node_gets_it_if_half_of_the_profiles_have_it():
     seen = AsPlan(plan="p", layers=tuple(Seen(*one) for one in [("a + relu", "Int8"), ("a + relu", "Float"), ("b", "Half"), ("b", "Half"), ("b", "Int8"),
                                                                 ("PWN(c)", "Int8"), ("other", "Float")]))
-    assert as_plan.wider(seen, ["a", "b", "c", "unnamed"]) == {"b": "p has it in FP16, which was faster"}
+    assert as_plan.wider(seen, ["a", "b", "c", "unnamed"]) == {"b": "--int8_as=p has it in FP16, which was faster"}
 
 
 @pytest.mark.parametrize(("nodes", "says", "mend"), [
@@ -74,12 +76,12 @@ def test_a_file_is_written_so(tmp_path):
     source = onnx_files.two_products(tmp_path / "m.onnx")
     plan = directory(tmp_path / "plan", [layer("Reformatting CopyNode for Input Tensor 0 to first", "INT8") | {"LayerType": "Reformat"}, layer("first", "FP16"),
                                          layer("second + relu", "INT8"), layer("first", "FP32", 1), layer("second + relu", "INT8", 1)])
-    words = ["export", source, "--precision_mode=INT8", "--calibrate_on_random_data", "--shapes=x:8x64", f"--int8_as={plan}"]
-    done = run_tftrt(*words, f"--output={tmp_path / 'int8.onnx'}", f"--json={tmp_path / 'e.json'}", "--thresholds=snr_db>=0,cosine>=0,top1>=0")
+    asked = ["export", source, "--precision_mode=INT8", "--calibrate_on_random_data", "--shapes=x:8x64", f"--int8_as={plan}"]
+    done = run_tftrt(*asked, f"--output={tmp_path / 'int8.onnx'}", f"--json={tmp_path / 'e.json'}", "--thresholds=snr_db>=0,cosine>=0,top1>=0")
     assert done.returncode == 0, done.stdout + done.stderr
     made, = json.loads((tmp_path / "e.json").read_text())["files"]
     assert {one["name"]: one["precision"] for one in made["precision"]["nodes"]} == {"first": "FP32", "second": "INT8"}
-    assert f"{plan} has it in FP16, which was faster" in done.stdout
+    assert f"--int8_as={plan} has it in FP16, which was faster" in done.stdout
     read = {name for node in onnx.load(tmp_path / "int8.onnx").graph.node if node.op_type == "QuantizeLinear" for name in node.input}
     assert "r" in read and "x" not in read
 
@@ -101,6 +103,51 @@ def test_what_does_not_tell_is_one_line(words, says, mend, tmp_path):
     assert_clear(done, 2, says)
     assert mend in done.stderr
     assert not (tmp_path / "o.onnx").exists()
+
+
+@pytest.fixture
+def without_a_gpu(monkeypatch):
+    """Everything but TensorRT's own part."""
+    def use(job):
+        monkeypatch.setattr(making, "_BUILD", f"tests.plan_jobs:{job}")
+        monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
+        monkeypatch.setattr(convert, "_CHECK", "tests.plan_jobs:checked")
+    return use
+
+
+def words(folder, *more):
+    np.savez(folder / "rows.npz", x=np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32))
+    source = onnx_files.two_products(folder / "m.onnx")
+    return ["convert", "--backend=tensorrt", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={folder / 'plan'}", "--precision_mode=INT8",
+            f"--calibration_data={folder / 'rows.npz'}", "--shapes=x:8x64", *more]
+
+
+def test_auto_builds_the_plan_that_tells_and_then_the_one_that_was_asked_for(without_a_gpu, tftrt, tmp_path):
+    without_a_gpu("choosing")
+    done = tftrt(*words(tmp_path, "--int8_as=auto"))
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "INT8 was written into the ONNX file, in 1 of its nodes; TensorRT of itself takes a wider type in 1 others" in said
+    nodes = onnx.load(tmp_path / "plan/model.onnx").graph.node
+    producers = {name: node for node in nodes for name in node.output}
+    rounded = {node.name for node in nodes if node.op_type == "MatMul" and producers.get(node.input[0], node).op_type == "DequantizeLinear"}
+    assert rounded == {"second"}
+    manifest = passport.read(tmp_path / "plan", passport.MANIFEST)
+    assert manifest["settings"]["calibration_table"] == "" and manifest["ranged"] == 0
+    assert "--int8_as=auto" in (passport.folder(tmp_path / "plan") / passport.FLAGS).read_text()
+
+
+def test_auto_where_tensorrt_may_not_choose_is_one_line(without_a_gpu, tftrt, tmp_path):
+    without_a_gpu("refusing")
+    done = tftrt(*words(tmp_path, "--int8_as=auto"))
+    assert_clear(done, 1, "--int8_as=auto needs a plan whose INT8 TensorRT may choose, and there is none: TensorRT 11.4 takes no calibration table here")
+    assert not (tmp_path / "plan").exists()
+
+
+def test_an_export_builds_nothing(tftrt, tmp_path):
+    source = onnx_files.two_products(tmp_path / "m.onnx")
+    done = tftrt("export", source, f"--output={tmp_path / 'o.onnx'}", "--precision_mode=INT8", "--calibrate_on_random_data", "--int8_as=auto")
+    assert_clear(done, 2, "--int8_as=auto builds a plan, and nothing is built here")
 
 
 def test_it_is_for_plans_whose_int8_is_written_into_the_file(tmp_path):

@@ -294,7 +294,7 @@ def test_a_plan_takes_the_file_as_it_is_or_with_int8_from_data(tmp_path):
     np.savez(tmp_path / "rows.npz", x=RNG.normal(size=(32, 4)).astype(np.float32))
     asked = precision.Asked(precision="INT8", data=DataOptions(source=str(tmp_path / "rows.npz")), method="max")
     name, notes = convert.place_onnx(Source(path=source), stage, Settings(precision_mode="INT8", shapes="x:2x4"), None, asked)
-    assert name == "" and notes == ("the file has opset 17; onnx converted it to 16", "INT8 was written into the ONNX file: 1 nodes have it")
+    assert name == "" and notes == ("the file has opset 17; onnx converted it to 16", "INT8 was written into the ONNX file, in 1 of its nodes")
     assert file.overview(str(stage / "model.onnx")).ops["QuantizeLinear"] == 2
 
 

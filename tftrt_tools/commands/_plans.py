@@ -48,7 +48,8 @@ def define(values: flags.FlagValues) -> None:
                          **text)
     flags.DEFINE_boolean("refit", default.refit, "plan: let its weights be replaced", **text)
     flags.DEFINE_string("int8_as", "", "plan: of the INT8 that --calibration_data writes into the file: another plan directory, which was "
-                        "built with --calibration_table; only the nodes that TensorRT computes in INT8 there get it", **text)
+                        "built with --calibration_table; only the nodes that TensorRT computes in INT8 there get it. auto builds one first",
+                        **text)
     flags.DEFINE_multi_string("plugins", [], "plan: a library of TensorRT plugins that the ONNX file needs (.so); once for each. It is "
                               "kept with the plan", **text)
 

@@ -18,7 +18,11 @@ from tftrt_tools.logs.engine_layers import Row
 from tftrt_tools.models.plan import document, layer_information, layer_names
 from tftrt_tools.savedmodel import passport
 
+# In place of a plan: build one first.
+AUTO = "auto"
 _INT8 = "Int8"
+# How the reason begins for which a node stays.
+WHY = "--int8_as="
 # What only changes a form, and carries the name of the layer beside it.
 _MOVES = ("Reformat", "NoOp")
 _WIDTHS = {"Float": "FP32", "Half": "FP16"}
@@ -34,14 +38,18 @@ class Seen(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AsPlan(records.Record):
-    """What a plan's layers read, of all its profiles."""
+    """What a plan's layers read, of all its profiles. plan: what messages call it."""
 
     plan: str
     layers: tuple[Seen, ...]
 
 
-def read(plan: str | os.PathLike[str]) -> AsPlan:
-    """The layers of a plan directory. Raises: UsageError for one that does not tell where INT8 is worth it."""
+def read(plan: str | os.PathLike[str], said: str = "") -> AsPlan:
+    """The layers of a plan directory. Args: said: what messages call it, if not by its path. Raises: UsageError for one that does not tell
+    where INT8 is worth it."""
+    if plan == AUTO:
+        raise errors.UsageError(f"--int8_as={AUTO} builds a plan, and nothing is built here",
+                                f"name a plan directory, or use `tftrt convert --backend=tensorrt --int8_as={AUTO}`")
     if not (pathlib.Path(plan) / document.DOCUMENT).is_file():
         raise errors.UsageError(f"--int8_as={plan} is no plan directory", "`tftrt convert --backend=tensorrt` makes one")
     manifest = passport.read(plan, passport.MANIFEST) or {}
@@ -54,7 +62,7 @@ def read(plan: str | os.PathLike[str]) -> AsPlan:
     if not layers:
         raise errors.UsageError(f"--int8_as={plan} does not tell the types of its layers, as plans with ranges of shapes do not",
                                 "build it with exact shapes: --shapes=INPUT:1x…,32x…")
-    return AsPlan(plan=str(plan), layers=layers)
+    return AsPlan(plan=said or str(plan), layers=layers)
 
 
 def tells(row: Row) -> bool:
@@ -86,7 +94,7 @@ def wider(seen: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
     if len(stay) == len(found):
         raise errors.UsageError(f"--int8_as={seen.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
                                 "take --precision_mode=FP16")
-    return {node: f"{seen.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
+    return {node: f"{WHY}{seen.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
 
 
 def _said(types: Sequence[str]) -> str:
@@ -95,6 +103,6 @@ def _said(types: Sequence[str]) -> str:
     return _WIDTHS.get(kind, kind)
 
 
-def request(plan: str) -> Mapping[str, Any] | None:
-    """For quantize_job. Args: plan: of --int8_as, "" for none. Raises: UsageError."""
-    return read(plan).to_dict() if plan else None
+def request(plan: str, said: str = "") -> Mapping[str, Any] | None:
+    """For quantize_job. Args: plan: of --int8_as, "" for none; said: as of `read`. Raises: UsageError."""
+    return read(plan, said).to_dict() if plan else None

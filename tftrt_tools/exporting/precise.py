@@ -87,7 +87,8 @@ def make(asked: Asked, exported: Exported, folder: pathlib.Path, run: Callable[[
         table = scales(calibration_files.read(asked.table), exported, asked.table) if asked.table else {}
         answer = run("quantize_job:job", {
             **request, "twins": list(exported.twins), "data": asked.data.to_dict() if asked.data else None, "method": asked.method,
-            "percentile": asked.percentile, "table": table, "all": bool(asked.output_table), "as_plan": as_plan.request(asked.int8_as)})
+            "percentile": asked.percentile, "table": table, "all": bool(asked.output_table),
+            "as_plan": as_plan.request(asked.int8_as, asked.int8_said)})
     return Precise(path=output, judged=pathlib.Path(answer.get("judged", output)), written=Written.from_dict(answer["written"]),
                    nodes=tuple(map(Node.from_dict, answer["nodes"])), scales=answer.get("scales", {}), data=answer.get("data", {}))
 

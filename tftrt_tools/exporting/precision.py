@@ -30,8 +30,9 @@ class Asked:
     method: CalibrationMethod = AUTO
     # Of |x|, for the method percentile.
     percentile: float = PERCENTILE
-    # Of INT8: a plan directory; only nodes that it computes in INT8 get it. "" for all.
+    # Of INT8: a plan directory; only nodes that it computes in INT8 get it. "" for all. And what messages call it, if not by its path.
     int8_as: str = ""
+    int8_said: str = ""
     # Where to write the ranges of all tensors, "" for nowhere.
     output_table: str = ""
 

@@ -17,7 +17,7 @@ from tftrt_tools import child, errors, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import table as calibration_table
-from tftrt_tools.exporting import export, parser, precision, targets
+from tftrt_tools.exporting import as_plan, export, parser, precision, targets
 from tftrt_tools.exporting.result import Exported
 from tftrt_tools.inputs import calls as inputs
 from tftrt_tools.models import opening, table
@@ -32,6 +32,8 @@ from tftrt_tools.savedmodel import describe, signatures, staging
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
+
+_CHECK = "tftrt_tools.plans.build_job:check"
 
 
 def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[str] | None, settings: Settings, *, overwrite: bool = False,
@@ -56,9 +58,12 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
     source = _checked(source, settings)
     if asked or not _is_onnx(source):
         # An export takes longer than to see whether it can be of use.
-        child.run("tftrt_tools.plans.build_job:check", None)
+        child.run(_CHECK, None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
+        if asked and asked.int8_as == as_plan.AUTO:
+            folder = pathlib.Path(stack.enter_context(scratch.folder("choosing")))
+            asked = _choosing(source, folder, settings, asked, log_file, cache, build_minutes)
         stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
         signature, notes = place_onnx(source, stage, settings, log_file, asked)
         task = making.Task(
@@ -94,6 +99,23 @@ def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Sou
     return opening.check(named)
 
 
+def _choosing(source: Source, folder: pathlib.Path, settings: Settings, asked: precision.Asked, log_file: str | None,
+              cache: Mapping[str, Any] | None, build_minutes: float | None) -> precision.Asked:
+    """What is asked with --int8_as=auto, with the ranges that the data has and a plan that was built with them. Args: folder: for both;
+    otherwise as of `convert`. Raises: as `convert`."""
+    known, measured, plan = folder / "ranges.json", folder / "measured", folder / "plan"
+    measured.mkdir()
+    log = f"{log_file}.{as_plan.AUTO}" if log_file else None
+    place_onnx(source, measured, settings, log, dataclasses.replace(asked, int8_as="", output_table=str(known)))
+    try:
+        convert(source, plan, dataclasses.replace(settings, calibration_table=str(known)), log_file=log, cache=cache,
+                build_minutes=build_minutes)
+    except errors.TftrtError as error:
+        raise errors.TftrtError(f"--int8_as={as_plan.AUTO} needs a plan whose INT8 TensorRT may choose, and there is none: {error}",
+                                "leave it out, or name a plan that was built elsewhere") from None
+    return dataclasses.replace(asked, data=None, table=str(known), int8_as=str(plan), int8_said=as_plan.AUTO)
+
+
 def _is_onnx(source: Source) -> bool:
     return table.kind(source.path) is ONNX_KIND
 
@@ -127,9 +149,15 @@ def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tu
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)
-    written = tuple(f"{one.precision.precision} was written into the ONNX file: {len(one.precision.taken)} nodes have it"
-                    for one in done.files if one.precision)
+    written = tuple(_written(one.precision) for one in done.files if one.precision)
     return (*(note for one in done.files for note in (*one.notes, *parser.lines(one.doubts))), *written)
+
+
+def _written(found: precision.Written) -> str:
+    """What to know of the precision in a file."""
+    wider = sum(one.reason.startswith(as_plan.WHY) for one in found.left)
+    return (f"{found.precision} was written into the ONNX file, in {len(found.taken)} of its nodes"
+            + (f"; TensorRT of itself takes a wider type in {wider} others" if wider else ""))
 
 
 def _signature(source: Source, saved: str, asked: str) -> str:
