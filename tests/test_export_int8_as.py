@@ -64,6 +64,13 @@ def test_a_node_gets_it_if_half_of_the_profiles_have_it():
     assert as_plan.wider(seen, ["a", "b", "c", "unnamed"]) == {"b": "--int8_as=p has it in FP16, which was faster"}
 
 
+def test_a_graph_that_is_taken_whole_does_not_tell():
+    whole = Seen("{ForeignNode[a...c]}", "Int32")
+    with pytest.raises(errors.UsageError, match="takes the model as one layer"):
+        as_plan.wider(AsPlan(plan="p", layers=(whole,)), ["a", "b", "c"])
+    assert as_plan.wider(AsPlan(plan="p", layers=(whole, Seen("d", "Int8"), Seen("e", "Half"))), ["a", "d", "e"]).keys() == {"e"}
+
+
 @pytest.mark.parametrize(("nodes", "says", "mend"), [
     (["elsewhere"], "is a plan of another model", "in FP32"), (["b"], "computes no node of it in INT8", "--precision_mode=FP16")])
 def test_a_plan_that_tells_nothing_of_this_model_is_refused(nodes, says, mend):

@@ -79,14 +79,19 @@ def type_of(row: Row) -> str:
 def wider(seen: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
     """{node: why it stays} of the nodes that most profiles of the plan do not compute in INT8.
 
-    Args: nodes: that could be rounded. A node that no layer names (Myelin's layers name only their ends) is left out of the answer.
-    Raises: UsageError where the plan is of another model, or computes none of them in INT8.
+    Args: nodes: that could be rounded. A node that no layer names is left out of the answer.
+    Raises: UsageError where the plan is of another model, does not tell, or computes none of them in INT8.
     """
     found: dict[str, list[str]] = collections.defaultdict(list)
     known = frozenset(nodes)
+    # Of a graph that TensorRT's compiler Myelin takes whole, only the ends are named, and no type inside is told.
+    whole = [layer for layer in seen.layers if layer.name.startswith(layer_names.FOREIGN)]
     for layer in seen.layers:
-        for node in layer_names.held(layer.name, known):
+        for node in layer_names.held(layer.name, known) if layer not in whole else ():
             found[node].append(layer.type)
+    if not found and whole:
+        raise errors.UsageError(f"--int8_as={seen.plan}: TensorRT's compiler takes the model as one layer, and does not tell where that "
+                                "computes in INT8", "leave it out")
     if not found:
         raise errors.UsageError(f"--int8_as={seen.plan} is a plan of another model: none of its layers has the name of a node of this one",
                                 "build it from what `tftrt export` writes of this model in FP32")
