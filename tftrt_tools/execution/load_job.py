@@ -10,6 +10,8 @@ from typing import Any
 from tftrt_tools.execution import run_job
 from tftrt_tools.execution.runner import Load, Wanted
 
+_HELD = contextlib.ExitStack()
+
 
 def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], int]:
     """Load a model, and make each call once. A kind's module of jobs has a function `make` that calls this with its own `load`.
@@ -17,8 +19,8 @@ def made(request: dict[str, Any], load: Load) -> tuple[Callable[[int], object], 
     Args: request: as models.model.Kind.timed says. load: of the kind.
     Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
     """
-    # The process lives as long as the model is called; nothing closes the model before.
-    runner = contextlib.ExitStack().enter_context(load(request["model"], Wanted(label=request["model"])))
+    # Closed with the process: a context that nothing refers to would close at once.
+    runner = _HELD.enter_context(load(request["model"], Wanted(label=request["model"])))
     ready = [runner.ready(call["signature"], run_job.read_inputs(call)) for call in request["calls"]]
     for number, (call, one) in enumerate(zip(request["calls"], ready, strict=True)):
         answers = one()
