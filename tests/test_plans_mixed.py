@@ -68,16 +68,18 @@ def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
     square, inner, root = Layer("ELEMENTWISE", (names["Mul"], float32)), Layer("SHUFFLE", ("(Unnamed)", float32)), Layer("UNARY", (names["Sqrt"], float32))
     sizes, constant = Layer("SHAPE", ("(sizes)", int32)), Layer("CONSTANT", ("w", float32))
     cast, product = Layer("IDENTITY", ("(cast)", half)), Layer("MATRIX_MULTIPLY", (names["MatMul"], half))
-    layers = [square, sizes, constant, inner, root, cast, product]
+    loop = Layer("RECURRENCE", ("(state)", float32))
+    layers = [square, sizes, constant, inner, loop, root, cast, product]
     stand_in = types.SimpleNamespace(num_layers=len(layers), get_layer=layers.__getitem__)
     assert mixed.hold(trt, stand_in, squares[1]) == 3
-    assert [one.precision for one in layers] == [float32, None, None, float32, float32, None, None]
+    assert [one.precision for one in layers] == [float32, None, None, float32, None, float32, None, None]
     assert [one.types for one in (square, root, product, sizes)] == [{0: float32}, {0: float32}, {}, {}]
     assert mixed.hold(trt, stand_in, squares[0]) == 0
 
 
 def test_tensorrt_has_what_is_asked_of_it():
     assert mixed.FLAG in trt.BuilderFlag.__members__
+    assert mixed._LAYERS - {"CAST", "PLUGIN_V3"} <= set(trt.LayerType.__members__), "8.5 has neither of these two"
     assert hasattr(trt.ILayer, "precision") and hasattr(trt.ILayer, "set_output_type")
 
 

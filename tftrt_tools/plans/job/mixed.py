@@ -14,7 +14,10 @@ FLAG = "OBEY_PRECISION_CONSTRAINTS"
 # Ops, and TensorRT's layers, that compute nothing, or whose type is their task.
 _TYPELESS = frozenset({"Cast", "CastLike", "Constant", "ConstantOfShape", "Identity", "QuantizeLinear", "DequantizeLinear", "Shape",
                        "Size"})
-_LAYERS = frozenset({"CONSTANT", "CAST", "IDENTITY", "SHAPE", "QUANTIZE", "DEQUANTIZE"})
+_LAYERS = frozenset({"CONSTANT", "CAST", "IDENTITY", "SHAPE", "QUANTIZE", "DEQUANTIZE",
+                     # Borders of loops and branches, and what a plugin decides for itself.
+                     "LOOP_OUTPUT", "RECURRENCE", "ITERATOR", "TRIP_LIMIT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT", "ASSERTION",
+                     "PLUGIN", "PLUGIN_V2", "PLUGIN_V3"})
 
 
 def hold(trt: Any, network: Any, path: str) -> int:
