@@ -16,8 +16,8 @@ _TYPELESS = frozenset({"Cast", "CastLike", "Constant", "ConstantOfShape", "Ident
                        "Size"})
 _LAYERS = frozenset({"CONSTANT", "CAST", "IDENTITY", "SHAPE", "QUANTIZE", "DEQUANTIZE",
                      # Borders of loops and branches, and what a plugin decides for itself.
-                     "LOOP_OUTPUT", "RECURRENCE", "ITERATOR", "TRIP_LIMIT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT", "ASSERTION",
-                     "PLUGIN", "PLUGIN_V2", "PLUGIN_V3"})
+                     "LOOP_OUTPUT", "RECURRENCE", "ITERATOR", "TRIP_LIMIT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT",
+                     "ASSERTION", "PLUGIN", "PLUGIN_V2", "PLUGIN_V3"})
 
 
 def hold(trt: Any, network: Any, path: str) -> int:
