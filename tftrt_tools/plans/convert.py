@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools import child, errors, scratch
+from tftrt_tools import child, errors, progress, scratch
 from tftrt_tools.accuracy import verify
 from tftrt_tools.calibration import file as calibration_file
 from tftrt_tools.calibration import table as calibration_table
@@ -106,6 +106,7 @@ def _choosing(source: Source, folder: pathlib.Path, settings: Settings, asked: p
     known, measured, plan = folder / "ranges.json", folder / "measured", folder / "plan"
     measured.mkdir()
     log = f"{log_file}.{as_plan.AUTO}" if log_file else None
+    progress.say("first a plan whose INT8 TensorRT may choose")
     place_onnx(source, measured, settings, log, dataclasses.replace(asked, int8_as="", output_table=str(known)))
     try:
         convert(source, plan, dataclasses.replace(settings, calibration_table=str(known)), log_file=log, cache=cache,
