@@ -83,7 +83,8 @@ def remarks(engine: EngineProfile) -> list[str]:
     lines = []
     if engine.fusion:
         fused = sum(group.fused for group in engine.fusion.groups)
-        lines.append(f"fused: {fused} of {len(engine.fusion.groups)} groups that usually become one layer")
+        if engine.fusion.groups:
+            lines.append(f"fused: {fused} of {len(engine.fusion.groups)} groups that usually become one layer")
         lines += [f"not fused: {line}" for line in splits(engine.fusion)]
         moved = [f"{one.count} {one.role} ({rows.ms(one.seconds)} ms)" for one in engine.fusion.moved if one.count]
         if moved:

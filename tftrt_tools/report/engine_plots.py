@@ -61,7 +61,8 @@ def roofline(engine: EngineProfile) -> str:
         return ""
     figure = plots.new_figure(10.5, 4.2)
     axes, labelled = figure.subplots(), set[str]()
-    low, high = min(x for x, *_ in points) / 2, max(max(x for x, *_ in points) * 2, 1000.0)
+    # Wide enough to show where memory bounds, also if one layer does all.
+    low, high = min(min(x for x, *_ in points) / 2, 50.0), max(max(x for x, *_ in points) * 2, 1000.0)
     for name, rate in engine.peaks.flops.items():
         if engine.peaks.bytes_per_s and any(layer.precision == name for *_, layer in points):
             ridge = rate / engine.peaks.bytes_per_s
@@ -80,6 +81,7 @@ def roofline(engine: EngineProfile) -> str:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
+    axes.set_ylim(bottom=min(y for _, y, _ in points) / 4)
     axes.grid(True, color="#e5e5e5", linewidth=0.8)
     axes.set_xlabel("operations a byte (area of a mark: the layer's time)")
     axes.set_ylabel("TFLOP/s")
