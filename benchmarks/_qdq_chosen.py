@@ -4,8 +4,7 @@ import json
 import pathlib
 
 from tftrt_tools.exporting import as_plan
-from tftrt_tools.exporting.as_plan import AsPlan, Seen
-from tftrt_tools.models.plan import layer_information
+from tftrt_tools.exporting.as_plan import AsPlan
 
 
 def write(folder, layers, scales):
@@ -17,8 +16,7 @@ def write(folder, layers, scales):
 
     # The weights are in another file, and belong into this one.
     model = onnx.shape_inference.infer_shapes(onnx.load(folder / "fp32.onnx"))
-    rows = layer_information.rows({"Layers": json.loads(pathlib.Path(layers).read_text())})
-    seen = AsPlan(plan="implicit INT8", layers=tuple(Seen(row.name, as_plan.type_of(row)) for row in rows if as_plan.tells(row)))
+    seen = AsPlan(plan="implicit INT8", layers=as_plan.seen({"Layers": json.loads(pathlib.Path(layers).read_text())}))
     nodes = [site.node for site in placement.place(model, ()).sites]
     placed = placement.place(model, (), as_plan.wider(seen, nodes)).with_scales(scales, "the table has")
     onnx.save(qdq.with_rounding(model, placed, scales), folder / "chosen.onnx")

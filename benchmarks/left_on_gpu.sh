@@ -14,7 +14,7 @@ onnx=${onnx:+$(realpath "$onnx")}
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
-plans=$output/plans insight=$output/diagnosis
+plans=$output/plans
 
 left() { local left=$(($1 - SECONDS)); echo $((left > 1 ? left : 1)); }  # seconds until second $1 of this run
 step() {  # step NAME END COMMAND…: runs it if 15 s or more are left until second END
@@ -39,14 +39,11 @@ tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
 insight() {  # insight FROM TO: provoked causes, and the tests of insight
-  local half=$(($1 + ($2 - $1) / 3)) end=$2 case
-  beside "$(mktemp -d)"
-  step diagnosis-make $half "$python" -m benchmarks.diagnosis fallback range precision --make --jobs 3 --budget "$(left $half)" --workdir="$insight"
+  local third=$(($1 + ($2 - $1) / 3)) end=$2
+  export CASES=range,fallback,precision PYTHON=$python
+  step insight-make $third env SECONDS_LEFT="$(left $third)" benchmarks/insight_on_gpu.sh make "$output/insight"
   alone
-  for case in range fallback precision; do
-    step "diagnosis-$case" "$end" "$python" -m benchmarks.diagnosis $case --case_budget 200 --budget "$(left "$end")" --workdir="$insight" \
-      --json="$insight/$case.json"
-  done
+  step diagnosis "$end" env SECONDS_LEFT="$(left "$end")" benchmarks/insight_on_gpu.sh diagnosis "$output/insight"
   step test-diagnose "$end" bash -c "tests tests/test_gpu_diagnose.py"
   step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
   step test-build-repeat "$end" bash -c "tests tests/test_gpu_build_repeat.py"

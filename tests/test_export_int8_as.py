@@ -7,6 +7,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+import tensorflow as tf
 
 from tests import onnx_files, plan_recordings
 from tests.command_line import assert_clear
@@ -142,6 +143,32 @@ def test_auto_builds_the_plan_that_tells_and_then_the_one_that_was_asked_for(wit
     manifest = passport.read(tmp_path / "plan", passport.MANIFEST)
     assert manifest["settings"]["calibration_table"] == "" and manifest["ranged"] == 0
     assert "--int8_as=auto" in (passport.folder(tmp_path / "plan") / passport.FLAGS).read_text()
+
+
+def test_auto_takes_a_signature_by_name_and_a_file_whose_nodes_have_none(without_a_gpu, tftrt, tmp_path):
+    """All is made from one export, so that the plan and the file have the same names."""
+    without_a_gpu("choosing")
+    source = words(tmp_path)[2].removeprefix("--input_saved_model_dir=")
+    model = onnx.load(source)
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, source)
+    saved, rng = tmp_path / "saved", np.random.default_rng(0)
+    first, second = (tf.constant(rng.normal(size=(64, 64)), tf.float32) for _ in range(2))
+    served = tf.function(lambda x: {"y": tf.nn.relu(x @ first) @ second}, input_signature=[tf.TensorSpec((None, 64), tf.float32, "x")])
+    tf.saved_model.save(tf.Module(), str(saved), signatures={"score": served})
+    for path, shapes in ((source, "x:8x64"), (saved, "score/x:8x64")):
+        done = tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={path}", f"--output_saved_model_dir={tmp_path / 'plan'}", "--overwrite",
+                     "--precision_mode=INT8", f"--calibration_data={tmp_path / 'rows.npz'}", f"--shapes={shapes}", "--int8_as=auto")
+        assert done.returncode == 0 and "in 1 of its nodes; TensorRT of itself takes a wider type in 1 others" in " ".join(done.stdout.split()), done.stderr
+    assert passport.read(tmp_path / "plan", passport.MANIFEST)["settings"]["signature"] == "score"
+
+
+@pytest.mark.parametrize(("shapes", "says"), [("x:min=1x64,max=8x64", "--int8_as=auto: a plan for ranges of shapes does not tell"),
+                                              ("x:8x65", "x:8x65")])
+def test_auto_with_shapes_that_do_not_do_is_one_line(shapes, says, without_a_gpu, tftrt, tmp_path):
+    without_a_gpu("choosing")
+    assert_clear(tftrt(*words(tmp_path, "--int8_as=auto", f"--shapes={shapes}")), 2, says)
 
 
 def test_auto_where_tensorrt_may_not_choose_is_one_line(without_a_gpu, tftrt, tmp_path):

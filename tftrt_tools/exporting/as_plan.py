@@ -47,36 +47,37 @@ class AsPlan(records.Record):
 def read(plan: str | os.PathLike[str], said: str = "") -> AsPlan:
     """The layers of a plan directory. Args: said: what messages call it, if not by its path. Raises: UsageError for one that does not tell
     where INT8 is worth it."""
+    name = said or str(plan)
     if plan == AUTO:
         raise errors.UsageError(f"--int8_as={AUTO} builds a plan, and nothing is built here",
                                 f"name a plan directory, or use `tftrt convert --backend=tensorrt --int8_as={AUTO}`")
     if not (pathlib.Path(plan) / document.DOCUMENT).is_file():
-        raise errors.UsageError(f"--int8_as={plan} is no plan directory", "`tftrt convert --backend=tensorrt` makes one")
+        raise errors.UsageError(f"--int8_as={name} is no plan directory", "`tftrt convert --backend=tensorrt` makes one")
     manifest = passport.read(plan, passport.MANIFEST) or {}
     if not manifest.get("ranged"):
         why = "its file has the INT8 written in" if manifest.get("settings", {}).get("precision_mode") == "INT8" else "it has no INT8"
-        raise errors.UsageError(f"--int8_as={plan} does not tell where INT8 is worth it: {why}",
+        raise errors.UsageError(f"--int8_as={name} does not tell where INT8 is worth it: {why}",
                                 "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)")
-    rows = layer_information.rows(passport.read(plan, document.LAYER_INFORMATION))
-    layers = tuple(Seen(row.name, type_of(row)) for row in rows if tells(row))
+    layers = seen(passport.read(plan, document.LAYER_INFORMATION))
     if not layers:
-        raise errors.UsageError(f"--int8_as={plan} does not tell the types of its layers, as plans with ranges of shapes do not",
+        raise errors.UsageError(f"--int8_as={name} does not tell the types of its layers, as plans with ranges of shapes do not",
                                 "build it with exact shapes: --shapes=INPUT:1x…,32x…")
-    return AsPlan(plan=said or str(plan), layers=layers)
+    return AsPlan(plan=name, layers=layers)
 
 
-def tells(row: Row) -> bool:
-    """Whether a layer computes something, in a type that is told."""
-    return row.kind not in _MOVES and bool(type_of(row))
+def seen(said: Mapping[str, Any] | None) -> tuple[Seen, ...]:
+    """The layers that compute something, in a type that is told. Args: said: the inspector's, as of layer_information.rows."""
+    rows = (row for row in layer_information.rows(said) if row.kind not in _MOVES)
+    return tuple(Seen(row.name, kind) for row in rows if (kind := _type(row)))
 
 
-def type_of(row: Row) -> str:
+def _type(row: Row) -> str:
     """The type that a layer reads; "" where it is not told."""
     types = [one.type for one in row.inputs]
     return _INT8 if _INT8 in types else next(filter(None, types), "")
 
 
-def wider(seen: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
+def wider(asked: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
     """{node: why it stays} of the nodes that most profiles of the plan do not compute in INT8.
 
     Args: nodes: that could be rounded. A node that no layer names is left out of the answer.
@@ -85,21 +86,21 @@ def wider(seen: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
     found: dict[str, list[str]] = collections.defaultdict(list)
     known = frozenset(nodes)
     # Of a graph that TensorRT's compiler Myelin takes whole, only the ends are named, and no type inside is told.
-    whole = [layer for layer in seen.layers if layer.name.startswith(layer_names.FOREIGN)]
-    for layer in seen.layers:
-        for node in layer_names.held(layer.name, known) if layer not in whole else ():
+    apart = [layer for layer in asked.layers if not layer.name.startswith(layer_names.FOREIGN)]
+    for layer in apart:
+        for node in layer_names.held(layer.name, known):
             found[node].append(layer.type)
-    if not found and whole:
-        raise errors.UsageError(f"--int8_as={seen.plan}: TensorRT's compiler takes the model as one layer, and does not tell where that "
+    if not found and len(apart) < len(asked.layers):
+        raise errors.UsageError(f"--int8_as={asked.plan}: TensorRT's compiler takes the model as one layer, and does not tell where that "
                                 "computes in INT8", "leave it out")
     if not found:
-        raise errors.UsageError(f"--int8_as={seen.plan} is a plan of another model: none of its layers has the name of a node of this one",
+        raise errors.UsageError(f"--int8_as={asked.plan} is a plan of another model: none of its layers has the name of a node of this one",
                                 "build it from what `tftrt export` writes of this model in FP32")
     stay = {node: types for node, types in found.items() if 2 * types.count(_INT8) < len(types)}
     if len(stay) == len(found):
-        raise errors.UsageError(f"--int8_as={seen.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
+        raise errors.UsageError(f"--int8_as={asked.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
                                 "take --precision_mode=FP16")
-    return {node: f"{WHY}{seen.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
+    return {node: f"{WHY}{asked.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
 
 
 def _said(types: Sequence[str]) -> str:

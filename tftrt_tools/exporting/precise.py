@@ -53,7 +53,7 @@ def check(asked: Asked, opset: int) -> None:
     if asked.int8_as:
         if asked.precision != "INT8":
             raise errors.UsageError(f"--int8_as has no effect with --precision_mode={asked.precision}", "leave it out, or choose INT8")
-        as_plan.read(asked.int8_as)
+        as_plan.read(asked.int8_as, asked.int8_said)
     if asked.precision == "FP32":
         if asked.fp32_nodes:
             raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision")

@@ -62,8 +62,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     network, parser = networks.parsed(trt, builder, log, request["onnx"], settings.strongly_typed)
     networks.check_inputs(network)
     profiles = tuple(map(Profile.from_dict, request["profiles"]))
-    free = not settings.strongly_typed and differences.weakly_typed(trt)
-    held = mixed.hold(trt, network, request["onnx"]) if free and settings.precision_mode == "FP16" else 0
+    free = settings.precision_mode == "FP16" and not differences.typed(trt, settings.strongly_typed)
+    held = mixed.hold(trt, network, request["onnx"]) if free else 0
     config, flags = networks.configured(trt, builder, network, profiles, settings, request["ranges"], held > 0)
     ranged = networks.set_ranges(network, request["ranges"]) if request["ranges"] else 0
     parsed = time.monotonic()

@@ -29,6 +29,7 @@ from tftrt_tools.plans import making, shaping
 from tftrt_tools.plans.result import Built
 from tftrt_tools.plans.settings import Settings
 from tftrt_tools.savedmodel import describe, signatures, staging
+from tftrt_tools.savedmodel import shapes as shape_grammar
 from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources import opened
 from tftrt_tools.sources.source import Source, of
@@ -61,11 +62,11 @@ def convert(source: str | os.PathLike[str] | Source, output: str | os.PathLike[s
         child.run(_CHECK, None)
     target = staging.check_target(output, overwrite, [source.path]) if output else None
     with contextlib.ExitStack() as stack:
-        if asked and asked.int8_as == as_plan.AUTO:
-            folder = pathlib.Path(stack.enter_context(scratch.folder("choosing")))
-            asked = _choosing(source, folder, settings, asked, log_file, cache, build_minutes)
         stage = stack.enter_context(staging.staged(target)) if target else pathlib.Path(stack.enter_context(scratch.folder("plan")))
-        signature, notes = place_onnx(source, stage, settings, log_file, asked)
+        if asked and asked.int8_as == as_plan.AUTO:
+            signature, notes = _place_chosen(source, stage, settings, asked, log_file, cache, build_minutes)
+        else:
+            signature, notes = place_onnx(source, stage, settings, log_file, asked)
         task = making.Task(
             name=str(source), source=str(pathlib.Path(source.path).absolute()), source_digest=table.kind(source.path).digest(source.path),
             output=target, settings=dataclasses.replace(settings, signature=signature), ranges=ranges(settings.calibration_table),
@@ -99,22 +100,37 @@ def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Sou
     return opening.check(named)
 
 
-def _choosing(source: Source, folder: pathlib.Path, settings: Settings, asked: precision.Asked, log_file: str | None,
-              cache: Mapping[str, Any] | None, build_minutes: float | None) -> precision.Asked:
-    """What is asked with --int8_as=auto, with the ranges that the data has and a plan that was built with them. Args: folder: for both;
-    otherwise as of `convert`. Raises: as `convert`."""
-    known, measured, plan = folder / "ranges.json", folder / "measured", folder / "plan"
-    measured.mkdir()
+def _place_chosen(source: Source, stage: pathlib.Path, settings: Settings, asked: precision.Asked, log_file: str | None,
+                  cache: Mapping[str, Any] | None, build_minutes: float | None) -> tuple[str, tuple[str, ...]]:
+    """As place_onnx, for --int8_as=auto: with the ranges that the data has, and INT8 where a plan that was built with them has it.
+
+    The model is exported once, and all is made from that file, so that all have the same names. Raises: as `convert`."""
+    groups = shaping.groups(settings.shapes)
+    if groups and all(map(shape_grammar.is_range, groups)):
+        raise errors.UsageError(f"--int8_as={as_plan.AUTO}: a plan for ranges of shapes does not tell the types of its layers",
+                                "give exact shapes: --shapes=INPUT:1x…,32x…; or name a plan that was built for such")
     log = f"{log_file}.{as_plan.AUTO}" if log_file else None
     progress.say("first a plan whose INT8 TensorRT may choose")
-    place_onnx(source, measured, settings, log, dataclasses.replace(asked, int8_as="", output_table=str(known)))
-    try:
-        convert(source, plan, dataclasses.replace(settings, calibration_table=str(known)), log_file=log, cache=cache,
-                build_minutes=build_minutes)
-    except errors.TftrtError as error:
-        raise errors.TftrtError(f"--int8_as={as_plan.AUTO} needs a plan whose INT8 TensorRT may choose, and there is none: {error}",
-                                "leave it out, or name a plan that was built elsewhere") from None
-    return dataclasses.replace(asked, data=None, table=str(known), int8_as=str(plan), int8_said=as_plan.AUTO)
+    with scratch.folder("choosing") as temporary:
+        exported, measured, plan = (pathlib.Path(temporary) / name for name in ("exported", "measured", "plan"))
+        exported.mkdir()
+        measured.mkdir()
+        known = str(measured / "ranges.json")
+        name, notes = place_onnx(source, exported, settings, log, precision.Asked())
+        file = Source(path=str(exported / document.ONNX))
+        unnamed = dataclasses.replace(settings, signature="", shapes=shaping.without_signature(settings.shapes, (name,)))
+        asked = dataclasses.replace(asked, data=asked.data and dataclasses.replace(asked.data, shapes=shaping.first_call(unnamed.shapes)))
+        place_onnx(file, measured, unnamed, log, dataclasses.replace(asked, int8_as="", output_table=known))
+        try:
+            convert(file, plan, dataclasses.replace(unnamed, calibration_table=known), log_file=log, cache=cache,
+                    build_minutes=build_minutes)
+        except errors.UsageError:
+            raise
+        except errors.TftrtError as error:
+            raise errors.TftrtError(f"--int8_as={as_plan.AUTO} needs a plan whose INT8 TensorRT may choose, and there is none: {error}",
+                                    "leave it out, or name a plan that was built elsewhere") from None
+        chosen = dataclasses.replace(asked, data=None, table=known, int8_as=str(plan), int8_said=as_plan.AUTO)
+        return name, (*notes, *place_onnx(file, stage, unnamed, log_file, chosen)[1])
 
 
 def _is_onnx(source: Source) -> bool:
@@ -144,9 +160,10 @@ def _exported(source: Source, stage: pathlib.Path, settings: Settings, names: tu
               asked: precision.Asked | None) -> tuple[str, ...]:
     """Export the model into the directory. Returns: what to know. Raises: as `convert`."""
     compared = verify.Options(asked=inputs.Asked(shapes=shaping.first_call(settings.shapes)))
+    asked = asked or precision.Asked()
     # Drawn inputs say little of a precision that was calibrated on data: `verify` judges the plan.
-    options = export.Options(target=targets.here(), signature_keys=names, comparison=compared, log_file=log_file,
-                             precision=asked or precision.Asked(), judge_precision=asked is None)
+    options = export.Options(target=targets.here(), signature_keys=names, comparison=compared, log_file=log_file, precision=asked,
+                             judge_precision=asked.precision == "FP32")
     done = export.export(source, stage / document.ONNX, options)
     if not done.passed:
         raise failed(source, done)

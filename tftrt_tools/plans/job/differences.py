@@ -26,6 +26,11 @@ def weakly_typed(trt: Any) -> bool:
     return "FP16" in trt.BuilderFlag.__members__
 
 
+def typed(trt: Any, strongly_typed: bool) -> bool:
+    """Whether only the types of the graph choose the precision of a network. Args: strongly_typed: whether the user asks for that."""
+    return strongly_typed or not weakly_typed(trt)
+
+
 def flag(trt: Any, setting: str, name: str = "") -> Any:
     """The builder flag of a setting. Args: name: of the flag, if it is not in _SINCE. Raises: TftrtError where this release has none."""
     name = name or _SINCE[setting][0]

@@ -71,7 +71,7 @@ def configured(trt: Any, builder: Any, network: Any, profiles: Sequence[Profile]
 
 
 def _flags(trt: Any, network: Any, settings: Settings, ranges: Mapping[str, float]) -> Iterator[str]:
-    typed = settings.strongly_typed or not differences.weakly_typed(trt)
+    typed = differences.typed(trt, settings.strongly_typed)
     if settings.precision_mode == "INT8":
         _check_int8(trt, network, typed, ranges)
     if typed:
