@@ -1,7 +1,7 @@
 """Nodes that an ONNX file in FP16 leaves in FP32, held there.
 
-In a network without strong types the builder's flag FP16 lets TensorRT compute any layer in FP16, also one between casts to FP32 (its
-guides of releases 8.5 to 10, "Reduced Precision"). So the file's types become constraints of the layers.
+In a network without strong types TensorRT chooses the precision. With the builder's flag FP16 it may compute any layer in FP16, also one
+between casts to FP32 (its guides of releases 8.5 to 10, "Reduced Precision"). So the file's types become constraints of the layers.
 """
 
 from __future__ import annotations
