@@ -26,9 +26,12 @@ def hold(trt: Any, network: Any, path: str) -> int:
     Args: network: parsed from the file. path: of the file.
     Returns: layers that are constrained; 0 for a file without FP16, whose precision is TensorRT's to choose, and without the package onnx.
     """
+    wide, computed = tensors(path)
+    if not wide:
+        return 0
     floats = (trt.DataType.FLOAT, trt.DataType.HALF)
     count = 0
-    for layer in _layers(network, *tensors(path)):
+    for layer in _layers(network, wide, computed):
         numbers = [number for number in range(layer.num_outputs) if layer.get_output(number).dtype in floats]
         if numbers and layer.type.name not in _LAYERS:
             layer.precision = trt.DataType.FLOAT
