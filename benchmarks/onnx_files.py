@@ -150,13 +150,13 @@ def _exported(one, source, target, precision, workdir, _end=None):
     place = _place(one, target, precision, workdir)
     place.unlink(missing_ok=True)
     words = ["export", source, f"--output={place}", f"--target={target}", f"--precision_mode={precision}",
-             f"--json={workdir / 'said.json'}", *one.flags]
+             f"--json={workdir / f'{one.name}.said.json'}", *one.flags]
     words += _compared(one, workdir) or [f"--shapes={one.shape_flag(1)}"]
     words += [f"--calibration_data={_saved(one, _CALIBRATION, 1, workdir)}"] if precision == "INT8" else []
     code, said = _tftrt(words)
     found = {"nodes": sum(onnx_file.overview(str(source)).ops.values()), "code": code, "said": said if code else ""}
     if code in (0, 3):
-        made, = json.loads((workdir / "said.json").read_text())["files"]
+        made, = json.loads((workdir / f"{one.name}.said.json").read_text())["files"]
         checked = (made["precision"] or {}).get("verification") or made["verification"]
         found["db"] = _worst(checked)
     if place.exists():
@@ -178,8 +178,8 @@ def _plan(one, source, target, precision, workdir, end):
         return found
     manifest = json.loads((place / "assets.extra/tftrt/manifest.json").read_text())
     found["build_s"] = manifest["build_seconds"]
-    code, said = _tftrt(["verify", exported, place, *_compared(one, workdir), f"--json={workdir / 'said.json'}"], end)
-    checked = json.loads((workdir / "said.json").read_text()) if code in (0, 3) else {"comparisons": []}
+    code, said = _tftrt(["verify", exported, place, *_compared(one, workdir), f"--json={workdir / f'{one.name}.said.json'}"], end)
+    checked = json.loads((workdir / f"{one.name}.said.json").read_text()) if code in (0, 3) else {"comparisons": []}
     return found | {"code": code, "said": said if code else "", "db": _worst(checked)}
 
 

@@ -261,12 +261,13 @@ def _one(case, variant, graph, options, left):
     place = _place(case, variant, options)
     if not place.exists():
         return [{"problem": "not made"}]
-    output = options.workdir / "rows.json"
+    name = f"{place.name}{'-graph' if graph else ''}"
+    output = options.workdir / f"{name}.rows.json"  # models may be measured at once, each on a GPU of its own
     output.unlink(missing_ok=True)
     request = {"do": "measure", "model": str(place), "plan": variant.startswith("plan"), "graph": graph, "seconds": options.seconds,
                "rows": str(_rows_file(case, options)), "answers": str(options.workdir / f"{case.name}.answers.npz"),
                "batches": BATCHES, "streams": STREAMS, "output": str(output)}
-    log = options.workdir / "logs" / f"{place.name}{'-graph' if graph else ''}.log"
+    log = options.workdir / "logs" / f"{name}.log"
     log.parent.mkdir(exist_ok=True)
     problem = ""
     try:
