@@ -26,7 +26,7 @@ def measure(calls, batch, seconds, least=50):
         try:
             warm(call)
             ready.wait()
-            spans[index] = _until(call, time.perf_counter() + seconds, least, times[index])
+            spans[index] = until(call, time.perf_counter() + seconds, least, times[index])
         except threading.BrokenBarrierError:
             pass
         except Exception as error:
@@ -54,7 +54,8 @@ def warm(call, seconds=WARM_SECONDS):
         done += 1
 
 
-def _until(call, deadline, least, times):
+def until(call, deadline, least, times):
+    """Call until `deadline`, by time.perf_counter, and `least` times at least; seconds go into `times`. Returns: (start, end)."""
     start = before = time.perf_counter()
     while before < deadline or len(times) < least:
         call()

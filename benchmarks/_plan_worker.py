@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import _loop, _stats
 
-_IN_A_ROW, _BURST = 50, 8
+_IN_A_ROW, _BURST, _TURNS = 50, 8, 11
 _JUDGED = 32
 
 
@@ -92,7 +92,7 @@ def _measure_plan(request, add, start):
     add(way="answers", batch=_JUDGED, load_s=time.monotonic() - start, **judged(request, answers))
     _loops(request, add, ready.get)
     add(way="contexts", n=loaded.pool.contexts, captured=loaded.pool.captured)
-    _alone(request, add)
+    _alone(request, add, ready)
 
 
 def _loops(request, add, call_of):
@@ -122,8 +122,8 @@ def judged(request, answers):
 # TensorRT alone -------------------------------------------------------------------------------------------------------------------------
 
 
-def _alone(request, add):
-    """A bare loop: input and output stay on the GPU. Each context is of a copy of the engine."""
+def _alone(request, add, ready):
+    """A bare loop: input and output stay on the GPU. Each context is of a copy of the engine. Args: ready: {batch: the runner's call}."""
     from tftrt_tools.execution.job.cudart import Cuda
     from tftrt_tools.models.plan import profiles
     from tftrt_tools.models.plan.job.context import Context
@@ -157,8 +157,7 @@ def _alone(request, add):
             cuda.wait(one.stream)
 
         add(way="alone, each call awaited", batch=batch, **_loop.measure([call], batch, request["seconds"], least=10))
-        add(way="alone, with copies", batch=batch, **_loop.measure([lambda one=one, pinned=pinned: one.call(pinned)], batch,
-                                                                  request["seconds"], least=10))
+        add(way="in turns", batch=batch, **_in_turns(ready[batch], lambda one=one, pinned=pinned: one.call(pinned), request["seconds"]))
         each = _in_a_row(cuda, one, request["seconds"])
         add(way="alone, calls in a row", batch=batch, workers=1, **_stats.summary(each), images_s=batch / statistics.median(each))
         for streams in request["streams"]:
@@ -167,6 +166,21 @@ def _alone(request, add):
                 add(way="alone, calls in a row", batch=batch, workers=streams, images_s=rate * batch)
         for each, _ in made:
             each.close()
+
+
+def _in_turns(whole, bare, seconds):
+    """{"p50_ms" of the runner's call, "bare_ms", "ratio", "ratio_low", "ratio_high" of the turns}: what both do within a second wavers less
+    than what they do one after the other."""
+    both, medians = (whole, bare), ([], [])
+    for turn in range(_TURNS):
+        for side in (0, 1) if turn % 2 else (1, 0):
+            both[side]()
+            times = []
+            _loop.until(both[side], time.perf_counter() + seconds / _TURNS, 10, times)
+            medians[side].append(1e3 * statistics.median(times))
+    ratios = _stats.ratios(*medians)
+    return {"workers": 1, "n": ratios["n"], "p50_ms": statistics.median(medians[0]), "bare_ms": statistics.median(medians[1]),
+            "ratio": ratios["median"], "ratio_low": ratios["min"], "ratio_high": ratios["max"]}
 
 
 def _in_a_row(cuda, context, seconds):

@@ -13,7 +13,7 @@ Steps, each within --budget seconds; a later run goes on where one was cut:
 
 Whole calls go from arrays on the host to arrays on the host: TensorFlow's as TensorFlow Serving makes them, a plan's from page-locked
 memory. "alone" is the ceiling, TensorRT without the toolkit's runner: a bare loop that only puts calls on a stream, input and output on the
-GPU.
+GPU. "in turns": whole calls and the bare loop with the same copies, by turns, and the ratio of their times.
 """
 
 import argparse
@@ -26,14 +26,15 @@ import sys
 import threading
 import time
 
-from benchmarks import _models, _report
+from benchmarks import _models, _plans_table, _report
 
 NEEDS_GPU = True
 BATCHES = (1, 32, 128)
 STREAMS = (1, 2, 4)
 TFTRT, NATIVE = "TF-TRT FP16", "TensorFlow"
 COLUMNS = [("case", "model"), ("variant", "variant"), ("way", "way"), ("batch", "batch"), ("workers", "streams"), ("p50_ms", "p50 ms"),
-           ("p99_ms", "p99 ms"), ("images_s", "rows/s"), ("snr_db", "SNR dB"), ("top1_same", "top-1 same"), ("problem", "problem")]
+           ("p99_ms", "p99 ms"), ("images_s", "rows/s"), ("ratio", "of bare"), ("ratio_low", "from"), ("ratio_high", "to"),
+           ("snr_db", "SNR dB"), ("top1_same", "top-1 same"), ("problem", "problem")]
 BUILDS = [("case", "model"), ("variant", "variant"), ("first_s", "first s"), ("second_s", "second s"), ("share", "second/first"),
           ("mb", "MB"), ("jobs", "at once"), ("problem", "problem")]
 
@@ -66,6 +67,9 @@ _EXPORTING = {case.name: threading.Lock() for case in CASES}
 
 def main(argv=None):
     options = _options(argv)
+    if options.table:
+        print(_plans_table.markdown(json.loads(options.table.read_text())))
+        return 0
     options.workdir.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + options.budget
     cases = [case for case in CASES if case.name in options.cases]
@@ -98,6 +102,7 @@ def _options(argv):
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/plans")
     parser.add_argument("--resume", action="store_true", help="go on with the rows of a run that was cut")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/plans.json")
+    parser.add_argument("--table", type=pathlib.Path, metavar="JSON", help="print these results as Markdown, and leave")
     options = parser.parse_args(argv)
     if unknown := [name for name in options.cases if name not in {case.name for case in CASES}]:
         parser.error(f"no case {unknown[0]!r}; there are: {', '.join(case.name for case in CASES)}")

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from benchmarks import _loop, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision, tuning, wire
+from benchmarks import (_loop, _plans_table, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision,
+                        tuning, wire)
 
 
 def test_quantile_is_a_measured_value():
@@ -81,6 +82,18 @@ def test_efficiency_compares_equal_ways_only():
             {**one, "section": "tftrt", "model": "TF-TRT FP16", "workers": 2, "p50_ms": 1.0, "images_s": 9},
             {"batch": 1, "section": "tftrt", "model": "TF-TRT FP16", "way": "refused", "error": "no"}]
     assert engine_efficiency.efficiency(rows) == [{**one, "latency": 0.5, "throughput": 0.5}]
+
+
+def test_the_table_of_plans_has_one_line_a_variant():
+    one, call = {"case": "m", "variant": "plan FP16 as a CUDA graph"}, {"way": "whole calls", "p50_ms": 0.5, "p99_ms": 0.75, "workers": 1}
+    rows = [{**one, "way": "answers", "batch": 32, "snr_db": 40.04, "top1_same": 0.97}, {**one, **call, "batch": 1, "images_s": 2000},
+            *({**one, **call, "batch": 128, "workers": count, "images_s": 1e4 * count} for count in (1, 2)),
+            *({**one, "way": "in turns", "batch": batch, "ratio": 1.25, "ratio_low": 1.0, "ratio_high": 1.5} for batch in (1, 128)),
+            {"case": "m", "variant": "TF-TRT FP16", "problem": "not made"}]
+    machine = dict.fromkeys(("gpu", "tensorflow", "tensorrt", "time"), "-")
+    *_, measured, missing = _plans_table.markdown({"machine": machine, "rows": rows}).splitlines()
+    assert measured == "| m: plan FP16, graphs | 0.5 (0.75) |  | 10,000, 20,000 | 1.250 (1.000 to 1.500) | 0.800 | 40 | 97% |"
+    assert missing.startswith("| m: TF-TRT FP16 | not made |")
 
 
 def test_latency_table_has_one_line_a_batch_size():
