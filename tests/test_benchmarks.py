@@ -13,8 +13,20 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from benchmarks import (_loop, _plans_table, _process, _report, _stats, calibration, convert_overhead, engine_efficiency, latency, precision,
-                        tuning, wire)
+from benchmarks import (
+    _loop,
+    _plans_table,
+    _process,
+    _report,
+    _stats,
+    calibration,
+    convert_overhead,
+    engine_efficiency,
+    latency,
+    precision,
+    tuning,
+    wire,
+)
 
 
 def test_quantile_is_a_measured_value():
