@@ -24,9 +24,9 @@ def look(case: Case) -> Said:
         return
     seconds = case.gpu("engine")
     profiles = case.engine_profiles
-    least = sum(_least(one) for one in profiles)
-    worth, rule = max(0.0, seconds - least), (f"its engines take {milliseconds(seconds)} here; the GPU's peaks and the launch of its "
-                                              f"kernels allow {milliseconds(least)}")
+    allowed = sum(least(one) for one in profiles)
+    worth, rule = max(0.0, seconds - allowed), (f"its engines take {milliseconds(seconds)} here; the GPU's peaks and the launch of its "
+                                              f"kernels allow {milliseconds(allowed)}")
     if not profiles:
         worth, rule = seconds, f"its engines take {milliseconds(seconds)} here, and no profile of their layers says how fast they could be"
     yield Finding(
@@ -37,6 +37,7 @@ def look(case: Case) -> Said:
                  f"--output_saved_model_dir={beside(case, 'optimal')}"))
 
 
-def _least(engine: EngineProfile) -> float:
-    """Seconds below which its layers cannot come: each its roof, and the launch of its kernels."""
-    return sum(max((layer.roof_share or 0.0) * layer.seconds, _EMPTY_KERNEL * max(1, len(layer.kernels))) for layer in engine.layers)
+def least(engine: EngineProfile) -> float:
+    """Seconds below which its layers cannot come: each its roof, or the launch of its kernels; a layer that only renames launches none."""
+    return sum(min(layer.seconds, max((layer.roof_share or 0.0) * layer.seconds, _EMPTY_KERNEL * max(1, len(layer.kernels))))
+               for layer in engine.layers)
