@@ -124,7 +124,7 @@ def judged(request, answers):
 
 def _alone(request, add, ready):
     """A bare loop: input and output stay on the GPU. Each context is of a copy of the engine. Args: ready: {batch: the runner's call}."""
-    from tftrt_tools.execution.job.cudart import Cuda
+    from tftrt_tools.execution.job.cudart import Cuda, HostArray
     from tftrt_tools.models.plan import profiles
     from tftrt_tools.models.plan.job.context import Context
     from tftrt_tools.models.plan.job.engine import Engine
@@ -138,8 +138,8 @@ def _alone(request, add, ready):
         made.shaped(shapes)
         pinned = {}
         for one in engine.plan.inputs:
-            pinned[one.name] = cuda.pinned(feed[one.name].shape, one.engine_dtype)
-            pinned[one.name][...] = feed[one.name]
+            pinned[one.name] = HostArray.of(cuda.pinned(feed[one.name].shape, one.engine_dtype))
+            pinned[one.name].array[...] = feed[one.name]
         if request["graph"]:
             made.capture(pinned)
         made.upload(pinned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -38,6 +39,20 @@ class CudaError(Exception):
     """A CUDA runtime function that did not return 0."""
 
 
+@dataclasses.dataclass(frozen=True)
+class HostArray:
+    """An array of NumPy with its address and bytes: asking an array for its address takes longer than starting a copy."""
+
+    array: npt.NDArray[Any]
+    address: int
+    size: int
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> HostArray:
+        """Args: array: one piece of memory, in order."""
+        return cls(array, array.ctypes.data, array.nbytes)
+
+
 class Cuda:
     """The runtime on device 0. ctypes lets go of the interpreter lock during each call."""
 
@@ -46,10 +61,13 @@ class Cuda:
         for name, arguments in _ARGUMENTS.items():
             getattr(self._library, name).argtypes = arguments
         self._library.cudaGetErrorString.restype = ctypes.c_char_p
+        self._copy, self._synchronize = self._library.cudaMemcpyAsync, self._library.cudaStreamSynchronize
         self._call("cudaSetDevice", 0)
 
     def _call(self, name: str, *arguments: object) -> None:
-        code = getattr(self._library, name)(*arguments)
+        self._check(name, getattr(self._library, name)(*arguments))
+
+    def _check(self, name: str, code: int) -> None:
         if code:
             raise CudaError(f"{name}: {self._library.cudaGetErrorString(code).decode()} ({code})")
 
@@ -104,7 +122,8 @@ class Cuda:
 
     def wait(self, stream: int) -> None:
         """Wait for all work on a stream."""
-        self._call("cudaStreamSynchronize", stream)
+        if code := self._synchronize(stream):
+            self._check("cudaStreamSynchronize", code)
 
     def wait_for_all(self) -> None:
         """Wait for all work on the device."""
@@ -112,11 +131,21 @@ class Cuda:
 
     def to_device(self, pointer: int, array: npt.NDArray[Any], stream: int) -> None:
         """Start copying an array to the device."""
-        self._call("cudaMemcpyAsync", pointer, array.ctypes.data, array.nbytes, _TO_DEVICE, stream)
+        self.send(pointer, HostArray.of(array), stream)
 
     def to_host(self, array: npt.NDArray[Any], pointer: int, stream: int) -> None:
         """Start copying from the device into an array."""
-        self._call("cudaMemcpyAsync", array.ctypes.data, pointer, array.nbytes, _TO_HOST, stream)
+        self.fetch(HostArray.of(array), pointer, stream)
+
+    def send(self, pointer: int, host: HostArray, stream: int) -> None:
+        """As to_device."""
+        if code := self._copy(pointer, host.address, host.size, _TO_DEVICE, stream):
+            self._check("cudaMemcpyAsync", code)
+
+    def fetch(self, host: HostArray, pointer: int, stream: int) -> None:
+        """As to_host."""
+        if code := self._copy(host.address, pointer, host.size, _TO_HOST, stream):
+            self._check("cudaMemcpyAsync", code)
 
     def event(self) -> int:
         """A new event."""

@@ -13,12 +13,12 @@ import tensorrt as trt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner, trace
-from tftrt_tools.execution.job.cudart import Cuda, CudaError
+from tftrt_tools.execution.job.cudart import Cuda, CudaError, HostArray
 from tftrt_tools.models.plan import profiles
 from tftrt_tools.models.plan.document import ENGINE, Tensor
 from tftrt_tools.models.plan.job.context import Context, Refused
 from tftrt_tools.models.plan.job.engine import Engine
-from tftrt_tools.models.plan.job.pool import Pool
+from tftrt_tools.models.plan.job.pool import Calls, Pool
 
 if TYPE_CHECKING:
     from tftrt_tools.execution.runner import Arrays, Ready, Wanted
@@ -67,15 +67,20 @@ class Loaded:
         profile = profiles.choose(self._plan.profiles, shapes)
         if profile is None:
             raise runner.failed(signature, inputs, *profiles.refusal(self._plan.profiles, shapes))
-        feed = {one.name: self._pinned(signature, inputs, one) for one in self._plan.inputs}
+        calls = Calls(profile, shapes, {one.name: HostArray.of(self._pinned(signature, inputs, one)) for one in self._plan.inputs})
+        # Outputs come as the engine computes them, and go out as the ONNX file has them.
+        names = [one.name for one in self._plan.outputs]
+        cast = [(one.name, np.dtype(one.dtype)) for one in self._plan.outputs if one.dtype != one.engine_dtype]
 
         def call() -> Arrays:
             try:
-                found = self.pool.call(profile, shapes, feed)
+                found = self.pool.call(calls)
             except (Refused, CudaError) as error:
                 raise runner.failed(signature, inputs, f"TensorRT refuses {error}" if isinstance(error, Refused) else str(error),
                                     "if it is memory, make fewer calls at a time or smaller ones") from None
-            return {one.name: found[one.name].astype(one.dtype, copy=False) for one in self._plan.outputs}
+            for name, dtype in cast:
+                found[name] = found[name].astype(dtype)
+            return {name: found[name] for name in names}
 
         return call
 

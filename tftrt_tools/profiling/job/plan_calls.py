@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tftrt_tools.execution.runner import Arrays
 from tftrt_tools.execution.trace import CallTrace
 from tftrt_tools.models.plan import runner_job
-from tftrt_tools.models.plan.job.context import Context
+from tftrt_tools.models.plan.job.context import Context, Feed
 from tftrt_tools.profiling.job.whole_calls import WholeCalls
 from tftrt_tools.profiling.traces import CALL, INPUT, OUTPUT, RUN, RUN_OF_PLAN
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _NANOSECONDS = 1e-9
 
@@ -63,7 +60,7 @@ MARKS = Marks()
 class Marked(Context):
     """A context of the runner that marks the stages of its calls."""
 
-    def upload(self, feed: Mapping[str, npt.NDArray[Any]]) -> None:
+    def upload(self, feed: Feed) -> None:
         """As Context.upload."""
         begun = MARKS.now()
         super().upload(feed)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import tensorrt as trt
 
 from tftrt_tools import errors
-from tftrt_tools.execution.job.cudart import Captured, Cuda, CudaError
+from tftrt_tools.execution.job.cudart import Captured, Cuda, CudaError, HostArray
 from tftrt_tools.models.plan.job import engine as engines
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+# {input: an array in page-locked memory}, with the engine's types.
+Feed = Mapping[str, HostArray]
 Shapes = dict[str, tuple[int, ...]]
 
 # One thread at a time makes contexts, sets their shapes and puts calls on streams; the GPU works at them side by side. Contexts of two
@@ -50,7 +51,7 @@ class Context:
         self._memory = {name: _Memory(cuda) for name in (*self.inputs, *self.outputs)}
         self._shapes: Shapes = {}
         # Page-locked memory of the outputs whose shapes follow from those of the inputs.
-        self._pinned: dict[str, npt.NDArray[Any]] = {}
+        self._pinned: dict[str, HostArray] = {}
         # Of the others, whose shapes depend on values; for good, once they are known.
         self._allocators: dict[str, _Allocator] = {}
         self._graph: Captured | None = None
@@ -88,12 +89,12 @@ class Context:
             _check(self._context.set_output_allocator(name, self._allocators[name]), f"the allocator of {name}")
             return
         self._place(name, shape)
-        self._pinned[name] = self.cuda.pinned(shape, self._dtypes[name])
+        self._pinned[name] = HostArray.of(self.cuda.pinned(shape, self._dtypes[name]))
 
-    def upload(self, feed: Arrays) -> None:
-        """Start copying the inputs. Args: feed: in page-locked memory, with the engine's types and the shapes of `shaped`."""
+    def upload(self, feed: Feed) -> None:
+        """Start copying the inputs. Args: feed: with the shapes of `shaped`."""
         for name in self.inputs:
-            self.cuda.to_device(self._memory[name].address, feed[name], self.stream)
+            self.cuda.send(self._memory[name].address, feed[name], self.stream)
 
     def enqueue(self) -> None:
         """Put one call on the stream. Raises: Refused."""
@@ -105,21 +106,22 @@ class Context:
 
     def download(self) -> dict[str, npt.NDArray[Any]]:
         """Wait for the call. Returns: {output: a new array}. Raises: Refused, CudaError."""
-        for name, array in self._pinned.items():
-            self.cuda.to_host(array, self._memory[name].address, self.stream)
+        for name, host in self._pinned.items():
+            self.cuda.fetch(host, self._memory[name].address, self.stream)
         self.cuda.wait(self.stream)
-        found = {name: array.copy() for name, array in self._pinned.items()}
+        found = {name: host.array.copy() for name, host in self._pinned.items()}
+        if not self._allocators:
+            return found
         for name, allocator in self._allocators.items():
             if allocator.shape is None:
                 raise Refused(f"the shape of {name}")
             found[name] = np.empty(allocator.shape, self._dtypes[name])
             if found[name].size:
                 self.cuda.to_host(found[name], self._memory[name].address, self.stream)
-        if self._allocators:
-            self.cuda.wait(self.stream)
+        self.cuda.wait(self.stream)
         return {name: found[name] for name in self.outputs}
 
-    def capture(self, feed: Arrays) -> bool:
+    def capture(self, feed: Feed) -> bool:
         """Let further calls of the present shapes be launches of a CUDA graph. Returns: False for a call that asks for memory in the
         middle, which cannot be one. Raises: Refused, CudaError; then this context is of no use any more."""
         if self._allocators:
@@ -152,7 +154,7 @@ class Context:
             with contextlib.suppress(CudaError):
                 memory.close()
 
-    def call(self, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
+    def call(self, feed: Feed) -> dict[str, npt.NDArray[Any]]:
         """One whole call, from and to the host. Raises: Refused, CudaError."""
         self.upload(feed)
         self.launch()

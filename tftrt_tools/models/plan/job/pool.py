@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy.typing as npt
@@ -13,20 +13,34 @@ import tensorrt as trt
 
 from tftrt_tools import errors, progress
 from tftrt_tools.execution.job.cudart import Cuda, CudaError
-from tftrt_tools.models.plan.job.context import HOST, Arrays, Context, Refused, Shapes
+from tftrt_tools.models.plan.job.context import HOST, Context, Feed, Refused, Shapes
 from tftrt_tools.models.plan.job.engine import Engine
 
 # Shapes that get a CUDA graph, and with it a context of their own for each call at a time; others run without.
 MOST_GRAPHS = 8
 
+_ShapesKey = tuple[tuple[str, tuple[int, ...]], ...]
+# Whom a free context may serve: calls of a profile; of certain shapes alone, if it captured a graph of them.
+_Key = tuple[int, _ShapesKey | None]
+
+
+class Calls:
+    """Calls with the same inputs. Args: profile: its number. feed: the inputs, which have these shapes."""
+
+    def __init__(self, profile: int, shapes: Shapes, feed: Feed) -> None:
+        self.profile, self.shapes, self.feed = profile, shapes, feed
+        self.shapes_key: _ShapesKey = tuple(sorted(shapes.items()))
+        self.graph: _Key = (profile, self.shapes_key)
+        self.plain: _Key = (profile, None)
+
 
 @dataclasses.dataclass
 class _Seat:
-    """A context, and the set of taken profiles of its copy of the engine. own: the only shapes that it serves, because of its graph."""
+    """A context, the set of taken profiles of its copy of the engine, and whom it serves."""
 
     context: Context
     taken: set[int]
-    own: Shapes | None
+    key: _Key
 
 
 class Pool:
@@ -34,17 +48,22 @@ class Pool:
 
     A profile of a network with open dimensions serves one context of an engine at a time (TensorRT 8.5). So a further context of a profile
     is of a further copy of the engine, which takes the memory of its weights again.
+
+    A call takes a free context and gives it back without the lock: in Python it is one step to add to a list or to take from it. What is
+    done here comes on top of a call of 0.3 ms, and after a wait for the GPU it runs several times slower than in a loop of its own.
     """
 
     def __init__(self, cuda: Cuda, engine: Engine, graphs: bool, make: type[Context] = Context) -> None:
         """Args: graphs: whether calls are launched as CUDA graphs. make: the class of its contexts."""
         self._cuda, self._engine, self._graphs, self._make = cuda, engine, graphs, make
         self._lock = threading.Condition()
+        # How many threads wait for a context. One counts itself before it looks for the last time, so none is missed.
+        self._waiting = 0
         self._copies: list[tuple[trt.ICudaEngine, set[int]]] = [(engine.copy(), set())]
-        self._free: list[_Seat] = []
+        self._free: dict[_Key, list[_Seat]] = collections.defaultdict(list)
         # {profile: contexts that there are}.
         self._made: dict[int, int] = {}
-        self._graphed: list[Shapes] = []
+        self._graphed: set[_ShapesKey] = set()
         # How many contexts there are, and how many captured a graph: for tests and measurements.
         self.captured = 0
 
@@ -53,79 +72,89 @@ class Pool:
         """How many there are."""
         return sum(self._made.values())
 
-    def call(self, profile: int, shapes: Shapes, feed: Arrays) -> dict[str, npt.NDArray[Any]]:
-        """One call. Args: feed: in page-locked memory. Raises: Refused, CudaError; TftrtError where memory is out."""
-        if self._graphs and self._wants_graph(shapes):
+    def call(self, calls: Calls) -> dict[str, npt.NDArray[Any]]:
+        """One call. Raises: Refused, CudaError; TftrtError where memory is out."""
+        if self._graphs and self._wants_graph(calls.shapes_key):
             try:
-                with self._context(profile, shapes, shapes) as context:
-                    if not context.captured:
-                        captured = context.capture(feed)
-                        with self._lock:
-                            # A plan that asks for memory in its calls never can be captured.
-                            self._graphs = self._graphs and captured
-                            self.captured += captured
-                    return context.call(feed)
+                return self._on_seat(calls, calls.graph)
             except (Refused, CudaError) as error:
                 self._graphs = False
                 progress.note(f"the plan's calls run without a CUDA graph, because it cannot be captured: {error}")
-        with self._context(profile, shapes, None) as context:
-            return context.call(feed)
+        return self._on_seat(calls, calls.plain)
 
-    def _wants_graph(self, shapes: Shapes) -> bool:
+    def _wants_graph(self, shapes: _ShapesKey) -> bool:
+        if shapes in self._graphed:
+            return True
         with self._lock:
-            if shapes not in self._graphed and len(self._graphed) < MOST_GRAPHS:
-                self._graphed.append(shapes)
+            if len(self._graphed) < MOST_GRAPHS:
+                self._graphed.add(shapes)
             return shapes in self._graphed
 
-    @contextlib.contextmanager
-    def _context(self, profile: int, shapes: Shapes, own: Shapes | None) -> Iterator[Context]:
-        """A context that is ready for the shapes. One in which something fails is given up: what it left on its stream is not known."""
-        seat = self._seat(profile, own)
-        useful = False
+    def _on_seat(self, calls: Calls, key: _Key) -> dict[str, npt.NDArray[Any]]:
+        """The call in a context of its own. One in which something fails is given up: what it left on its stream is not known."""
+        seat = self._one_free(key) or self._seat(key)
         try:
-            seat.context.shaped(shapes)
-            yield seat.context
-            useful = True
-        finally:
+            seat.context.shaped(calls.shapes)
+            if key is calls.graph and not seat.context.captured:
+                self._capture(seat.context, calls.feed)
+            found = seat.context.call(calls.feed)
+        except BaseException:
             with self._lock:
-                if useful:
-                    self._free.append(seat)
-                else:
-                    seat.context.close()
-                    seat.taken.discard(profile)
-                    self._made[profile] -= 1
+                seat.context.close()
+                seat.taken.discard(calls.profile)
+                self._made[calls.profile] -= 1
                 self._lock.notify()
-
-    def _seat(self, profile: int, own: Shapes | None) -> _Seat:
-        with self._lock:
-            while True:
-                if seat := self._one_free(profile, own):
-                    return seat
-                try:
-                    return self._new(profile, own)
-                except (Refused, CudaError, errors.TftrtError) as error:
-                    # The memory is out: any context of the profile will do, as soon as one is free.
-                    if not self._made.get(profile):
-                        raise errors.TftrtError(f"the GPU has no memory left for a context of the plan: {error}",
-                                                "free memory of the GPU, or make fewer calls at a time") from None
-                if seat := next((one for one in self._free if one.context.profile == profile), None):
-                    self._free.remove(seat)
-                    seat.own = own
-                    return seat
-                self._lock.wait()
-
-    def _one_free(self, profile: int, own: Shapes | None) -> _Seat | None:
-        found = next((one for one in self._free if one.context.profile == profile and one.own == own), None)
-        if found:
-            self._free.remove(found)
+            raise
+        self._free[seat.key].append(seat)
+        if self._waiting:
+            with self._lock:
+                self._lock.notify()
         return found
 
-    def _new(self, profile: int, own: Shapes | None) -> _Seat:
+    def _capture(self, context: Context, feed: Feed) -> None:
+        captured = context.capture(feed)
+        with self._lock:
+            # A plan that asks for memory in its calls never can be captured.
+            self._graphs = self._graphs and captured
+            self.captured += captured
+
+    def _one_free(self, key: _Key) -> _Seat | None:
+        free = self._free.get(key)
+        try:
+            return free.pop() if free else None
+        except IndexError:  # another thread was faster
+            return None
+
+    def _seat(self, key: _Key) -> _Seat:
+        with self._lock:
+            if seat := self._one_free(key):
+                return seat
+            try:
+                return self._new(key)
+            except (Refused, CudaError, errors.TftrtError) as error:
+                # The memory is out: any context of the profile will do, as soon as one is free.
+                if not self._made.get(key[0]):
+                    raise errors.TftrtError(f"the GPU has no memory left for a context of the plan: {error}",
+                                            "free memory of the GPU, or make fewer calls at a time") from None
+            self._waiting += 1
+            try:
+                while not (seat := self._one_of_profile(key[0])):
+                    self._lock.wait()
+            finally:
+                self._waiting -= 1
+            seat.key = key
+            return seat
+
+    def _one_of_profile(self, profile: int) -> _Seat | None:
+        return next((seat for key in list(self._free) if key[0] == profile and (seat := self._one_free(key))), None)
+
+    def _new(self, key: _Key) -> _Seat:
+        profile = key[0]
         with HOST:
             context, taken = self._on_a_copy(profile)
         taken.add(profile)
         self._made[profile] = self._made.get(profile, 0) + 1
-        return _Seat(context, taken, own)
+        return _Seat(context, taken, key)
 
     def _on_a_copy(self, profile: int) -> tuple[Context, set[int]]:
         """A context of the profile, of a copy of the engine that is there if one gives it, and the taken profiles of that copy."""
