@@ -291,6 +291,18 @@ def test_a_mend_that_fails_is_said_and_does_not_end_the_others():
     assert [one.trial.problem for one in found] == ["the command ended with 1"] * 2 and len(ran) == 2
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_a_mend_says_stands_beside_the_diagnosis_only_where_it_fails(code, capsys, monkeypatch):
+    def command(name, words):
+        print(f"written by {name}: {words[0]}")
+        return code
+
+    monkeypatch.setattr(_calling, "call", command)
+    assert diagnose_command._quietly(["build", "m", "--shapes=x:1x2;y:3"]) == code
+    out, err = capsys.readouterr()
+    assert out == "" and "trying: tftrt build m '--shapes=x:1x2;y:3'" in err and ("written by build: m" in err) == (code == 1)
+
+
 @pytest.mark.parametrize("place", ["command", "timing"])
 def test_an_interrupt_ends_all_trials(place, tmp_path, monkeypatch):
     def interrupted(*_):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -128,13 +129,32 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
 
 
 def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagnosis:
-    from tftrt_tools.commands import _calling
     from tftrt_tools.diagnosis import trial
 
-    options = trial.Options(run=lambda words: _calling.call(words[0], words[1:]), folder=values.trials_dir, ranges=values.ranges,
+    options = trial.Options(run=_quietly, folder=values.trials_dir, ranges=values.ranges,
                             causes=tuple(values.try_causes), seed=values.seed,
                             shapes={one.text(): (one.signature, one.shapes) for one in profile.model.calls})
     return trial.tried(done, options)
+
+
+def _quietly(words: Sequence[str]) -> int:
+    """Run a command. What it says of its model is shown only where it fails: the model is gone afterwards. Returns: its exit code."""
+    import contextlib
+    import io
+    import shlex
+    import sys
+
+    from tftrt_tools.commands import _calling
+
+    progress.note(f"trying: {shlex.join(['tftrt', *words])}")
+    said, code = io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(said):
+            code = _calling.call(words[0], words[1:])
+    finally:
+        if code not in (errors.EXIT_DONE, errors.EXIT_CHECK):
+            print(said.getvalue(), end="", file=sys.stderr, flush=True)
+    return code
 
 
 def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
