@@ -140,6 +140,13 @@ def test_a_precision_that_was_not_taken(asked, arithmetic, wanted):
         assert found["precision"].worth == pytest.approx(0.5 * MS) and "--high_precision_nodes=" in found["precision"].command
 
 
+@pytest.mark.parametrize(("asked", "tensorrt", "wanted"), [("INT8", "8.5.3", True), ("INT8", "10.3.0", False), ("FP16", "8.5.3", False)])
+def test_what_int8_gave_on_this_gpu_stands_beside_its_ceiling(asked, tensorrt, wanted):
+    made = profile(call(engines=[run(arithmetic={"FP32": 1.0})]), settings={"precision_mode": asked})
+    found = told(dataclasses.replace(made, machine=dataclasses.replace(made.machine, versions={"tensorrt": tensorrt})))["precision"]
+    assert any("18 and 27 %" in line for line in found.evidence) == wanted
+
+
 def test_layers_in_a_wider_type_are_named_where_the_engine_was_profiled():
     inside = dataclasses.replace(engine_recordings.profiles(engine_recordings.DIGITS)[2], engine="TRTEngineOp_0_0")
     found = dataclasses.replace(profile(call((32, 8, 8, 1), engines=[run(arithmetic={"TF32": 1.0})])), engines=(inside,))
