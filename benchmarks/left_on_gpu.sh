@@ -72,6 +72,7 @@ table() {  # table FROM TO: rows of the table of plans with engines that are bui
   step make $make "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --make --once --jobs 1 --budget "$(left $make)"
   alone
   step measure "$end" "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --resume --seconds 0.4 --budget "$(left "$end")"
+  step plan-callers "$end" "$python" -m benchmarks.plan_callers "$plans/fer-plan-fp16" --json="$output/plan_callers.json"
   # Streams fed by CUDA graphs.
   step profile-plan "$end" "$python" -m tftrt_tools profile "$plans/resnet50-plan-fp16" --shapes=image:1x224x224x3,32x224x224x3 \
     --json="$output/profile-plan.json" --html="$output/profile-plan.html"
