@@ -4,13 +4,13 @@
 #
 #   benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]
 #
-# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of
+# MODELS_DIR: what `python -m benchmarks.real_models --make --models_dir=…` wrote, of fer and musicnn at least. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of
 # fer, keras3, resnet50 and mobilenet_v2. ONNX_DIR: where `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by
 # default .venv/bin/python. SECONDS_LEFT: of all, by default 1500; the engines of the table are built first, alone, for two thirds of it.
 # Steps that ended: OUTPUT/logs/steps.txt.
 set -uo pipefail
-output=$(realpath -m "${1:?OUTPUT is missing}") models=$(realpath "${2:?MODELS_DIR is missing}") qdq=$(realpath "${3:?QDQ_DIR is missing}") onnx=${4:-}
-onnx=${onnx:+$(realpath "$onnx")}
+if [ $# -lt 3 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT MODELS_DIR QDQ_DIR [ONNX_DIR]" >&2; exit 2; fi
+output=$(realpath -m "$1") models=$(realpath -e "$2") && qdq=$(realpath -e "$3") && onnx=${4:+$(realpath -e "$4")} || exit 2
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
@@ -38,8 +38,8 @@ alone() {  # what builds have left behind on this GPU ends, and so does MPS
 tests() { "$python" -m pytest -n 0 -m gpu -q -p no:cacheprovider "$@"; }
 export -f tests; export python
 
-checks() {  # checks FROM TO: tests that have not come to their end, Q/DQ where implicit INT8 takes it, files of others
-  local end=$2 name
+checks() {  # checks FROM TO: tests that have not come to their end, long kernels, Q/DQ where implicit INT8 takes it, files of others
+  local end=$2 name batch rewrite
   "$python" -c "
 import pathlib, sys
 from benchmarks import _shared_weights
@@ -47,6 +47,19 @@ for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
   step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
   step test-int8-as "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
+  # The same network with and without the rewrite of long kernels, built alone; then both by turns.
+  for name in plain wide; do
+    rewrite=
+    if [ "$name" = wide ]; then rewrite=+wide_conv; fi
+    step "export-$name" "$end" "$python" -m tftrt_tools export "$models/musicnn" --output="$output/musicnn-$name.onnx" --data="$models/musicnn.rows.npz" \
+      --rewrite="$rewrite"
+    step "plan-$name" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$output/musicnn-$name.onnx" \
+      --output_saved_model_dir="$output/musicnn-$name" --precision_mode=FP16 --shapes=spectrogram:1x187x96,32x187x96
+  done
+  for batch in 1 32; do
+    step "wide-conv-$batch" "$end" "$python" -m tftrt_tools regress --in_process --native="$output/musicnn-plain" --candidate="$output/musicnn-wide" --allow_worse \
+      --data="$models/musicnn.rows.npz" --batch_size="$batch" --rounds=12 --max_rounds=12 --json="$output/wide-conv-$batch.json"
+  done
   for name in fer resnet50; do
     step "qdq-$name" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/qdq-$name" --models "$name" --ways implicit,qdq,chosen
   done

@@ -313,6 +313,58 @@ def test_without_rewrites_the_graph_is_as_it_was_exported(tftrt, tmp_path):
         assert expected in file.overview(str(tmp_path / "m.onnx")).ops
 
 
+WIDE = {
+    "over the whole width": ((1, 5, 20), (4, 1, 3, 20), {"pads": [1, 0, 1, 0]}),
+    "over a part of the width": ((1, 5, 24), (4, 1, 3, 17), {"pads": [1, 0, 1, 0]}),
+    "over the height, with padding": ((1, 20, 3), (4, 1, 16, 1), {"pads": [7, 0, 8, 0]}),
+    "over the whole height": ((2, 18, 3), (4, 2, 18, 1), {}),
+    "with strides and dilations": ((3, 9, 40), (2, 3, 2, 16), {"strides": [2, 3], "dilations": [3, 2], "pads": [0, 4, 1, 5]}),
+    "without padding by its name": ((1, 5, 20), (4, 1, 3, 18), {"auto_pad": "VALID"}),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", WIDE)
+def test_the_long_side_of_a_kernel_becomes_channels(kind, bias):
+    given, kernel, attributes = WIDE[kind]
+    net, rng = Net(shape=("batch", *given)), np.random.default_rng(1)
+    net("Relu", net("Conv", "x", net.c(rng.standard_normal(kernel)), *([net.c(rng.standard_normal(kernel[0]))] if bias else []), **attributes))
+    model = net.model()
+    wanted = run(model)
+    assert registry.IN_GRAPH["wide_conv"](model, "8.5") == 1
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), full_check=True)
+    found = run(model)
+    assert found.shape == wanted.shape and np.allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    convolution, = (node for node in model.graph.node if node.op_type == "Conv")
+    held = {one.name: list(one.dims) for one in model.graph.initializer}[convolution.input[1]]
+    assert held[1] == given[0] * max(given[1:]) and held[3] == 1
+
+
+@pytest.mark.parametrize(("given", "kernel", "attributes"), [
+    ((8, 5, 20), (4, 8, 3, 20), {}), ((2, 5, 20), (4, 1, 3, 20), {"group": 2}), ((1, 5, 20), (4, 1, 3, 15), {}), ((1, 5, 80), (4, 1, 3, 20), {}),
+    ((1, 5, "width"), (4, 1, 3, 20), {}), ((1, 5, 20), (4, 1, 3, 20), {"auto_pad": "SAME_UPPER"}),
+    ((1, 2, 2000), (4, 1, 2, 1000), {})], ids=["channels", "groups", "short", "much work", "open", "padding by name", "many weights"])
+def test_other_convolutions_stay(given, kernel, attributes):
+    net = Net(shape=("batch", *given))
+    net("Conv", "x", net.c(np.ones(kernel)), **attributes)
+    assert registry.IN_GRAPH["wide_conv"](net.model(), "8.5") == 0
+
+
+def test_a_convolution_whose_kernel_is_computed_stays():
+    net = Net(shape=("batch", 1, 5, 20))
+    net("Conv", "x", net("Mul", net.c(np.ones((4, 1, 3, 20))), net.c(2)))
+    assert registry.IN_GRAPH["wide_conv"](net.model(), "8.5") == 0
+
+
+def test_a_file_may_grow_by_a_rewrite_that_is_asked_for(tmp_path):
+    net = Net(shape=("batch", 1, 8, 200))
+    net("Conv", "x", net.c(np.ones((64, 1, 1, 100))))
+    onnx.save(net.model(), tmp_path / "m.onnx")
+    request = {"onnx": str(tmp_path / "m.onnx"), "output": str(tmp_path / "out.onnx"), "weights": "", "target": "8.5", "raised": False}
+    done = rewrite_job.job({**request, "rewrites": ["wide_conv"]})
+    assert done["changed"] and not done["rewrites"][0]["undone"] and (tmp_path / "out.onnx").stat().st_size > 4e6
+
+
 def test_the_names_of_the_rewrites_are_those_that_can_be_made():
     assert {*registry.IN_GRAPH, *converting.CONVERTING} == REWRITES.keys()
     assert {name for name, one in REWRITES.items() if one.converting} == converting.CONVERTING.keys()
@@ -323,15 +375,18 @@ def test_which_rewrites_are_made():
     all_of_8_5 = rewriting.chosen((), "8.5")
     assert "gelu" not in all_of_8_5 and "attention" not in all_of_8_5 and {"nms", "fold", "simplify"} <= set(all_of_8_5)
     assert rewriting.chosen(["-nms", "-fold"], "8.5") == tuple(one for one in all_of_8_5 if one not in ("nms", "fold"))
+    assert rewriting.chosen(["+wide_conv"], "8.5") == (*all_of_8_5, "wide_conv") and "wide_conv" not in all_of_8_5
+    assert "fold" not in rewriting.chosen(["+wide_conv", "-fold"], "8.5") and rewriting.chosen(["wide_conv"], "8.5") == ("wide_conv",)
     assert rewriting.chosen(["simplify", "nms"], "8.5") == ("nms", "simplify") and rewriting.chosen(["none"], "8.5") == ()
     assert "nms" not in rewriting.chosen((), "onnxruntime") and "gelu" in rewriting.chosen((), "11")
     assert "gelu" not in rewriting.chosen((), "11", opset=18)
 
 
 @pytest.mark.parametrize(("flags", "said", "mend"), [
-    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify; or none"),
-    (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
+    (["--rewrite=gelo"], "--rewrite: no rewrite 'gelo'", "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, wide_conv; or none"),
+    (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
     (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
+    (["--rewrite=+gelu"], "TensorRT 8.5 does not take what it writes", "another --target"), (["--rewrite=+wide"], "no rewrite 'wide'", "wide_conv"),
     (["--rewrite=gelu", "--target=10", "--opset=17"], "writes opset 20, and --opset=17", "leave one"),
 ])
 def test_rewrites_that_cannot_be_made_are_one_line(flags, said, mend, capsys, tmp_path):

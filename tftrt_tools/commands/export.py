@@ -75,8 +75,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("output_table", "", "INT8: a calibration file to write, with the ranges of all tensors under their names in the "
                         "graph", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to export, by default all", **text)
-    flags.DEFINE_list("rewrite", [], "rewrites of the graph: names, to make only these; -NAME each, to leave some of the target's out; or "
-                      f"none. {', '.join(REWRITES)}; by default those that fit the target", **text)
+    flags.DEFINE_list("rewrite", [], "rewrites of the graph: names, to make only these; -NAME or +NAME each, to leave out or "
+                      f"to add some; or none. {', '.join(REWRITES)}; by default those that fit the target", **text)
     flags.DEFINE_string("freeze", "", "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
                         "picks one signature", **text)
     flags.DEFINE_boolean("fix_shapes", False, "of an ONNX file: open dimensions get the sizes of --shapes for good", **text)

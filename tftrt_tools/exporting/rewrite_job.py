@@ -60,7 +60,7 @@ def _with(model: onnx.ModelProto, name: str, request: dict[str, Any]) -> tuple[o
     except Exception as error:  # onnxslim, onnx and ONNX Runtime raise whatever their parts do
         return model, Rewritten(name=name, nodes=0, undone=f"it failed: {errors.first_line(str(error)) or type(error).__name__}")
     grown = checked.ByteSize() - model.ByteSize()
-    if grown > _LEAST_GROWN_BYTES and checked.ByteSize() > _MOST_GROWN * model.ByteSize():
+    if not REWRITES[name].grows and grown > _LEAST_GROWN_BYTES and checked.ByteSize() > _MOST_GROWN * model.ByteSize():
         return model, Rewritten(name=name, nodes=nodes, undone=f"the file would grow by {grown / 1e6:.0f} MB")
     return checked, Rewritten(name=name, nodes=nodes)
 

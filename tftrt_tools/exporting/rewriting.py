@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 from tftrt_tools import errors, progress, records
 from tftrt_tools.exporting.targets import TARGETS
 
-# The word for no rewrite at all, and the sign in front of one that is left out.
-NONE, WITHOUT = "none", "-"
+# The word for no rewrite at all, and the signs in front of one that is left out or made in addition.
+NONE, WITHOUT, WITH = "none", "-", "+"
 _PARSERS = tuple(name for name, one in TARGETS.items() if one.parser)
 _ALL = tuple(TARGETS)
 
@@ -29,6 +29,8 @@ class Rewrite:
     converting: bool = False
     # The opset that it needs; 0 for any.
     opset: int = 0
+    # Whether the file may grow by it.
+    grows: bool = False
 
 
 # In the order in which they are made.
@@ -41,6 +43,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "fold": Rewrite(title="what only constants decide, computed beforehand"),
     "dead_ends": Rewrite(title="nodes that do nothing, left out"),
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
+    # Not by itself: it is not known yet what it gives on a GPU.
+    "wide_conv": Rewrite(title="a convolution of few channels with a long kernel: its long dimension becomes channels", default=(),
+                         grows=True),
 }
 
 
@@ -59,28 +64,29 @@ class Rewritten(records.Record):
 def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
     """The rewrites that are made, in their order.
 
-    Args: flag: items of --rewrite: names, which are then the only ones; -NAME each, for the default ones without it; or "none". target: a
-      key of TARGETS; opset: that the user gave, 0 for none. Raises: UsageError.
+    Args: flag: items of --rewrite: names, which are then the only ones; -NAME and +NAME each, for the default ones without it or with it;
+      or "none". target: a key of TARGETS; opset: that the user gave, 0 for none. Raises: UsageError.
     """
     items = [one.strip() for one in flag if one.strip()]
-    names = [one.removeprefix(WITHOUT) for one in items if one != NONE]
+    names = [one.lstrip(WITHOUT + WITH) for one in items if one != NONE]
     for name in names:
         if name not in REWRITES:
             raise errors.UsageError(f"--rewrite: no rewrite {name!r}", f"there are: {', '.join(REWRITES)}; or {NONE}")
-    left = [one for one in items if one.startswith(WITHOUT)]
-    if left and len(left) < len(items) or NONE in items and len(items) > 1:
+    left, more = ({one[1:] for one in items if one.startswith(sign)} for sign in (WITHOUT, WITH))
+    if 0 < len(left) + len(more) < len(items) or NONE in items and len(items) > 1:
         raise errors.UsageError(f"--rewrite={','.join(flag)} mixes names that are made alone with others",
-                                f"name the only ones, or those to leave out (-NAME), or {NONE}")
-    if not items or left:
-        return tuple(name for name, one in REWRITES.items() if target in one.default and name not in names and not 0 < opset < one.opset)
-    for name in names:
+                                f"name the only ones, or those to leave out ({WITHOUT}NAME) or to add ({WITH}NAME), or {NONE}")
+    for name in more or [one for one in names if one not in left]:
         one = REWRITES[name]
         if target not in one.possible:
             raise errors.UsageError(f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
                                     "leave it out, or give another --target")
         if 0 < opset < one.opset:
             raise errors.UsageError(f"--rewrite={name} writes opset {one.opset}, and --opset={opset} is given", "leave one of the two out")
-    return tuple(name for name in REWRITES if name in names)
+    if items and not left and not more:
+        return tuple(name for name in REWRITES if name in names)
+    return tuple(name for name, one in REWRITES.items() if name not in left and (
+        name in more or target in one.default and not 0 < opset < one.opset))
 
 
 class Attempt(Protocol):
