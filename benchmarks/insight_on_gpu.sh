@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `profile`, `diagnose`, `build --repeat` and the settings of a build still have to show on a GPU, in steps of less than ten minutes.
+# What `profile`, `diagnose`, `build --repeat` and the settings of a build show on a GPU, in steps of less than ten minutes.
 #
 #   benchmarks/insight_on_gpu.sh STEP OUTPUT [MODELS_DIR]
 #

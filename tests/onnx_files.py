@@ -64,6 +64,13 @@ def tall(path):
     return write(path, nodes, *(values((name, "float32", ("n", TALL_WIDTH))) for name in "xy"), constants)
 
 
+def wide(path):
+    """A convolution of x [n, 1, 20, 48] whose kernel, 3 x 40, reaches over most of the width; y is [n, 8, 20, 9]."""
+    constants = {"w": np.random.default_rng(0).normal(size=(8, 1, 3, 40)).astype(np.float32) / 10}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="wide", pads=[1, 0, 1, 0]), helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    return write(path, nodes, values(("x", "float32", ("n", 1, 20, 48))), values(("y", "float32", ("n", 8, 20, 9))), constants)
+
+
 def decided(path, rank=()):
     """x [rows, 4] times one of two constants, by sr."""
     constants = {f"w{rate}": np.random.default_rng(rate).normal(size=(4, 3)).astype(np.float32) for rate in (8000, 16000)}

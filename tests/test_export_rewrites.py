@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
-from tests import onnx_sources
+from tests import onnx_files, onnx_sources
 from tftrt_tools import cli
 from tftrt_tools.exporting import rewrite_job, rewriting
 from tftrt_tools.exporting.job import lowering
@@ -354,6 +354,13 @@ def test_a_convolution_whose_kernel_is_computed_stays():
     net = Net(shape=("batch", 1, 5, 20))
     net("Conv", "x", net("Mul", net.c(np.ones((4, 1, 3, 20))), net.c(2)))
     assert registry.IN_GRAPH["wide_conv"](net.model(), "8.5") == 0
+
+
+def test_a_rewrite_in_addition_is_made_and_named(tftrt, tmp_path):
+    words = ["export", onnx_files.wide(tmp_path / "m.onnx"), f"--output={tmp_path / 'wide.onnx'}", "--rewrite=+wide_conv"]
+    done = tftrt(*words)
+    assert done.returncode == 0 and "rewritten: 1 node by wide_conv" in done.stdout and "PASSED" in done.stdout, done.stderr
+    assert file.overview(str(tmp_path / "wide.onnx")).ops["Transpose"] == 2
 
 
 def test_a_file_may_grow_by_a_rewrite_that_is_asked_for(tmp_path):

@@ -60,6 +60,14 @@ def test_attention_of_keras_is_built_with_its_rewrites_and_without(attention, pr
     print(seen)
 
 
+def test_a_long_kernel_as_channels_answers_as_it_did(tmp_path):
+    source, shapes = onnx_files.wide(tmp_path / "m.onnx"), "--shapes=x:1x1x20x48,8x1x20x48"
+    assert exported(source, tmp_path / "wide.onnx", "--rewrite=+wide_conv")["wide_conv"] == 1
+    build(tmp_path / "wide.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    code, said, stderr = verify(source, tmp_path / "plan")
+    assert code == 0 and said["passed"], stderr
+
+
 def test_a_suppression_of_classes_answers_as_onnx_runtime(tmp_path):
     source, shapes = onnx_sources.suppression(tmp_path / "saved", "combined open"), "b:3x50x1x4;s:3x50x3"
     assert "nms" in exported(source, tmp_path / "m.onnx", f"--shapes={shapes}", "--ranges=b:0:1;s:0:1")
