@@ -62,9 +62,10 @@ def main(argv=None):
     results = _report.Results(options.json, "build_settings")
     results.note("options", {key: str(value) for key, value in vars(options).items()})
     model, shapes, name = _model(options)
+    chosen = [one for one in SETTINGS if not options.settings or one.name in options.settings]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        built = list(pool.map(lambda one: _built(one, model, name, shapes, options.workdir, options.precision, end), SETTINGS))
-    for setting, row in zip(SETTINGS, built, strict=True):
+        built = list(pool.map(lambda one: _built(one, model, name, shapes, options.workdir, options.precision, end), chosen))
+    for setting, row in zip(chosen, built, strict=True):
         if "problem" not in row and (options.timed is None or setting.name in options.timed):
             row |= _called(_folder(setting, options.workdir), name, shapes if setting.shapes is None else shapes[-setting.shapes:], end)
         results.add(setting=setting.name, **row)
@@ -80,11 +81,15 @@ def _options(argv):
     parser.add_argument("--shapes", help="of its input: NAME:SHAPE,…; needed with --model")
     parser.add_argument("--precision", default="FP16")
     parser.add_argument("--jobs", type=int, default=1, help="builds at a time")
+    parser.add_argument("--settings", nargs="*", metavar="SETTING", help="to build with, by default all: "
+                        + "; ".join(one.name for one in SETTINGS))
     parser.add_argument("--timed", nargs="*", metavar="SETTING", help="whose results are called, by default all: they take 12 s each")
     parser.add_argument("--budget", type=float, default=570, help="seconds")
     parser.add_argument("--workdir", type=pathlib.Path, default=_models.ROOT / "build/bench/build_settings")
     parser.add_argument("--json", type=pathlib.Path, help="default: WORKDIR/build_settings.json")
     options = parser.parse_args(argv)
+    if unknown := set(options.settings or ()) - {one.name for one in SETTINGS}:
+        parser.error(f"no setting {min(unknown)!r}")
     if options.model and not options.shapes:
         parser.error("--model needs --shapes")
     options.workdir = options.workdir.absolute()

@@ -47,6 +47,9 @@ for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
   step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
   step test-int8-as "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
+  step settings "$end" "$python" -m benchmarks.build_settings --workdir="$output/settings" --timed --settings "none: the defaults" "none, once more" \
+    CUDA_MODULE_LOADING={LAZY,EAGER} TF_TRT_SPARSE_MODE=0 TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0 TF_TRT_FIXED_ALGORITHM_ID=0 NVIDIA_TF32_OVERRIDE=0 \
+    "verbose log (--layers)"
   # The same network with and without the rewrite of long kernels, built alone; then both by turns.
   for name in plain wide; do
     rewrite=
