@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorrt as trt
 
+from tests import plan_device
 from tftrt_tools.execution.job import cuda_libraries, cudart
+from tftrt_tools.execution.job.cudart import HostArray
 from tftrt_tools.models.plan.job import context as plan_call
 from tftrt_tools.profiling import engines, plan
 from tftrt_tools.profiling.engine_graph import Graph
@@ -141,36 +143,6 @@ def test_what_was_measured_at_a_batch_stands_beside_what_was_measured_at_the_bes
     assert list(found) == [("e", 0, 0, 0), ("e", 0, 0, 8), ("e", 0, 1, 0)] and not failed
 
 
-class HostMemory:
-    """The memory of a GPU that is not here: what the context asks of `cudart.Cuda`."""
-
-    def __init__(self):
-        self._held = {}
-
-    def stream(self):
-        return 1
-
-    def wait(self, stream):
-        pass
-
-    def malloc(self, size):
-        buffer = ctypes.create_string_buffer(size)
-        self._held[ctypes.addressof(buffer)] = buffer
-        return ctypes.addressof(buffer)
-
-    def free(self, pointer):
-        del self._held[pointer]
-
-    def pinned(self, shape, dtype):
-        return np.empty(shape, dtype)
-
-    def to_device(self, address, array, stream):
-        ctypes.memmove(address, array.ctypes.data, array.nbytes)
-
-    def to_host(self, array, address, stream):
-        ctypes.memmove(array.ctypes.data, address, array.nbytes)
-
-
 class Places:
     """An engine that answers the places of what is above 0 in x, and its own context, as TensorRT 8.5.3 was seen to behave on an H100: before
     the first call the output's shape is (1, -1); later it is that of the last call, whatever the shape of x. `tells`: whether it tells the
@@ -225,11 +197,11 @@ class Places:
 def called(context, *rows):
     array = np.array(rows, np.float32)
     context.shaped({"x": array.shape})
-    return context.call({"x": array})["places"].tolist()
+    return context.call({"x": HostArray.of(array)})["places"].tolist()
 
 
 def test_an_output_whose_shape_depends_on_values_has_the_shape_of_its_own_call():
-    context = plan_call.Context(HostMemory(), Places(), 0)
+    context = plan_call.Context(plan_device.Device(), Places(), 0)
     for rows in ([1, -1, 2], [-1, -2], [3, 4, 5, 6, 0, 7], [-1, -2], [-1, -2], [5, 5], [0]):
         assert called(context, *rows) == [np.flatnonzero(np.array(rows) > 0).tolist()]
     context.close()
@@ -237,7 +209,7 @@ def test_an_output_whose_shape_depends_on_values_has_the_shape_of_its_own_call()
 
 def test_an_output_whose_shape_is_not_told_is_an_error_and_not_the_answer_of_the_call_before():
     engine = Places()
-    context = plan_call.Context(HostMemory(), engine, 0)
+    context = plan_call.Context(plan_device.Device(), engine, 0)
     assert called(context, 1, -1, 2) == [[0, 2]]
     engine.tells = False
     with pytest.raises(plan_call.Refused, match="the shape of places"):

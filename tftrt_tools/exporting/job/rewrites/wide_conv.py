@@ -28,7 +28,7 @@ _RANK, _HEIGHT, _WIDTH = 4, 2, 3
 _BIAS = 2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Axis:
     """A dimension of a convolution. size: of the input; 0 for one that is open. kernel, stride, dilation, before, after: of the node."""
 
