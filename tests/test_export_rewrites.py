@@ -394,6 +394,9 @@ def test_which_rewrites_are_made():
     (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"), (["--rewrite=none,fold"], "mixes", "none"),
     (["--rewrite=gelu"], "TensorRT 8.5 does not take what it writes", "another --target"),
     (["--rewrite=+gelu"], "TensorRT 8.5 does not take what it writes", "another --target"), (["--rewrite=+wide"], "no rewrite 'wide'", "wide_conv"),
+    (["--rewrite=++fold"], "no rewrite '+fold'", "there are: "), (["--rewrite=+-fold"], "no rewrite '-fold'", "there are: "),
+    (["--rewrite=+none"], "no rewrite 'none'", "or none"), (["--rewrite=fold,+wide_conv"], "mixes", "to add (+NAME)"),
+    (["--rewrite=+fold,-fold"], "--rewrite=+fold,-fold adds fold and leaves it out", "leave one"),
     (["--rewrite=gelu", "--target=10", "--opset=17"], "writes opset 20, and --opset=17", "leave one"),
 ])
 def test_rewrites_that_cannot_be_made_are_one_line(flags, said, mend, capsys, tmp_path):

@@ -68,25 +68,28 @@ def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
       or "none". target: a key of TARGETS; opset: that the user gave, 0 for none. Raises: UsageError.
     """
     items = [one.strip() for one in flag if one.strip()]
-    names = [one.lstrip(WITHOUT + WITH) for one in items if one != NONE]
-    for name in names:
-        if name not in REWRITES:
+    signed = [(one[0], one[1:]) if one[0] in (WITHOUT, WITH) else ("", one) for one in items]
+    for sign, name in signed:
+        if name not in REWRITES and (sign, name) != ("", NONE):
             raise errors.UsageError(f"--rewrite: no rewrite {name!r}", f"there are: {', '.join(REWRITES)}; or {NONE}")
-    left, more = ({one[1:] for one in items if one.startswith(sign)} for sign in (WITHOUT, WITH))
-    if 0 < len(left) + len(more) < len(items) or NONE in items and len(items) > 1:
+    left, more, only = ([name for sign, name in signed if sign == one] for one in (WITHOUT, WITH, ""))
+    if only and (left or more) or NONE in only and len(only) > 1:
         raise errors.UsageError(f"--rewrite={','.join(flag)} mixes names that are made alone with others",
                                 f"name the only ones, or those to leave out ({WITHOUT}NAME) or to add ({WITH}NAME), or {NONE}")
-    for name in more or [one for one in names if one not in left]:
+    for name in more:
+        if name in left:
+            raise errors.UsageError(f"--rewrite={','.join(flag)} adds {name} and leaves it out", "leave one of the two out")
+    for name in (*more, *(one for one in only if one != NONE)):
         one = REWRITES[name]
         if target not in one.possible:
             raise errors.UsageError(f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
                                     "leave it out, or give another --target")
         if 0 < opset < one.opset:
             raise errors.UsageError(f"--rewrite={name} writes opset {one.opset}, and --opset={opset} is given", "leave one of the two out")
-    if items and not left and not more:
-        return tuple(name for name in REWRITES if name in names)
-    return tuple(name for name, one in REWRITES.items() if name not in left and (
-        name in more or target in one.default and not 0 < opset < one.opset))
+    if only:
+        return tuple(name for name in REWRITES if name in only)
+    return tuple(name for name, one in REWRITES.items() if name in more or (
+        target in one.default and name not in left and not 0 < opset < one.opset))
 
 
 class Attempt(Protocol):

@@ -26,7 +26,7 @@ def look(case: Case) -> Said:
     profiles = case.engine_profiles
     allowed = sum(least(one) for one in profiles)
     worth, rule = max(0.0, seconds - allowed), (f"its engines take {milliseconds(seconds)} here; the GPU's peaks and the launch of its "
-                                              f"kernels allow {milliseconds(allowed)}")
+                                                f"kernels allow {milliseconds(allowed)}")
     if not profiles:
         worth, rule = seconds, f"its engines take {milliseconds(seconds)} here, and no profile of their layers says how fast they could be"
     yield Finding(

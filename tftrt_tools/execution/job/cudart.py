@@ -65,11 +65,11 @@ class Cuda:
         self._call("cudaSetDevice", 0)
 
     def _call(self, name: str, *arguments: object) -> None:
-        self._check(name, getattr(self._library, name)(*arguments))
+        if code := getattr(self._library, name)(*arguments):
+            raise self._error(name, code)
 
-    def _check(self, name: str, code: int) -> None:
-        if code:
-            raise CudaError(f"{name}: {self._library.cudaGetErrorString(code).decode()} ({code})")
+    def _error(self, name: str, code: int) -> CudaError:
+        return CudaError(f"{name}: {self._library.cudaGetErrorString(code).decode()} ({code})")
 
     def _made(self, name: str, *arguments: object) -> int:
         handle = _POINTER()
@@ -123,7 +123,7 @@ class Cuda:
     def wait(self, stream: int) -> None:
         """Wait for all work on a stream."""
         if code := self._synchronize(stream):
-            self._check("cudaStreamSynchronize", code)
+            raise self._error("cudaStreamSynchronize", code)
 
     def wait_for_all(self) -> None:
         """Wait for all work on the device."""
@@ -138,14 +138,14 @@ class Cuda:
         self.fetch(HostArray.of(array), pointer, stream)
 
     def send(self, pointer: int, host: HostArray, stream: int) -> None:
-        """As to_device."""
+        """As to_device, of an array whose address is known."""
         if code := self._copy(pointer, host.address, host.size, _TO_DEVICE, stream):
-            self._check("cudaMemcpyAsync", code)
+            raise self._error("cudaMemcpyAsync", code)
 
     def fetch(self, host: HostArray, pointer: int, stream: int) -> None:
-        """As to_host."""
+        """As to_host, into an array whose address is known."""
         if code := self._copy(host.address, pointer, host.size, _TO_HOST, stream):
-            self._check("cudaMemcpyAsync", code)
+            raise self._error("cudaMemcpyAsync", code)
 
     def event(self) -> int:
         """A new event."""

@@ -1,8 +1,8 @@
 """A convolution of few channels with a long kernel: the kernel's long dimension becomes the channels.
 
-Spectrograms and other signals have one channel, and a kernel may reach over most of a dimension. TensorRT 8.5 computed
-those that were seen in FP32, at 0.3 TFLOP/s; tensor cores multiply channels. Each output place of that dimension becomes a channel, too;
-its weights are those of the kernel at its place, and zeros beside it:
+Spectrograms and other signals have one channel, and a kernel may reach over most of a dimension. TensorRT 8.5 computed those that were
+seen in FP32, one of them at 0.3 TFLOP/s; tensor cores multiply channels. Each output place of that dimension becomes a channel, too; its
+weights are those of the kernel at its place, and zeros beside it:
 
     x [N, C, H, W], kernel [O, C, R, S]  ->  x [N, C * W, H, 1], kernel [O * W', C * W, R, 1]  ->  y [N, O, H', W']
 
@@ -45,23 +45,33 @@ class _Axis:
         return (self.size + self.before + self.after - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
 
 
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A convolution to write. kernel: its values. folded: the dimension that becomes channels. axis, other: that one, and the other."""
+
+    kernel: np.ndarray[Any, Any]
+    folded: int
+    axis: _Axis
+    other: _Axis
+
+
 def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write them in place. Returns: how many."""
     facts, written = Facts(model), []
     for node in model.graph.node:
         found = _found(facts, node) if node.op_type == "Conv" else None
         if found:
-            written.append((node, _written(facts, node, *found)))
+            written.append((node, _written(facts, node, found)))
     editing.replace(model, written)
     return len(written)
 
 
-def _found(facts: Facts, node: onnx.NodeProto) -> tuple[int, _Axis, _Axis] | None:
-    """(The dimension to fold, its facts, those of the other one); None for a convolution that stays."""
+def _found(facts: Facts, node: onnx.NodeProto) -> _Found | None:
+    """None for a convolution that stays."""
     kernel, shape = facts.constant(node.input[1]), facts.shape(node.input[0])
     given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
     if kernel is None or kernel.ndim != _RANK or not shape or len(shape) != _RANK or not facts.is_float(node.input[0]) \
-            or len(node.input) > _BIAS and node.input[_BIAS] and not facts.is_constant(node.input[_BIAS]):
+            or _bias(node) and not facts.is_constant(_bias(node)):
         return None
     if kernel.shape[1] > _MOST_CHANNELS or given.get("group", 1) != 1 or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
         return None
@@ -73,7 +83,12 @@ def _found(facts: Facts, node: onnx.NodeProto) -> tuple[int, _Axis, _Axis] | Non
     weights = kernel.size // axis.kernel * axis.places * axis.size
     if axis.size > _MOST_WORK * axis.kernel or weights > _MOST_WEIGHTS:
         return None
-    return _HEIGHT + folded, axis, axes[1 - folded]
+    return _Found(kernel, _HEIGHT + folded, axis, axes[1 - folded])
+
+
+def _bias(node: onnx.NodeProto) -> str:
+    """The tensor of a convolution's bias; "" for none."""
+    return node.input[_BIAS] if len(node.input) > _BIAS else ""
 
 
 def _axis(given: dict[str, Any], kernel: np.ndarray[Any, Any], shape: tuple[int | str, ...], which: int) -> _Axis:
@@ -83,25 +98,22 @@ def _axis(given: dict[str, Any], kernel: np.ndarray[Any, Any], shape: tuple[int 
                  stride=given.get("strides", (1, 1))[which], dilation=given.get("dilations", (1, 1))[which])
 
 
-def _written(facts: Facts, node: onnx.NodeProto, folded: int, axis: _Axis, other: _Axis) -> editing.Writer:
-    kernel = facts.constant(node.input[1])
-    assert kernel is not None
-    outputs, channels = kernel.shape[:2]
+def _written(facts: Facts, node: onnx.NodeProto, found: _Found) -> editing.Writer:
+    outputs, channels = found.kernel.shape[:2]
+    axis, other, x, writer = found.axis, found.other, node.input[0], editing.Writer(node)
     # [outputs, channels, kernel of the folded dimension, of the other one].
-    turned = kernel if folded == _HEIGHT else kernel.transpose(0, 1, 3, 2)
-    writer, x = editing.Writer(node), node.input[0]
-    if folded == _WIDTH:
-        x = writer.node("Transpose", [x], "turned", perm=[0, 1, 3, 2])
+    turned = found.kernel
+    if found.folded == _WIDTH:
+        turned, x = turned.transpose(0, 1, 3, 2), writer.node("Transpose", [x], "turned", perm=[0, 1, 3, 2])
     x = writer.node("Reshape", [x, writer.constant("as_channels", [0, channels * axis.size, -1, 1], np.int64)], "folded")
     inputs = [x, writer.constant("kernel", dense(turned, axis))]
-    if len(node.input) > _BIAS and node.input[_BIAS]:
-        bias = facts.constant(node.input[_BIAS])
-        assert bias is not None
+    bias = facts.constant(_bias(node))
+    if bias is not None:
         inputs.append(writer.constant("bias", np.repeat(bias, axis.places)))
     y = writer.node("Conv", inputs, "conv", kernel_shape=[other.kernel, 1], strides=[other.stride, 1], dilations=[other.dilation, 1],
                     pads=[other.before, 0, other.after, 0])
     places = writer.constant("as_places", [0, outputs, axis.places, -1], np.int64)
-    if folded == _HEIGHT:
+    if found.folded == _HEIGHT:
         writer.node("Reshape", [y, places], "unfolded", last=True)
     else:
         writer.node("Transpose", [writer.node("Reshape", [y, places], "unfolded")], "turned_back", last=True, perm=[0, 1, 3, 2])

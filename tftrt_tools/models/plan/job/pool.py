@@ -19,9 +19,8 @@ from tftrt_tools.models.plan.job.engine import Engine
 # Shapes that get a CUDA graph, and with it a context of their own for each call at a time; others run without.
 MOST_GRAPHS = 8
 
-_ShapesKey = tuple[tuple[str, tuple[int, ...]], ...]
 # Whom a free context may serve: calls of a profile; of certain shapes alone, if it captured a graph of them.
-_Key = tuple[int, _ShapesKey | None]
+_Key = tuple[int, tuple[tuple[str, tuple[int, ...]], ...] | None]
 
 
 class Calls:
@@ -29,8 +28,7 @@ class Calls:
 
     def __init__(self, profile: int, shapes: Shapes, feed: Feed) -> None:
         self.profile, self.shapes, self.feed = profile, shapes, feed
-        self.shapes_key: _ShapesKey = tuple(sorted(shapes.items()))
-        self.graph: _Key = (profile, self.shapes_key)
+        self.graph: _Key = (profile, tuple(sorted(shapes.items())))
         self.plain: _Key = (profile, None)
 
 
@@ -63,7 +61,7 @@ class Pool:
         self._free: dict[_Key, list[_Seat]] = collections.defaultdict(list)
         # {profile: contexts that there are}.
         self._made: dict[int, int] = {}
-        self._graphed: set[_ShapesKey] = set()
+        self._graphed: set[_Key] = set()
         # How many contexts there are, and how many captured a graph: for tests and measurements.
         self.captured = 0
 
@@ -74,7 +72,7 @@ class Pool:
 
     def call(self, calls: Calls) -> dict[str, npt.NDArray[Any]]:
         """One call. Raises: Refused, CudaError; TftrtError where memory is out."""
-        if self._graphs and self._wants_graph(calls.shapes_key):
+        if self._graphs and self._wants_graph(calls.graph):
             try:
                 return self._on_seat(calls, calls.graph)
             except (Refused, CudaError) as error:
@@ -82,20 +80,20 @@ class Pool:
                 progress.note(f"the plan's calls run without a CUDA graph, because it cannot be captured: {error}")
         return self._on_seat(calls, calls.plain)
 
-    def _wants_graph(self, shapes: _ShapesKey) -> bool:
-        if shapes in self._graphed:
+    def _wants_graph(self, key: _Key) -> bool:
+        if key in self._graphed:
             return True
         with self._lock:
             if len(self._graphed) < MOST_GRAPHS:
-                self._graphed.add(shapes)
-            return shapes in self._graphed
+                self._graphed.add(key)
+            return key in self._graphed
 
     def _on_seat(self, calls: Calls, key: _Key) -> dict[str, npt.NDArray[Any]]:
         """The call in a context of its own. One in which something fails is given up: what it left on its stream is not known."""
         seat = self._one_free(key) or self._seat(key)
         try:
             seat.context.shaped(calls.shapes)
-            if key is calls.graph and not seat.context.captured:
+            if key == calls.graph and not seat.context.captured:
                 self._capture(seat.context, calls.feed)
             found = seat.context.call(calls.feed)
         except BaseException:
