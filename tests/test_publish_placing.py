@@ -24,10 +24,10 @@ FILES = {f"variables/part-{number}": b"x" * 50_000 for number in range(8)} | {"s
 PUBLISHER = """
 import pathlib, sys
 from tftrt_tools.serving.publishing import placing
-source, base, count = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+source, base, workplace, count = *map(pathlib.Path, sys.argv[1:4]), int(sys.argv[4])
 print("go", flush=True)
 for _ in range(count):
-    with placing.staged(base) as stage:
+    with placing.staged(base, workplace) as stage:
         placing.copy(source, stage.folder)
         def complete(number):
             (stage.folder / "number").write_text(str(number))
@@ -44,12 +44,13 @@ def source(tmp_path):
     return tmp_path / "source"
 
 
-def publisher(source, base, count=1):
-    return subprocess.Popen([sys.executable, "-c", PUBLISHER, str(source), str(base), str(count)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def publisher(source, base, count=1, workplace=None):
+    return subprocess.Popen([sys.executable, "-c", PUBLISHER, str(source), str(base), str(workplace or base), str(count)], stdout=subprocess.PIPE,
+                            text=True, cwd=ROOT)
 
 
-def place(source, base, wanted=None, complete=lambda number: None):
-    with placing.staged(base) as stage:
+def place(source, base, wanted=None, complete=lambda number: None, workplace=None):
+    with placing.staged(base, workplace) as stage:
         placing.copy(source, stage.folder)
         return stage.place(wanted, False, complete)
 
@@ -63,6 +64,11 @@ def assert_whole(base):
 
 def others(base):
     return [path.name for path in base.iterdir() if version_directories.parse(path.name) is None]
+
+
+def left_over(base, workplace):
+    """What is there besides versions. A workplace elsewhere may be gone."""
+    return others(base) + (others(workplace) if workplace != base and workplace.exists() else [])
 
 
 def test_a_version_gets_the_next_number_and_leaves_nothing_beside_it(source, tmp_path):
@@ -90,11 +96,21 @@ def test_a_failure_after_the_first_version_leaves_that(source, tmp_path):
     assert [path.name for path in (tmp_path / "m").iterdir()] == ["1"]
 
 
-def test_sigkill_at_any_moment_publishes_whole_versions_only_and_the_next_publish_clears_up(source, tmp_path):
-    base, rng = tmp_path / "m", random.Random(0)
+@pytest.fixture(params=["in the model's directory", "beside it"])
+def places(request, tmp_path):
+    """(the model's directory, where its versions grow)."""
+    base = tmp_path / "m"
+    if request.param != "beside it":
+        return base, base
+    base.mkdir()
+    return base, tmp_path / "grows" / "m"
+
+
+def test_sigkill_at_any_moment_publishes_whole_versions_only_and_the_next_publish_clears_up(source, places):
+    (base, workplace), rng = places, random.Random(0)
     left, counts = 0, set()
     for turn in range(500):
-        running = publisher(source, base, count=1000)
+        running = publisher(source, base, count=1000, workplace=workplace)
         running.stdout.readline()
         time.sleep(rng.uniform(0, 0.06))
         running.send_signal(signal.SIGKILL)
@@ -102,14 +118,14 @@ def test_sigkill_at_any_moment_publishes_whole_versions_only_and_the_next_publis
         running.stdout.close()
         if base.exists():
             assert_whole(base)
-            left += bool(others(base))
+            left += bool(left_over(base, workplace))
             counts.add(len(version_directories.listing(base)))
         if turn >= 24 and left and len(counts) > 1:
             break
     assert left and len(counts) > 1, "no kill came in the middle of a publication: the test shows nothing"
     before = len(version_directories.listing(base))
-    place(source, base, complete=lambda number: None)
-    assert others(base) == [] and len(version_directories.listing(base)) == before + 1
+    place(source, base, workplace=workplace)
+    assert left_over(base, workplace) == [] and len(version_directories.listing(base)) == before + 1
 
 
 def test_what_a_killed_publisher_left_is_swept_and_a_running_one_is_not(source, tmp_path):
@@ -126,13 +142,14 @@ def test_what_a_killed_publisher_left_is_swept_and_a_running_one_is_not(source, 
     assert others(base) == []
 
 
-def test_many_publishers_at_once_get_versions_of_their_own(source, tmp_path):
-    running = [publisher(source, tmp_path / "m", count=6) for _ in range(4)]
+def test_many_publishers_at_once_get_versions_of_their_own(source, places):
+    base, workplace = places
+    running = [publisher(source, base, count=6, workplace=workplace) for _ in range(4)]
     said = [one.communicate(timeout=60)[0].split()[1:] for one in running]
     assert all(one.returncode == 0 for one in running)
     assert sorted(int(number) for numbers in said for number in numbers) == list(range(1, 25))
-    assert_whole(tmp_path / "m")
-    assert others(tmp_path / "m") == []
+    assert_whole(base)
+    assert left_over(base, workplace) == []
 
 
 def test_a_polling_reader_never_sees_half_a_version(source, tmp_path):

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, save_model
 from tests.command_line import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import files, passport
-from tftrt_tools.serving.triton import backends, batching, config, preflight, publish, releases, servable
+from tftrt_tools.serving.triton import backends, batching, config, growing, preflight, publish, releases, servable
 from tftrt_tools.wire import triton_config
 
 
@@ -334,3 +334,56 @@ def test_what_a_killed_publisher_left_long_ago_is_removed(tmp_path):
     os.utime(left, (0, 0))
     publish.publish(str(source), "n", str(tmp_path / "repository"), publish.Options())
     assert not left.exists()
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["a directory", "a link to it"])
+def test_a_later_version_and_a_new_configuration_appear_with_a_rename_each(tmp_path, monkeypatch, link):
+    """Anything that grows in the model's directory makes a Triton that polls load the served version again."""
+    source, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    if link:
+        (tmp_path / "elsewhere/store").mkdir(parents=True)
+        repository.symlink_to(tmp_path / "elsewhere/store")
+    published(source, tmp_path, max_batch_size=4)
+    seen = set()
+
+    def watched(function):
+        def call(*arguments):
+            seen.update(path.relative_to(repository / "m").as_posix() for path in (repository / "m").rglob("*"))
+            return function(*arguments)
+        return call
+
+    before = {path.relative_to(repository / "m").as_posix() for path in (repository / "m").rglob("*")}
+    for name in ("rename", "replace", "fsync"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    done = published(source, tmp_path, max_batch_size=8, replace_config=True)
+    monkeypatch.undo()
+    # The directory is flushed after the rename: all that is seen more is the whole version.
+    assert {one.split("/")[0] for one in seen - before} == {"2"} and not any("grew" in note for note in done.notes)
+    assert sorted(one.name for one in (repository / "m").iterdir()) == ["1", "2", "config.pbtxt"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["elsewhere"] * link + ["m.onnx", "repository"]
+    assert "max_batch_size: 8" in (repository / "m/config.pbtxt").read_text()
+
+
+@pytest.mark.parametrize("mounted", ["repository", "repository/m"])
+def test_a_version_grows_in_the_model_of_a_repository_that_is_a_volume_and_says_what_that_costs(tmp_path, monkeypatch, mounted):
+    folder = tmp_path / "a volume"
+    folder.mkdir()
+    source = onnx_file(folder / "m.onnx")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("22 1 254:1 / / rw - ext4 /dev/vda rw\n"
+                      f"36 22 254:1 /there {str(folder / mounted).replace(' ', chr(92) + '040')} rw - ext4 /dev/vda rw\n")
+    monkeypatch.setattr(growing, "_MOUNTS", mounts)
+    assert not any("grew" in note for note in published(source, folder).notes), "no Triton serves the model yet"
+    assert "in a folder of its volume" in published(source, folder).notes[-1]
+    assert sorted(one.name for one in (folder / "repository/m").iterdir()) == ["1", "2", "config.pbtxt"]
+    mounts.unlink()
+    assert not any("grew" in note for note in published(source, folder).notes)
+
+
+def test_what_an_earlier_release_left_in_the_model_is_removed(tmp_path):
+    """It grew versions there."""
+    source = onnx_file(tmp_path / "m.onnx")
+    published(source, tmp_path)
+    (tmp_path / "repository/m/.tftrt-publish-0badc0de/model").mkdir(parents=True)
+    published(source, tmp_path)
+    assert sorted(one.name for one in (tmp_path / "repository/m").iterdir()) == ["1", "2", "config.pbtxt"]

@@ -18,6 +18,7 @@ from tests.triton_server import TritonServer, installed, wait_for
 from tests.wire_arrays import random, same
 from tftrt_tools.client import AsyncTritonClient, Client, ServingError, TritonClient
 from tftrt_tools.execution import npz
+from tftrt_tools.serving.triton import publish as triton_publish
 
 _ECHO = '''
 import triton_python_backend_utils as triton
@@ -320,8 +321,48 @@ def test_a_new_version_takes_over_without_a_failed_request(digits, tftrt, tmp_pa
                 one.result()
         assert {1, 2} == set(seen)
         wait_for(lambda: [(one.version, one.state) for one in client.status("digits")] == [(2, "AVAILABLE"), (1, "END")])
+    assert loads(server) == ["digits:1", "digits:2"]
+
+
+def loads(server):
+    """The versions that a server loaded, in order. Fails where it saw anything of a publisher."""
     log = server.log.read_text()
-    assert "publish" not in log, "Triton takes no notice of the place where a version grew"
+    assert "publish" not in log, log
+    # A look at a changed directory says "loading" too, and then changes settings alone: no instance starts.
+    return [line.rsplit(" ", 1)[1].strip('"') for line in log.splitlines() if '"loading: ' in line]
+
+
+def next_look(server):
+    """Until a server with --log-verbose has looked at the repository once more."""
+    def looks():
+        return server.log.read_text().count('"Polling model repository"')
+
+    before = looks()
+    wait_for(lambda: looks() > before)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["a later version", "a new model"])
+def test_a_triton_that_polls_takes_no_notice_of_what_grows(digits, tftrt, tmp_path, monkeypatch, there):
+    """In the model's directory it would load the served version again at each look, and warn."""
+    repository = tmp_path / "repository"
+    publish(tftrt, digits / "digits.onnx", repository)
+    name = "digits" if there else "new"
+    with TritonServer(repository, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1", "--log-verbose=1") as server, \
+            TritonClient(server.address, timeout=30) as client:
+        fill, looks = triton_publish._fill, []
+
+        def slow(stage, *arguments):
+            fill(stage, *arguments)
+            for number in range(3):
+                (stage / f"part{number}").write_text("it grows")
+                next_look(server)
+            looks.append(loads(server))
+
+        monkeypatch.setattr(triton_publish, "_fill", slow)
+        triton_publish.publish(str(digits / "other.onnx"), name, str(repository), triton_publish.Options(backend="python"))
+        assert looks == [["digits:1"]]
+        wait_for(lambda: (2 if there else 1, "AVAILABLE") in [(one.version, one.state) for one in client.status(name)])
+        assert loads(server) == ["digits:1", f"{name}:{2 if there else 1}"]
 
 
 def test_a_version_that_is_loaded_by_a_call(digits, tftrt, tmp_path):

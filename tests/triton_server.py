@@ -60,9 +60,10 @@ class TritonServer:
         for file in (*(home / "backends/python").iterdir(), stub):
             if file.is_file() and not (backend / file.name).exists():
                 (backend / file.name).symlink_to(file)
-        # The stub starts an interpreter of its own, which finds this environment by its python on PATH.
+        # The stub starts an interpreter of its own, which finds this environment by its python on PATH. Bytecode that it wrote into a
+        # version's directory would make a Triton that polls load the version again.
         environment = {**os.environ, "LD_LIBRARY_PATH": f"{installed() / 'nvidia_pytriton.libs'}:{_library().parent}",
-                       "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+                       "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
                 [home / "bin/tritonserver", f"--model-repository={self._repository}", f"--backend-directory={backend.parent}",

@@ -72,26 +72,29 @@ def write_each(jobs: Iterable[tuple[str | None, Callable[[], object]]]) -> list[
     return lost
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` by one rename, with the usual permissions of a new file. Raises: OSError."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, grows_in: pathlib.Path | None = None) -> None:
+    """Write `text` to `path` by one rename, with the usual permissions of a new file. Args: grows_in: as `replacing`. Raises: OSError."""
+    write_bytes(path, text.encode(), grows_in)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, as `write_text` does. Raises: OSError."""
-    with replacing(path) as file:
+def write_bytes(path: Path, data: bytes, grows_in: pathlib.Path | None = None) -> None:
+    """Write `data` to `path`, as `write_text` does. Args: grows_in: as `replacing`. Raises: OSError."""
+    with replacing(path, grows_in) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, grows_in: pathlib.Path | None = None) -> Iterator[BinaryIO]:
     """A binary file to write to. It replaces `path` by one rename at the end of the block; after an exception, nothing is left of it.
 
-    Links are followed. A stream (is_stream) is written to directly. Raises: OSError.
+    Links are followed. A stream (is_stream) is written to directly.
+
+    Args: grows_in: the directory where it grows; by default, and where `path` is a link, that of the file itself. Raises: OSError.
     """
     target, stream = place(path)
+    folder = pathlib.Path(target).parent if grows_in is None or os.path.islink(path) else grows_in
     try:
-        with open(target, "ab") if stream else _renamed(pathlib.Path(target)) as file:
+        with open(target, "ab") if stream else _renamed(pathlib.Path(target), folder) as file:
             yield file
     except OSError as error:
         # Name the path that the caller gave: the error may name the temporary file, or none.
@@ -99,9 +102,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _renamed(target: pathlib.Path) -> Iterator[BinaryIO]:
+def _renamed(target: pathlib.Path, folder: pathlib.Path) -> Iterator[BinaryIO]:
     # The name is known before the file exists, so the file is removed whenever an interrupt comes.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary = folder / f".{target.name}.{secrets.token_hex(4)}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file

@@ -1,10 +1,11 @@
 """Puts a version directory in place whole or not at all, even with other publishers and a polling server.
 
-Below the model's directory, whose numbered children the server loads, a publisher has a stage of its own:
+Below the model's directory MODEL, whose numbered children the server loads, or in a workplace elsewhere on its file system, a publisher has
+a stage of its own:
 
-    MODEL/.tftrt-publish-XXXXXXXX/lock     held (flock) as long as the publisher lives
-    MODEL/.tftrt-publish-XXXXXXXX/model/   grows; renamed to MODEL/N when it is complete and on disk
-    MODEL/.tftrt-publish.lock              held for moments: to make or sweep stages, and to choose N and rename
+    WORKPLACE/.tftrt-publish-XXXXXXXX/lock     held (flock) as long as the publisher lives
+    WORKPLACE/.tftrt-publish-XXXXXXXX/model/   grows; renamed to MODEL/N when it is complete and on disk
+    WORKPLACE/.tftrt-publish.lock              held for moments: to make or sweep stages, and to choose N and rename
 
 A stage without a held lock was left by a killed publisher. None of these names parses as a version.
 """
@@ -23,15 +24,17 @@ from tftrt_tools.serving import version_directories
 
 _PREFIX = ".tftrt-publish-"
 _LOCK = ".tftrt-publish.lock"
+# How often a directory that other publishers remove is made.
+_TURNS = 100
 # Errors of a rename onto an existing file or directory.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 class Stage:
-    """Where a version grows; made by `staged`. folder: the directory to fill."""
+    """Where a version grows; made by `staged`. folder: the directory to fill; what lies beside it goes with the stage."""
 
-    def __init__(self, base: pathlib.Path, folder: pathlib.Path) -> None:
-        self._base, self.folder = base, folder
+    def __init__(self, base: pathlib.Path, workplace: pathlib.Path, folder: pathlib.Path) -> None:
+        self._base, self._workplace, self.folder = base, workplace, folder
 
     def place(self, wanted: int | None, allow_older: bool, complete: Callable[[int], None]) -> tuple[int, pathlib.Path]:
         """Give the version its number and its name.
@@ -41,7 +44,7 @@ class Stage:
         Returns: (number, path). Raises: UsageError for a number that is taken or would not be served, TftrtError, OSError.
         """
         flush(self.folder)
-        with _locked(self._base):
+        with _locked(self._workplace):
             while True:
                 number = version_directories.following(self._base) if wanted is None else wanted
                 if wanted is not None:
@@ -60,20 +63,26 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(base: pathlib.Path) -> Iterator[Stage]:
-    """Yield a Stage below `base`, the directory of one model, which is made where it is missing.
+def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterator[Stage]:
+    """Yield a Stage for `base`, the directory of one model, which is made where it is missing.
 
     Leftovers of killed publishers are removed first. At the end this stage is removed, placed or not; if nothing was placed, also the
-    directories that were made for it. Raises: TftrtError, OSError.
+    directories that were made for it.
+
+    Args: workplace: where the stages of this model are, by default in `base`; on the same file system. All publishers of a model need the
+      same, or only the rename decides between them. Raises: TftrtError, OSError.
     """
     base = pathlib.Path(base)
-    made = _missing(base)
+    workplace = base if workplace is None else pathlib.Path(workplace)
+    made = _missing(workplace)
     holder = lock = None
     try:
-        holder, lock = _new_stage(base)
+        holder, lock = _new_stage(workplace)
+        if workplace != base:
+            _sweep_in(base)
         for folder in made:
             flush_folder(folder.parent)
-        yield Stage(base, holder / "model")
+        yield Stage(base, workplace, holder / "model")
     finally:
         if holder is not None:
             shutil.rmtree(holder, ignore_errors=True)
@@ -93,8 +102,17 @@ def _missing(folder: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
+def _sweep_in(base: pathlib.Path) -> None:
+    """Remove what a killed publisher without a workplace left in a model's directory. Without such a leftover nothing is touched."""
+    if any(base.glob(_PREFIX + "*")):
+        with _locked(base) as locking:
+            if locking:
+                _sweep(base)
+
+
 def _new_stage(base: pathlib.Path) -> tuple[pathlib.Path, int | None]:
     """Returns: (directory, descriptor of its lock or None where the file system keeps no locks)."""
+    turns = 0
     while True:
         try:
             base.mkdir(parents=True, exist_ok=True)
@@ -110,9 +128,10 @@ def _new_stage(base: pathlib.Path) -> tuple[pathlib.Path, int | None]:
                     shutil.rmtree(holder, ignore_errors=True)
                     raise
         except FileNotFoundError:
-            if base.exists():
+            # Another publisher, which ended, has just removed the directory that it had made; a third may have made it again.
+            turns += 1
+            if turns == _TURNS:
                 raise
-            # Another publisher, which failed, has just removed the directory it had made.
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import base_path, placing, verification_check
-from tftrt_tools.serving.triton import backends, batching, config, new_model, preflight, python_model, releases, servable, warming
+from tftrt_tools.serving.triton import backends, batching, config, growing, preflight, python_model, releases, servable, warming
 from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
 
@@ -114,9 +114,10 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
         model=str(pathlib.Path(model).absolute()), digest=read.digest, model_name=model_name, version=0, repository=str(base.parent),
         path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=sizes.largest, joined=sizes.joined,
         warm_up=len(calls), config_kept=kept, notes=notes, command=options.command, seconds=0.0)
-    with new_model.directory(base) as home, placing.staged(home) as stage:
+    with growing.place(base) as place, placing.staged(place.home, place.workplace) as stage:
+        done = dataclasses.replace(done, notes=(*notes, *filter(None, [place.note])))
         _fill(stage.folder, read, backend)
-        written = _Written(home / config.FILE)
+        written = _Written(place.home / config.FILE, stage.folder.parent)
 
         def complete(number: int) -> None:
             nonlocal done
@@ -138,17 +139,20 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
 
 
 class _Written:
-    """A file that is written, and put back as it was if what belongs to it cannot be placed."""
+    """A file that is written, and put back as it was if what belongs to it cannot be placed.
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
+    Args: grows_in: where it is before it is renamed; what appears in the model's directory makes Triton load the served version again.
+    """
+
+    def __init__(self, path: pathlib.Path, grows_in: pathlib.Path) -> None:
+        self.path, self._grows_in = path, grows_in
         self._before: bytes | None = None
         self._text: str | None = None
 
     def write(self, text: str) -> None:
         self._before = self.path.read_bytes() if self.path.is_file() else None
         self._text = text
-        whole_file.write_text(self.path, text)
+        whole_file.write_text(self.path, text, self._grows_in)
 
     def undo(self) -> None:
         """Put it back, unless somebody else has written it since."""
@@ -158,7 +162,7 @@ class _Written:
             if self._before is None:
                 self.path.unlink()
             else:
-                whole_file.write_bytes(self.path, self._before)
+                whole_file.write_bytes(self.path, self._before, self._grows_in)
 
 
 def _checked(model: str, model_name: str, repository: str, options: Options) -> pathlib.Path:
