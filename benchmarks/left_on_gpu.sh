@@ -45,6 +45,8 @@ import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
+  # On both GPUs, while the other lane does not need its own.
+  step test-triton "$end" env CUDA_VISIBLE_DEVICES="$both" bash -c "tests tests/test_gpu_triton.py"
   step test-profile "$end" bash -c "tests tests/test_gpu_profile.py"
   step test-int8-as "$end" bash -c "tests tests/test_gpu_plan_rewrites.py -k 'int8_is_written or auto'"
   step settings "$end" "$python" -m benchmarks.build_settings --workdir="$output/settings" --timed --settings "none: the defaults" "none, once more" \
@@ -89,6 +91,7 @@ table() {  # table FROM TO: rows of the table of plans with engines that are bui
   alone
   step measure "$end" "${all[@]}" bert_encoder resnet50 mobilenet_v2 fer --resume --seconds 0.4 --budget "$(left "$end")"
   step plan-callers "$end" "$python" -m benchmarks.plan_callers "$plans/fer-plan-fp16" --json="$output/plan_callers.json"
+  step triton-plan "$end" "$python" -m benchmarks.triton_plan "$plans/resnet50-plan-fp16" --json="$output/triton_plan.json"
   # Streams fed by CUDA graphs.
   step profile-plan "$end" "$python" -m tftrt_tools profile "$plans/resnet50-plan-fp16" --shapes=image:1x224x224x3,32x224x224x3 \
     --json="$output/profile-plan.json" --html="$output/profile-plan.html"
@@ -98,6 +101,7 @@ table() {  # table FROM TO: rows of the table of plans with engines that are bui
 lane() {  # lane NUMBER FUNCTION FROM TO
   export LANE=$1 TMPDIR=$output/tmp$1
   mkdir -p "$TMPDIR"
+  both=$(nvidia-smi -L | sed "s/.*UUID: \(.*\))/\1/" | paste -sd,)
   CUDA_VISIBLE_DEVICES=$(nvidia-smi -L | sed -n "$((LANE + 1))s/.*UUID: \(.*\))/\1/p")
   if [ -n "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES; else unset CUDA_VISIBLE_DEVICES; fi
   "$2" "$3" "$4"

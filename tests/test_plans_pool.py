@@ -124,3 +124,43 @@ def test_the_first_shapes_get_graphs_and_the_others_run_without(load):
 def test_outputs_have_the_types_of_the_onnx_file(load):
     loaded, _, _ = load(out="float64")
     assert loaded.ready("serving_default", rows(1))()["y"].dtype == np.float64
+
+
+# Calls of a server: each has inputs of its own
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_calls_with_inputs_of_their_own_keep_page_locked_memory(load, monkeypatch, graphs):
+    loaded, engine, device = load(graphs)
+    asked = []
+    pinned = device.pinned
+    monkeypatch.setattr(device, "pinned", lambda shape, dtype: asked.append(shape) or pinned(shape, dtype))
+    for seed in range(5):
+        for batch in (1, 8):
+            assert right(loaded.answer(rows(batch, seed)), rows(batch, seed))
+    # One for the inputs of each shape; those of outputs belong to contexts, a graph has one to itself, and they only grow.
+    assert asked == [(1, 3), (12,), (8, 3), (96,)] and loaded.pool.contexts == (2 if graphs else 1)
+    assert not at_once(4, lambda number: [_answered(loaded, number, seed) for seed in range(50)]) and not engine.clashes
+
+
+def _answered(loaded, number, seed):
+    inputs = rows(1 + number % 2, 100 * number + seed)
+    assert right(loaded.answer(inputs), inputs)
+
+
+def test_memory_is_kept_for_the_shapes_that_came_last(load, monkeypatch):
+    monkeypatch.setattr(runner_job, "MOST_KEPT", 3)
+    loaded, _, _ = load()
+    for batch in (1, 2, 3, 1, 4, 5):
+        loaded.answer(rows(batch))
+    assert [key[0][1] for key in loaded._kept] == [(1, 3), (4, 3), (5, 3)]
+
+
+def test_a_call_with_wrong_inputs_fails_alone(load):
+    loaded, _, _ = load(failing=[True])
+    for wrong, said in (({}, "lacks the input 'x'"), (rows(65), "65"), ({"x": np.array([["a"] * 3], object)}, "strings came")):
+        with pytest.raises(errors.TftrtError, match=said):
+            loaded.answer(wrong)
+    with pytest.raises(errors.TftrtError, match="TensorRT refuses the call"):
+        loaded.answer(rows(1))
+    assert right(loaded.answer(rows(1)), rows(1))

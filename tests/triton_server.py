@@ -32,7 +32,10 @@ def installed():
 
 
 def _library():
-    return pathlib.Path(sysconfig.get_config_var("LIBDIR")) / str(sysconfig.get_config_var("INSTSONAME"))
+    # A Python that was moved still tells the folder that it was built for.
+    name = str(sysconfig.get_config_var("INSTSONAME"))
+    folders = [pathlib.Path(sys.base_prefix) / "lib", pathlib.Path(sysconfig.get_config_var("LIBDIR"))]
+    return next((one / name for one in folders if (one / name).is_file()), folders[-1] / name)
 
 
 def _free_ports(count):
@@ -44,10 +47,11 @@ def _free_ports(count):
 
 
 class TritonServer:
-    """A context manager. Args: repository: the model repository. folder: for the log and the backend. flags: more of tritonserver's."""
+    """A context manager. Args: repository: the model repository. folder: for the log and the backend. flags: more of tritonserver's.
+    environment: variables to set."""
 
-    def __init__(self, repository, folder, *flags):
-        self._repository, self._folder, self._flags = repository, pathlib.Path(folder), flags
+    def __init__(self, repository, folder, *flags, environment=None):
+        self._repository, self._folder, self._flags, self._environment = repository, pathlib.Path(folder), flags, environment or {}
         self.port, self.http_port = _free_ports(2)
         self.address = f"triton://127.0.0.1:{self.port}"
         self.log = self._folder / "triton.log"
@@ -62,8 +66,10 @@ class TritonServer:
                 (backend / file.name).symlink_to(file)
         # The stub starts an interpreter of its own, which finds this environment by its python on PATH. Bytecode that it wrote into a
         # version's directory would make a Triton that polls load the version again.
-        environment = {**os.environ, "LD_LIBRARY_PATH": f"{installed() / 'nvidia_pytriton.libs'}:{_library().parent}",
-                       "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        libraries = [str(installed() / "nvidia_pytriton.libs"), str(_library().parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries),
+                       "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1",
+                       **self._environment}
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
                 [home / "bin/tritonserver", f"--model-repository={self._repository}", f"--backend-directory={backend.parent}",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorrt as trt
 
 from tftrt_tools import errors
 from tftrt_tools.execution import load_job, run_job, runner, trace
 from tftrt_tools.execution.job.cudart import Cuda, CudaError, HostArray
 from tftrt_tools.models.plan import profiles
-from tftrt_tools.models.plan.document import ENGINE, Tensor
+from tftrt_tools.models.plan.document import ENGINE
 from tftrt_tools.models.plan.job.context import Context, Refused
 from tftrt_tools.models.plan.job.engine import Engine
 from tftrt_tools.models.plan.job.pool import Calls, Pool
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # "1" launches calls as CUDA graphs.
 GRAPHS = "TFTRT_PLAN_CUDA_GRAPH"
+# Shapes for which `answer` keeps page-locked memory.
+MOST_KEPT = 16
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +54,12 @@ class Loaded:
         """Args: graphs: launch calls as CUDA graphs, one for each shape. make: the class of contexts. Raises: UsageError, TftrtError."""
         engine = Engine(path)
         self._plan = engine.plan
+        # Outputs come as the engine computes them, and go out as the ONNX file has them.
+        self._names = [one.name for one in self._plan.outputs]
+        self._cast = [(one.name, np.dtype(one.dtype)) for one in self._plan.outputs if one.dtype != one.engine_dtype]
+        # Calls of `answer` that no thread makes now, with the page-locked memory of their inputs. The shapes that came last are at the end.
+        self._kept: dict[Hashable, list[Calls]] = {}
+        self._lock = threading.Lock()
         try:
             self._cuda = Cuda()
             self.pool = Pool(self._cuda, engine, graphs, make)
@@ -60,44 +69,62 @@ class Loaded:
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready; the inputs lie in page-locked memory, and each call copies them to the GPU."""
-        shapes = {one.name: tuple(inputs[one.name].shape) for one in self._plan.inputs if one.name in inputs}
+        calls = self._calls(signature, inputs)
+        self._fill(signature, inputs, calls)
+        return functools.partial(self._answer, signature, inputs, calls)
+
+    def answer(self, inputs: Arrays) -> Arrays:
+        """One call with inputs of its own, as a server makes it. Raises: as `ready` and its calls.
+
+        Page-locked memory, which takes longer to get than many a call takes, is kept for shapes that come again.
+        """
+        key = tuple((name, np.shape(array)) for name, array in inputs.items())
+        with self._lock:
+            kept = self._kept.get(key)
+            calls = kept.pop() if kept else None
+        calls = calls or self._calls("serving_default", inputs)
+        self._fill("serving_default", inputs, calls)
+        found = self._answer("serving_default", inputs, calls)
+        with self._lock:
+            self._kept[key] = [*self._kept.pop(key, []), calls]
+            while len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _answer(self, signature: str, inputs: Arrays, calls: Calls) -> Arrays:
+        try:
+            found = self.pool.call(calls)
+        except (Refused, CudaError) as error:
+            raise runner.failed(signature, inputs, f"TensorRT refuses {error}" if isinstance(error, Refused) else str(error),
+                                "if it is memory, make fewer calls at a time or smaller ones") from None
+        for name, dtype in self._cast:
+            found[name] = found[name].astype(dtype)
+        return {name: found[name] for name in self._names}
+
+    def _calls(self, signature: str, inputs: Arrays) -> Calls:
+        """Calls with inputs of these shapes, whose memory is not filled yet."""
+        shapes = {one.name: np.shape(inputs[one.name]) for one in self._plan.inputs if one.name in inputs}
         lost = [one.name for one in self._plan.inputs if one.name not in inputs]
         if lost:
             raise runner.failed(signature, inputs, f"it lacks the input {lost[0]!r}", "give every input of the plan")
         profile = profiles.choose(self._plan.profiles, shapes)
         if profile is None:
             raise runner.failed(signature, inputs, *profiles.refusal(self._plan.profiles, shapes))
-        calls = Calls(profile, shapes, {one.name: HostArray.of(self._pinned(signature, inputs, one)) for one in self._plan.inputs})
-        # Outputs come as the engine computes them, and go out as the ONNX file has them.
-        names = [one.name for one in self._plan.outputs]
-        cast = [(one.name, np.dtype(one.dtype)) for one in self._plan.outputs if one.dtype != one.engine_dtype]
+        held = {one.name: self._cuda.pinned(shapes[one.name], one.engine_dtype) for one in self._plan.inputs}
+        return Calls(profile, shapes, {name: HostArray.of(array) for name, array in held.items()})
 
-        def call() -> Arrays:
-            try:
-                found = self.pool.call(calls)
-            except (Refused, CudaError) as error:
-                raise runner.failed(signature, inputs, f"TensorRT refuses {error}" if isinstance(error, Refused) else str(error),
-                                    "if it is memory, make fewer calls at a time or smaller ones") from None
-            for name, dtype in cast:
-                found[name] = found[name].astype(dtype)
-            return {name: found[name] for name in names}
-
-        return call
-
-    def _pinned(self, signature: str, inputs: Arrays, tensor: Tensor) -> npt.NDArray[Any]:
-        """An input as the engine takes it, in page-locked memory."""
-        given = np.asarray(inputs[tensor.name])
-        if given.dtype == object:
-            raise runner.failed(signature, inputs, f"input {tensor.name!r} takes {tensor.dtype}, and strings came")
-        dtype = np.dtype(tensor.engine_dtype)
-        if given.dtype.kind in "iu" and dtype.kind in "iu" and given.size:
-            limits = np.iinfo(dtype)
-            if given.min() < limits.min or given.max() > limits.max:
-                raise runner.failed(signature, inputs,
-                                    f"the plan takes input {tensor.name!r} as {dtype}, which cannot hold all of its numbers")
-        held = self._cuda.pinned(given.shape, dtype)
-        held[...] = given
-        return held
+    def _fill(self, signature: str, inputs: Arrays, calls: Calls) -> None:
+        """Put the inputs into page-locked memory, as the engine takes them."""
+        for tensor in self._plan.inputs:
+            given, held = np.asarray(inputs[tensor.name]), calls.feed[tensor.name].array
+            if given.dtype == object:
+                raise runner.failed(signature, inputs, f"input {tensor.name!r} takes {tensor.dtype}, and strings came")
+            if given.dtype.kind in "iu" and held.dtype.kind in "iu" and given.size:
+                limits = np.iinfo(held.dtype)
+                if given.min() < limits.min or given.max() > limits.max:
+                    raise runner.failed(signature, inputs,
+                                        f"the plan takes input {tensor.name!r} as {held.dtype}, which cannot hold all of its numbers")
+            held[...] = given
 
     def watched(self, ready: Ready) -> tuple[Arrays, CallTrace | None]:
         """As Runner.watched: a plan runs, or the call fails."""

@@ -24,7 +24,11 @@ class TritonPythonModel:
         self._batched = int(config["max_batch_size"]) > 0
         folder = os.path.join(args["model_repository"], args["model_version"])
         planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
-        self._run = _plan(folder) if planned else _onnx(folder, self._outputs)
+        device = int(args["model_instance_device_id"])
+        self._run = _plan(folder, device) if planned else _onnx(folder, self._outputs)
+        # Triton prints it in its log: where it has no GPU, a plan's ONNX file answers.
+        print(f"tftrt: {args['model_name']} version {args['model_version']} runs " + (f"model.plan on GPU {device}" if planned else
+              "model.onnx in ONNX Runtime on the CPU"), flush=True)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
@@ -71,8 +75,12 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     return run
 
 
-def _plan(folder: str) -> Any:
+def _plan(folder: str, device: int) -> Any:
+    """Args: device: the number that Triton gives the GPU of this instance, which has a process of its own."""
     import importlib
 
-    loaded = importlib.import_module("tftrt_tools.models.plan.runner_job").Loaded(folder)
-    return lambda inputs: loaded.ready("serving_default", inputs)()
+    # CUDA has not started in this process yet, and tftrt-tools takes the first GPU that CUDA sees.
+    visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible[device] if device < len(visible) else str(device)
+    loaded = importlib.import_module("tftrt_tools.models.plan.runner_job").Loaded(folder, os.environ.get("TFTRT_PLAN_CUDA_GRAPH") == "1")
+    return loaded.answer

@@ -50,8 +50,9 @@ class Context:
         self._dtypes = {name: engines.numpy_dtype(engine.get_tensor_dtype(name)) for name in (*self.inputs, *self.outputs)}
         self._memory = {name: _Memory(cuda) for name in (*self.inputs, *self.outputs)}
         self._shapes: Shapes = {}
-        # Page-locked memory of the outputs whose shapes follow from those of the inputs.
+        # Page-locked memory of the outputs whose shapes follow from those of the inputs, and all of it, since getting it takes long.
         self._pinned: dict[str, HostArray] = {}
+        self._host = {name: np.empty(0, np.uint8) for name in self.outputs}
         # Of the others, whose shapes depend on values; for good, once they are known.
         self._allocators: dict[str, _Allocator] = {}
         self._graph: Captured | None = None
@@ -89,7 +90,11 @@ class Context:
             _check(self._context.set_output_allocator(name, self._allocators[name]), f"the allocator of {name}")
             return
         self._place(name, shape)
-        self._pinned[name] = HostArray.of(self.cuda.pinned(shape, self._dtypes[name]))
+        dtype = self._dtypes[name]
+        size = math.prod(shape) * dtype.itemsize
+        if size > self._host[name].nbytes:
+            self._host[name] = self.cuda.pinned((size,), np.uint8)
+        self._pinned[name] = HostArray.of(self._host[name][:size].view(dtype).reshape(shape))
 
     def upload(self, feed: Feed) -> None:
         """Start copying the inputs. Args: feed: with the shapes of `shaped`."""

@@ -1,0 +1,92 @@
+"""model.py of Triton's Python backend with a plan, on a GPU of host memory. With ONNX Runtime a real tritonserver runs it
+(test_triton_server.py), with a plan on a GPU one does (test_gpu_triton.py)."""
+
+import json
+import os
+import sys
+import types
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorrt")
+from tests.plan_device import Device, Engine
+from tftrt_tools.models.plan import runner_job
+from tftrt_tools.serving.triton import python_model
+
+
+class Tensor:
+    def __init__(self, name, array):
+        self.name, self.array = name, array
+
+    def as_numpy(self):
+        return self.array
+
+
+class Response:
+    def __init__(self, tensors=(), error=None):
+        self.tensors, self.error = tensors, error
+
+
+@pytest.fixture
+def model(monkeypatch, tmp_path):
+    """model(device=…, kind=…) gives (TritonPythonModel, Engine), initialized as Triton does it."""
+    backend = types.SimpleNamespace(Tensor=Tensor, InferenceResponse=Response, TritonError=str, triton_string_to_numpy=lambda name: np.float32,
+                                    get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]))
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
+    # The model writes it. Set first, it is at the end what it was.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (tmp_path / "m/1").mkdir(parents=True)
+    (tmp_path / "m/1/plan.json").write_text("{}")
+
+    def made(device=0, kind="GPU", **facts):
+        engine = Engine(**facts)
+        monkeypatch.setattr(runner_job, "Engine", lambda path: engine)
+        monkeypatch.setattr(runner_job, "Cuda", Device)
+        space = {}
+        exec(compile(python_model.text(), "model.py", "exec"), space)
+        one = space["TritonPythonModel"]()
+        config = {"input": [{"name": "x"}], "output": [{"name": "y", "data_type": "TYPE_FP32"}], "max_batch_size": 64}
+        one.initialize({"model_config": json.dumps(config), "model_repository": str(tmp_path / "m"), "model_version": "1", "model_name": "m",
+                        "model_instance_kind": kind, "model_instance_device_id": str(device)})
+        return one, engine
+
+    return made
+
+
+def rows(batch, seed=0):
+    return {"x": np.random.default_rng(seed).random((batch, 3), np.float32)}
+
+
+def test_joined_requests_are_one_call_and_get_their_own_rows(model, capfd):
+    one, engine = model()
+    for turn in range(3):
+        requests = [rows(batch, 10 * turn + batch) for batch in (1, 5, 2)]
+        answers = one.execute(requests)
+        assert all(np.array_equal(answer.tensors[0].array, 2 * asked["x"] + 1) for answer, asked in zip(answers, requests, strict=True))
+    assert len(engine.contexts) == 1 and engine.contexts[0]._shape == (8, 3)
+    assert "m version 1 runs model.plan on GPU 0" in capfd.readouterr().out
+
+
+def test_a_bad_request_fails_alone(model):
+    one, _ = model()
+    good, bad = one.execute([rows(2), rows(65)])
+    assert np.array_equal(good.tensors[0].array, 2 * rows(2)["x"] + 1) and "65" in bad.error and "\n" not in bad.error
+
+
+@pytest.mark.parametrize(("visible", "device", "used"), [(None, 0, "0"), (None, 1, "1"), ("", 1, "1"), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 0, "3")])
+def test_an_instance_takes_the_gpu_that_triton_gave_it(model, monkeypatch, visible, device, used):
+    """tftrt-tools takes the first that CUDA sees, and Triton counts those that it sees itself."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    model(device)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == used
+
+
+@pytest.mark.parametrize("graphs", ["0", "1"])
+def test_calls_are_graphs_where_the_environment_says_so(model, monkeypatch, graphs):
+    monkeypatch.setenv("TFTRT_PLAN_CUDA_GRAPH", graphs)
+    one, _ = model()
+    one.execute([rows(2)])
+    assert one._run.__self__.pool.captured == int(graphs)
