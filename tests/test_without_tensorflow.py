@@ -44,7 +44,7 @@ NEEDY = {
 }
 
 
-def _interpreter(version):
+def interpreter(version):
     """Path of a Python `version`, or None: on PATH, or one of pyenv's."""
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     for path in filter(None, (shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python")))):
@@ -56,7 +56,7 @@ def _interpreter(version):
 
 def _installed(version, folder):
     """A new environment with the package in it, and nothing else that was asked for. Returns: its Python."""
-    found = _interpreter(version)
+    found = interpreter(version)
     if not found:
         pytest.skip(f"there is no Python {version} here")
     subprocess.run([found, "-m", "venv", folder / "venv"], check=True)

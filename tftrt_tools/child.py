@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO
 
-from tftrt_tools import collection, errors, lean_import, progress, scratch
+from tftrt_tools import collection, errors, interpreter, lean_import, progress, scratch
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -61,7 +61,7 @@ def run(target: str, request: Any, env: Mapping[str, Any] | None = None, python:
       target: function of one JSON value that returns a JSON value.
       request: its argument.
       env: environment variables to set; a value of None unsets one.
-      python: interpreter; the running one by default.
+      python: interpreter of another environment; the running one by default.
       timeout: seconds after which the child is killed.
       log_file: where to keep the log; a temporary file that is deleted by default.
 
@@ -162,15 +162,15 @@ class Worker:
         return text.decode(errors="replace")
 
 
-def _environment(changes: Mapping[str, Any]) -> dict[str, str]:
+def _environment(changes: Mapping[str, Any], python: str | None = None) -> dict[str, str]:
     env = dict(os.environ, PYTHONUNBUFFERED="1")
     env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
     # Load each kernel when it is first called. All kernels of TensorRT's libraries together take hundreds of megabytes.
     env.setdefault("CUDA_MODULE_LOADING", "LAZY")
     root = str(pathlib.Path(__file__).resolve().parents[1])
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
-    for name, value in changes.items():
+    path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
+    for name, value in {**interpreter.path_variables(python, path), **changes}.items():
         if value is None:
             env.pop(name, None)
         else:
@@ -186,10 +186,10 @@ def _started(target: str, env: Mapping[str, Any], python: str | None,
     process = None
     try:
         with open(log_path, "wb") as log:
-            command = [python or sys.executable, "-m", "tftrt_tools.child", str(writer), target]
+            command = interpreter.command(python, "tftrt_tools.child", str(writer), target)
             # The child has its own session: Ctrl-C reaches only this process, which then ends the child.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writer],
-                                       env=_environment(env), start_new_session=True)
+                                       env=_environment(env, python), start_new_session=True)
         # Remove it from the list first: after an interrupt between these lines it must not be closed again, because its number may be
         # another file's.
         open_ends.remove(writer)

@@ -20,6 +20,7 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
+  tftrt regress --in_process --native=resnet_plan --candidate=resnet_plan10 --candidate_python=trt10/bin/python
   tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
   tftrt regress --native_server=gpu7:8500 --native=resnet --candidate_server=triton://gpu7:8001 --candidate=resnet
   tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
@@ -63,6 +64,9 @@ def define(values: flags.FlagValues) -> None:
     _tls_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_boolean("in_process", False, "without a server: both models in one process of the same runtime", **text)
+    for side, what in (("native", "native model"), ("candidate", "candidate")):
+        flags.DEFINE_string(f"{side}_python", "", f"with --in_process: the Python of another environment, which runs the {what}: a plan of "
+                            "another TensorRT, a file in another ONNX Runtime", **text)
     flags.DEFINE_enum("backend", "local", ["auto", "binary", "docker", "local"], "what serves both, as in `tftrt serve`", **text)
     flags.DEFINE_string("image", "", "image of --backend=docker", **text)
     flags.DEFINE_string("log_file", None, "keep the log of the server that is started in this file", **text)
@@ -175,7 +179,7 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
     if not (values.server or values.native_server or values.candidate_server):
         models = _source_flags.read_given(values, *models)
     same = ("server", "native_server", "candidate_server",
-            "native_version", "native_label", "candidate_version", "candidate_label", "in_process",
+            "native_version", "native_label", "candidate_version", "candidate_label", "in_process", "native_python", "candidate_python",
             "backend", "image", "log_file", "native_dir", "candidate_dir", "shapes", "data", "ranges", "seed",
             "batch_size", "distinct", "data_rows", "thresholds", "labels", "label_column", "classes", "accuracy_output",
             "compare", "native_signature", "candidate_signature",

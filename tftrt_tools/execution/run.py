@@ -53,6 +53,10 @@ class Runtime:
     jobs: str
     # Environment variables of its processes.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # The package that the interpreter of another environment needs for it; "" where it runs in this one alone.
+    package: str = ""
+    # The interpreter of another environment; None for this one.
+    python: str | None = None
 
 
 class Runnable(Protocol):
@@ -161,7 +165,7 @@ def save_calls(calls: Iterable[Call], folder: str | os.PathLike[str]) -> list[tu
 def worker(runtime: Runtime, env: Mapping[str, str | None] | None = None,
            log_file: str | None = None) -> AbstractContextManager[child.Worker]:
     """A process for `run` that loads the runtime while its caller does other work. See child.worker."""
-    return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file)
+    return child.worker(f"{runtime.jobs}:job", {**runtime.env, **(env or {})}, log_file, runtime.python)
 
 
 def run(model: Runnable, saved_calls: SavedCalls, folder: str | os.PathLike[str], label: str, *, trace: bool = False, exact: bool = False,

@@ -36,6 +36,8 @@ class Assignment:
     offsets: Offsets
     # (root certificates, key, certificate chain), PEM; None for plain text.
     tls: tuple[bytes | None, bytes | None, bytes | None] | None
+    # The interpreter of another environment; None for this one. It is not written.
+    python: str | None = None
 
 
 def write(work: Assignment) -> int:

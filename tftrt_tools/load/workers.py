@@ -8,7 +8,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import typing
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools import errors
+from tftrt_tools import errors, interpreter
 from tftrt_tools.load import assignment, link
 from tftrt_tools.load.request_entries import Entries
 
@@ -211,9 +210,10 @@ def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, 
         try:
             path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
             # A session of its own: Ctrl-C reaches only the generator, which then asks the workers for their entries.
-            process = subprocess.Popen([sys.executable, "-m", "tftrt_tools.load.worker_job", str(theirs.fileno()), str(fd)],
-                                       pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       env={**os.environ, **(env or {}), "PYTHONPATH": path}, start_new_session=True)
+            command = interpreter.command(one.python, "tftrt_tools.load.worker_job", str(theirs.fileno()), str(fd))
+            variables = {**os.environ, **(env or {}), **interpreter.path_variables(one.python, path)}
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno(), fd], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env={name: value for name, value in variables.items() if value is not None}, start_new_session=True)
         except BaseException:
             ours.close()
             raise

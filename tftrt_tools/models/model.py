@@ -185,11 +185,13 @@ class Model:
     path: str
     # Its contents.
     contents: Contents
+    # The interpreter of another environment that runs it; None for this one.
+    python: str | None = None
 
     @property
     def runtime(self) -> Runtime:
         """The runtime that runs it."""
-        return self.kind.runtime
+        return dataclasses.replace(self.kind.runtime, python=self.python)
 
     @property
     def signatures(self) -> dict[str, Signature]:

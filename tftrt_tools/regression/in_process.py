@@ -1,12 +1,14 @@
 """Both models without a server, in one process of the runtime that TensorFlow Serving uses, so without the cost of serving.
 
-It is one process for the reasons that `pair` gives for one server. The answers, and what the engines did, come from an earlier process,
-because watching the engines costs time.
+It is one process for the reasons that `pair` gives for one server. Where one of them runs in the Python of another environment (a plan of
+another TensorRT), each has a process, and they are still asked in turn. The answers, and what the engines did, come from an earlier
+process, because watching the engines costs time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tftrt_tools import errors
 from tftrt_tools.execution import coverage, run
 from tftrt_tools.load import function_load
+from tftrt_tools.models import elsewhere
 from tftrt_tools.models import names as name_matching
 from tftrt_tools.regression import answers, models, rounds
 from tftrt_tools.serving.smoke import engine_evidence, gate
@@ -38,12 +41,19 @@ class InProcess:
 
     def __init__(self, options: Options, opened: Sequence[Any], matched: Any, folder: str | os.PathLike[str], gpus: bool) -> None:
         self._options, self._folder = options, pathlib.Path(folder)
-        self._opened = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
+        self._opened: dict[rounds.Side, Any] = dict(zip((rounds.NATIVE, rounds.CANDIDATE), opened, strict=True))
+        self.notes = tuple(matched.notes)
+        # {side: what runs its model in another environment}.
+        self.elsewhere: dict[rounds.Side, str] = {}
+        for side, python in ((rounds.NATIVE, options.native_python), (rounds.CANDIDATE, options.candidate_python)):
+            if python:
+                self._opened[side], self.elsewhere[side] = elsewhere.placed(self._opened[side], python, f"{side}_python")
+                self.notes += (f"the {side} model ran in {self.elsewhere[side]}, {self._opened[side].python}",)
         self._matched = matched
         self._names: dict[rounds.Side, Any] = {rounds.NATIVE: {}, rounds.CANDIDATE: matched.names}
-        self.notes = matched.notes
         self.gpus = gpus
-        self.where = {"address": "", "backend": THROUGH, "reason": "both models in one process, without a server"}
+        processes = "each model in a process of its own" if self.elsewhere else "both models in one process"
+        self.where = {"address": "", "backend": THROUGH, "reason": f"{processes}, without a server"}
         self.models: dict[rounds.Side, models.Model] = {}
         self._ran: Any = None
         self._verdict: engine_evidence.Verdict | None = None
@@ -94,11 +104,15 @@ class InProcess:
         """As OnServer.asking."""
         saved = {name: run.save_calls(calls[name], self._folder / f"timed-{name}") for name in self._opened}
         count = len(calls[rounds.NATIVE])
-        request = {"models": [{"make": model.kind.timed, "model": model.path, "calls": run.named(saved[name], self._names[name]),
-                               "answers": ""} for name, model in self._opened.items()]}
+        requests = {name: {"make": model.kind.timed, "model": model.path, "calls": run.named(saved[name], self._names[name]), "answers": ""}
+                    for name, model in self._opened.items()}
         # If an engine is known to fall back, its requests would fail, and nothing would be timed.
         env = {gate.VARIABLE: "False"} if self._verdict and self._verdict.ran and not self._left else {}
-        work = function_load.assignment_of(_MAKE, request, self._options.concurrency)
+        if self.elsewhere:
+            jobs = {name: dataclasses.replace(function_load.assignment_of(_MAKE, {"models": [request]}, self._options.concurrency),
+                                              python=self._opened[name].python) for name, request in requests.items()}
+            return rounds.asking_each(jobs, count, _LOAD_SECONDS, env, self._options.concurrency)
+        work = function_load.assignment_of(_MAKE, {"models": list(requests.values())}, self._options.concurrency)
         return rounds.asking_one(work, dict(zip(self.models, (0, count), strict=True)), count, _LOAD_SECONDS, env,
                                  self._options.concurrency)
 

@@ -1,4 +1,4 @@
-"""The worker's side of `in_process`: both models in one process."""
+"""The worker's side of `in_process`: both models in one process, or one of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def make(request: Mapping[str, Any]) -> tuple[Callable[[int], Any], int]:
-    """For load.function_load, in the worker: both models, the native one's calls first.
+    """For load.function_load, in the worker: the models, with the calls of the first before those of the second.
 
-    Args: request: {"models": two requests of models.model.Kind.timed, each with "make": its "module:function"}.
-    Returns: (function of a call's index, number of calls of both).
+    Args: request: {"models": one or two requests of models.model.Kind.timed, each with "make": its "module:function"}.
+    Returns: (function of a call's index, number of calls of all).
     """
     sides = []
     for one in request["models"]:

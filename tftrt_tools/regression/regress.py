@@ -50,6 +50,9 @@ class Options:
     tls: Any = None
     # Compare without a server.
     in_process: bool = False
+    # Interpreters of other environments that run one model each, in process; "" for this one.
+    native_python: str = ""
+    candidate_python: str = ""
     # The server to start: its kind, Docker's image, the file of its log.
     backend: str = "local"
     image: str = ""
@@ -183,8 +186,9 @@ def _check_where(options: Options) -> None:
     if options.in_process and (named or options.backend != "local"):
         flag = named[0] if named else f"--backend={options.backend}"
         raise errors.UsageError(f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out")
-    if options.rename and not options.in_process:
-        raise errors.UsageError("--rename has no effect without --in_process", "leave it out")
+    for flag in ("rename", "native_python", "candidate_python"):
+        if getattr(options, flag) and not options.in_process:
+            raise errors.UsageError(f"--{flag} has no effect without --in_process", "add --in_process, or leave it out")
     there = {f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")} | \
         {"--tls": options.tls}
     missing = [side for side, address in options.addresses.items() if options.running and not address]
@@ -306,7 +310,8 @@ class _Run:
                 "gate_closed": self._both.gate_closed, "signature": " and ".join(dict.fromkeys(self._signatures.values())),
                 "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
                 "values": options.data or f"drawn from seed {options.seed}", "timed": len(native), "compared": len(calls[rounds.NATIVE]),
-                "concurrency": options.concurrency, "digest": digest.hexdigest()[:16]}
+                "concurrency": options.concurrency, "digest": digest.hexdigest()[:16],
+                **{f"{side}_in": text for side, text in getattr(self._both, "elsewhere", {}).items()}}
 
     def _compared(self, calls: pairing.Calls, own: bool) -> answers.Judged:
         options = self._options

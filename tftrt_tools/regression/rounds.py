@@ -116,7 +116,7 @@ class Share:
 
 
 class Asker:
-    """Puts load on both models; made by `asking` and `asking_one`.
+    """Puts load on both models; made by `asking`, `asking_one` and `asking_each`.
 
     Args: shares: {name: Share}. name: of the server or process, for messages. concurrency: requests under way. problem: function that
       says why the server ended, as a TftrtError, or None while it runs. served: whether the load processes only send.
@@ -247,3 +247,17 @@ def asking_one(job: Assignment, firsts: Mapping[Side, int], count: int, load_sec
         team.connected("the models in process", load_seconds)
         shares = {name: Share(team, first, count) for name, first in firsts.items()}
         yield Asker(shares, "the models in process", concurrency, served=False)
+
+
+@contextlib.contextmanager
+def asking_each(jobs: Mapping[Side, Assignment], count: int, load_seconds: float, env: Mapping[str, str] | None = None,
+                concurrency: int = 1) -> Iterator[Asker]:
+    """Start a process for each model. Args: jobs: {NATIVE: Assignment, CANDIDATE: …}; the others as for asking_one.
+
+    Yields: Asker. Raises: TftrtError where a model cannot be loaded.
+    """
+    with contextlib.ExitStack() as stack:
+        teams = {name: stack.enter_context(workers.started([job], env)) for name, job in jobs.items()}
+        for name, team in teams.items():
+            team.connected(f"the {name} model", load_seconds)
+        yield Asker({name: Share(team, 0, count) for name, team in teams.items()}, "the models", concurrency, served=False)

@@ -19,7 +19,7 @@ from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.sources.source import Source
 
 _JOBS = "tftrt_tools.models.plan.runner_job"
-RUNTIME = Runtime(jobs=_JOBS)
+RUNTIME = Runtime(jobs=_JOBS, package="tensorrt")
 _UNASKED = (
     "what TF-TRT would take of it: it is an engine of TensorRT itself",
     "whether it runs here: `tftrt verify ORIGINAL PLAN` runs it",
