@@ -2,10 +2,14 @@
 
 import gzip
 import itertools
+import json
+import pathlib
+import random
+import re
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_tftrt
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools.logs import engine_layers, entries, heads, reading
 from tftrt_tools.logs.log_file import LONGEST_LINE, LogFile
@@ -312,3 +316,63 @@ def test_a_gzip_file_that_ends_in_the_middle_is_read_to_there(tmp_path):
     (tmp_path / "a.gz").write_bytes(packed[:len(packed) // 2])
     lines, log = lines_of(tmp_path / "a.gz")
     assert 5_000 < len(lines) < 15_000 and "end-of-stream" in log.damage
+
+
+# Damaged lines
+
+
+def _damaged(text, rng):
+    """A log with one thing broken: bytes, numbers or dates changed, lines torn, joined or repeated."""
+    lines = text.splitlines()
+    for _ in range(rng.randrange(1, 8)):
+        place = rng.randrange(len(lines))
+        line, how = lines[place], rng.randrange(6)
+        if how == 0 and line:
+            at = rng.randrange(len(line))
+            lines[place] = line[:at] + rng.choice("x.-:[](),9\x1bé²") + line[at + 1:]
+        elif how == 1:
+            lines[place] = re.sub(r"\d+(\.\d+)?", lambda found: rng.choice([found[0], "99999999999999999999", "1.2.3", "-1", "nan", "½", ""]), line)
+        elif how == 2:
+            lines[place] = line[:rng.randrange(len(line) + 1)]
+        elif how == 3:
+            lines[place] = line[:rng.randrange(len(line) + 1)] + lines[rng.randrange(len(lines))]
+        elif how == 4:
+            lines[place:place] = [lines[rng.randrange(len(lines))]] * 3
+        else:
+            lines[place] = re.sub(r"2026-\d\d-\d\d", "2026-02-30", line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.glob("*.log.gz")))
+def test_a_damaged_line_costs_itself_alone(name, tmp_path):
+    text = gzip.decompress((RECORDED / name).read_bytes()).decode(errors="replace")
+    lines = text.splitlines()
+    if len(lines) > 400:  # a part of a long log, another one each time
+        lines = lines[:100] + lines[len(lines) // 2:len(lines) // 2 + 200] + lines[-100:]
+    rng, path = random.Random(name), tmp_path / "damaged.log"
+    for _ in range(30):
+        path.write_text(_damaged("\n".join(lines), rng))
+        summary = reading.read([str(path)], allow_empty=True)
+        json.dumps(summary.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("change", [("2026-11-24", "2026-02-30"), ("2026-11-24", "2026-13-24"), ("[4,8,8,1]", "[4srv,8,8,1]"),
+                                    ("completed in 1", "completed in 1.2.1")], ids=["a day", "a month", "a size", "seconds"])
+@pytest.mark.parametrize("name", ["build_fp16", "resnet50_timing"])
+def test_numbers_that_are_none_are_passed_over(name, change, tmp_path):
+    text = gzip.decompress((RECORDED / f"{name}.log.gz").read_bytes()).decode(errors="replace")
+    (tmp_path / "a.log").write_text(text.replace(*change))
+    assert reading.read([str(tmp_path / "a.log")]).lines == len(text.splitlines())
+
+
+def test_warnings_of_a_process_that_does_not_count_its_runs_are_a_lower_bound(tmp_path):
+    """One log counts each run, the other has five warnings, after which TF-TRT says nothing more."""
+    for name in ("fallback", "build_fp16"):
+        (tmp_path / f"{name}.log").write_bytes(gzip.decompress((RECORDED / f"{name}.log.gz").read_bytes()))
+    both = [str(tmp_path / f"{name}.log") for name in ("fallback", "build_fp16")]
+    assert not reading.read(both).engines.counted and reading.read(both[1:]).engines.counted
+    said = run_tftrt("log", *both).stdout
+    assert "at least 5" in said and "so there may be more" in said
+    (tmp_path / "mixed.log").write_text("".join(pathlib.Path(one).read_text() for one in both))
+    said = run_tftrt("log", tmp_path / "mixed.log").stdout
+    assert "at least 5" in said and "so there may be more" in said

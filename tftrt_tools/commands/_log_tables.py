@@ -58,7 +58,7 @@ def _heading(summary: Summary) -> Iterator[str]:
     if writers:
         yield f"from {_output.counted(len(writers), 'writer')}: {_some(writers)}"
     if (mixed := max(log.starts for log in summary.logs)) > 1:
-        yield (f"{mixed} processes started in one log, and no line says whose it is: engines of one name count together, and times of "
+        yield (f"at least {mixed} processes started in one log, and no line says whose it is: engines of one name count together, and times of "
                "layers may be of several builds. TF_CPP_LOG_THREAD_ID=1, or the prefixes of Docker and kubectl, tell them apart")
 
 
@@ -107,8 +107,14 @@ def _engines(console: Console, say: Say, runs: EngineRuns, top: int) -> None:
         return
     columns = ["engine", ">runs", ">in TensorFlow instead", "of which is known"]
     _table(console, f"Engines{_rest(concerned, top)}", columns, (_engine(one, runs.counted) for one in concerned[:top]))
-    if not runs.counted:
+    if not all(_exact(one, runs.counted) for one in concerned):
         say("TF-TRT stops warning after five a process, so there may be more. TF_CPP_VMODULE=trt_engine_op=1 brings a line for each run")
+
+
+def _exact(one: Engine, counted: bool) -> bool:
+    """Whether the runs in TensorFlow are counted. Where several processes write into one log, those that count and those that only warn look
+    alike, and more warnings than runs show that there are both."""
+    return counted and one.native_runs >= one.warnings
 
 
 def _engine(one: Engine, counted: bool) -> tuple[object, ...]:
@@ -117,8 +123,8 @@ def _engine(one: Engine, counted: bool) -> tuple[object, ...]:
     known = [f"warned of {_some(shapes)}" if shapes else "",
              f"{_output.counted(one.calibration_runs, 'further run')} for calibration" if one.calibration_runs else "",
              f"{_output.counted(one.collecting_runs, 'further run')} while shapes were collected" if one.collecting_runs else ""]
-    native = one.native_runs if counted else f"at least {one.warnings}"
-    return one.name, one.runs if counted else "", native, "; ".join(filter(None, known))
+    native = one.native_runs if _exact(one, counted) else f"at least {one.fell_back}"
+    return one.name, one.runs if counted or one.runs else "", native, "; ".join(filter(None, known))
 
 
 def _builds(console: Console, runs: EngineRuns, top: int) -> None:

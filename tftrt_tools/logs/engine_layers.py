@@ -136,8 +136,13 @@ def _tensors(text: str) -> tuple[Tensor, ...]:
 
 def _tensor(name: str, kind: str, sizes: str) -> Tensor:
     numbers = [one.partition(":") for one in sizes.split(",") if one]
-    return Tensor(name=name, type=kind, sizes=tuple(int(size) for size, _, _ in numbers),
-                  packed=next((int(packed) for _, _, packed in numbers if packed), 1))
+    return Tensor(name=name, type=kind, sizes=tuple(_whole(size) for size, _, _ in numbers),
+                  packed=next((_whole(packed) for _, _, packed in numbers if packed), 1))
+
+
+def _whole(text: str) -> int:
+    """A size of a tensor; 0 for what a damaged line has in its place."""
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _precisions(tensors: Sequence[Tensor]) -> list[Precision]:

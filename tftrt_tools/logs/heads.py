@@ -122,5 +122,8 @@ def seconds(time: str) -> float | None:
     if year or american_year:
         import datetime
 
-        days = datetime.date(int(year or american_year), int(month or american_month), int(day or american_day)).toordinal()
+        try:
+            days = datetime.date(int(year or american_year), int(month or american_month), int(day or american_day)).toordinal()
+        except ValueError:  # a damaged line
+            return None
     return days * 86400.0 + int(hour) * 3600 + int(minute) * 60 + float(second)

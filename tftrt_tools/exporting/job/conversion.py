@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import tensorflow as tf
 import tf2onnx
+from tf2onnx import graph as tf2onnx_graph
 from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
 from tf2onnx import utils as tf2onnx_utils
 from tf2onnx.graph import ExternalTensorStorage
@@ -129,10 +131,32 @@ def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], 
     values = tf_utils.compress_graph_def(frozen) if outside else None
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
-        made = tfonnx.process_tf_graph(graph, opset=opset, input_names=inputs, output_names=outputs, tensors_to_rename=dict(renamed),
-                                       initialized_tables=tables, const_node_values=values, custom_op_handlers=mends.handlers())
-        model = optimizer.optimize_graph(made, catch_errors=not outside).make_model("", external_tensor_storage=storage)
+        with _constants_written_once():
+            made = tfonnx.process_tf_graph(graph, opset=opset, input_names=inputs, output_names=outputs, tensors_to_rename=dict(renamed),
+                                           initialized_tables=tables, const_node_values=values, custom_op_handlers=mends.handlers())
+            made = optimizer.optimize_graph(made, catch_errors=not outside)
+        model = made.make_model("", external_tensor_storage=storage)
     return model, dict(storage.name_to_tensor_data) if storage else {}
+
+
+@contextlib.contextmanager
+def _constants_written_once() -> Iterator[None]:
+    """While it lasts, tf2onnx does not bring the messages of its constants up to date.
+
+    It does so after each of two dozen optimizations, and reads them in `make_model` alone. protobuf gives the memory of what it replaces back
+    with the whole message: 600 MB of weights took 18 GB.
+    """
+    update = tf2onnx_graph.Node.update_proto
+
+    def changed(node: Any, *arguments: Any) -> None:
+        if not node.is_const():
+            update(node, *arguments)
+
+    tf2onnx_graph.Node.update_proto = changed
+    try:
+        yield
+    finally:
+        tf2onnx_graph.Node.update_proto = update
 
 
 class Mends:

@@ -181,7 +181,7 @@ class Builds:
         text = entry.text
         if " profiling completed in " in text and (found := _COMPLETED.match(text)):
             self._says_seconds = True
-            self._time(_name(found["layer"]), found["kind"], float(found["seconds"]))
+            self._time(_name(found["layer"]), found["kind"], _seconds(found["seconds"]))
             return
         if text.startswith((builder_lines.COMBINATION, builder_lines.REFORMATS, builder_lines.COSTS)):
             self._close(entry)
@@ -193,7 +193,7 @@ class Builds:
             self._close(entry)
             phase = found["phase"] or "Engine built by trtexec"
             times, seconds = self._phases.get(phase, (0, 0.0))
-            self._phases[phase] = times + 1, seconds + float(found["seconds"] or found["whole"])
+            self._phases[phase] = times + 1, seconds + _seconds(found["seconds"] or found["whole"])
         elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
             self._cpu, self._gpu = max(self._cpu, int(found["cpu"])), max(self._gpu, int(found["gpu"]))
         elif text.startswith("Total ") and (found := builder_lines.MEMORY.match(text)):
@@ -291,6 +291,12 @@ def _name(layer: str) -> str:
 
 def _slowest(row: LayerTimes | RunnerTimes) -> tuple[float, int]:
     return -(row.seconds or 0.0), -row.timings
+
+
+def _seconds(text: str) -> float:
+    """0 for what a damaged line has in its place."""
+    value = _number(text)
+    return value if value < math.inf else 0.0
 
 
 def _number(text: str) -> float:

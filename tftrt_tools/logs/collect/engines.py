@@ -38,7 +38,7 @@ class Engine(records.Record):
 
     # "?" for warnings that name none.
     name: str
-    # Runs of the engine, and of TensorFlow in its place; 0 where the log does not count them (`EngineRuns.counted`).
+    # Runs of the engine, and of TensorFlow in its place, as far as the logs count them (`EngineRuns.counted`).
     runs: int
     native_runs: int
     # Further runs in TensorFlow, which are meant so: for calibration, and while shapes were collected.
@@ -55,7 +55,7 @@ class Engine(records.Record):
 
     @property
     def fell_back(self) -> int:
-        """So many runs in TensorFlow are sure."""
+        """So many runs in TensorFlow are sure. A process that does not count its runs warns five times."""
         return max(self.native_runs, self.warnings)
 
 
@@ -79,7 +79,7 @@ class EngineRuns(records.Record):
 
     engines: tuple[Engine, ...]
     builds: tuple[Build, ...]
-    # Whether the log has a line for each run (TF_CPP_VMODULE=trt_engine_op=1).
+    # Whether the logs have a line for each run (TF_CPP_VMODULE=trt_engine_op=1), those of all sources that warn.
     counted: bool
     # Lines about engines and builds that there was no place for.
     left_out: int
@@ -113,14 +113,16 @@ class Engines:
         # {(source, engine): (shapes, time)} of builds under way.
         self._building: dict[tuple[str, str], tuple[str, str]] = {}
         self._builds: list[Build] = []
-        self._counted, self._left_out = False, 0
+        # Sources with a line for each run, and those with warnings.
+        self._counting, self._warning = Counts(_MOST_ENGINES), Counts(_MOST_ENGINES)
+        self._left_out = 0
 
     def take(self, entry: Entry) -> None:
         """Take a message."""
         first, _, _ = entry.text.partition(" ")
         if first not in _WORDS:
             if first == "Found" and fallback.NOT_BUILT.find(entry.text) is not None:
-                self._warn(_ANY, fallback.NOT_BUILT, "")
+                self._warn(entry, _ANY, fallback.NOT_BUILT, "")
             return
         text = entry.text
         if first in ("Executing", "Native"):
@@ -136,7 +138,8 @@ class Engines:
         else:
             for message in (fallback.NO_ENGINE_FITS, fallback.WRONG_SHAPES, fallback.NOT_EXECUTED):
                 if found := message.find(text):
-                    self._warn(engine_lines.name(found["engine"]), message, found.get("shapes") or _shapes(found.get("why", "")))
+                    name = engine_lines.name(found["engine"])
+                    self._warn(entry, name, message, found.get("shapes") or _shapes(found.get("why", "")))
 
     def _run(self, entry: Entry) -> None:
         writer = self._writers.row(entry.source)
@@ -147,7 +150,7 @@ class Engines:
         for form, kind in ((engine_lines.EXECUTED, "runs"), (engine_lines.CALIBRATED, "calibrating"), (engine_lines.NATIVE, "native")):
             if not (found := form.find(entry.text)):
                 continue
-            self._counted = True
+            self._counting.add(entry.source)
             name = engine_lines.name(found["engine"])
             row = self._rows.row(name)
             if kind == "native" and writer and writer.collecting:
@@ -162,7 +165,8 @@ class Engines:
                 setattr(row, kind, getattr(row, kind) + 1)
             return
 
-    def _warn(self, name: str, message: Message, shapes: str) -> None:
+    def _warn(self, entry: Entry, name: str, message: Message, shapes: str) -> None:
+        self._warning.add(entry.source)
         if row := self._rows.row(name):
             row.fallbacks.add(f"{message.name}\t{shapes}")
 
@@ -199,7 +203,7 @@ class Engines:
                       for (_, name), (shapes, _) in self._building.items()]
         engines = [_engine(name, row) for name, row in self._rows.rows.items()]
         return EngineRuns(engines=tuple(sorted(engines, key=lambda one: (-one.fell_back, one.name))), builds=(*self._builds, *unfinished),
-                          counted=self._counted, left_out=self._left_out + self._rows.left_out)
+                          counted=bool(self._counting.of) and self._warning.of.keys() <= self._counting.of.keys(), left_out=self._left_out + self._rows.left_out)
 
 
 def _engine(name: str, row: _Row) -> Engine:
