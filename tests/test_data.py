@@ -123,8 +123,8 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
     (("pictures", "--output=x.npz", "--output_labels=y.npy", "--classes=none.txt"), "none.txt cannot be read"),
     (("pictures", "--output=x.npz", "--calibration_rows=3"), "no effect without --output_calibration"),
     (("pictures", "--output=x.npz", "--output_calibration=x.npz"), "two results"),
-    (("pictures", "--output=x.npz", "--output_calibration=y.npz", "--calibration_rows=12"), "holds 12 rows, and 12 rows besides the others"),
-    (("pictures", "--output=x.npz", "--rows=9", "--output_calibration=y.npz", "--calibration_rows=4"), "12 rows, and 9 and 4 rows"),
+    (("pictures", "--output=x.npz", "--output_calibration=y.npz", "--calibration_rows=12"), "holds 12 rows, and some of them to score and 12 to calibrate on are needed"),
+    (("pictures", "--output=x.npz", "--rows=9", "--output_calibration=y.npz", "--calibration_rows=4"), "12 rows, and 9 rows to score and 4 to calibrate on are needed"),
     (("here.npz", "--output=x.npz", "--image_scale=1/255"), "is about picture files"),
     (("here.npz", "--output=x.npz", "--output_labels=y.npy"), "arrays have no labels"),
     (("pictures", "--output=here.npz"), "here.npz is there"), (("pictures", "--output=x.npz", "--signature_key=other"), "no signature 'other'")])

@@ -409,6 +409,16 @@ def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path)
     assert json.loads((tmp_path / "d.json").read_text())["kind"] == "diagnosis"
 
 
+def test_a_profile_of_a_model_with_other_inputs_is_refused(tftrt, zoo_model, tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(recorded("digits_fp16").to_dict()))
+    other = str(zoo_model("bert_encoder"))
+    done = tftrt("diagnose", other, other, f"--profile={path}")
+    assert done.returncode == errors.EXIT_USAGE and "another model" in done.stderr and "no call of" in done.stderr, done.stderr
+    done = tftrt("diagnose", str(zoo_model("digits_cnn")), str(zoo_model("digits_cnn")), f"--profile={path}", "--shapes=image:7x8x8x1")
+    assert done.returncode == 0 and "--shapes was not looked at" in done.stdout
+
+
 @pytest.mark.parametrize(("words", "says"), [
     (["{model}"], "1 given"), (["{model}", "nowhere"], "no such"), (["{model}", "{model}", "--try", "--stored"], "measure nothing"),
     (["{model}", "{model}", "--trials_dir=x"], "--try"), (["{model}", "{model}"], "carries no profile"),

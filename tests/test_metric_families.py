@@ -330,6 +330,17 @@ def test_the_output_that_labels_speak_of_is_named_or_found():
     assert "--output_kind" in raised.value.mend
 
 
+@pytest.mark.parametrize("wrong", [[0, 1, 3], [1, 2, -1], [99, 99, 99]])
+def test_a_label_that_is_no_class_of_the_output_is_told(wrong):
+    """Counted from 1, say: no model is ever right, and a degradation of the score none."""
+    target = truth.Target("s", "p", "classes")
+    answers = [{"p": np.eye(3, dtype=np.float32)}]
+    with pytest.raises(errors.UsageError, match="is no class of s/p, which has 3: 0 to 2") as caught:
+        truth.score(Labels({"": np.array(wrong)}), target, answers)
+    assert "count classes from 0" in caught.value.mend
+    assert truth.score(Labels({"": np.array([0, 1, 2])}), target, answers).values["top1"] == 1.0
+
+
 def test_labels_of_another_shape_than_the_answers_are_told():
     with pytest.raises(errors.UsageError, match="does not go with s/y"):
         scored(Labels({"": np.zeros((4, 5))}), np.zeros((2, 5)), np.zeros((2, 6)))

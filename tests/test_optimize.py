@@ -17,10 +17,11 @@ from tests.conftest import ROOT
 from tests.example_flags import check_flags
 from tests.optimize_script import COMMAND, IMAGE, Script, diagnosis, machine, plan, trial
 from tftrt_tools import errors
+from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.commands import optimize as command
 from tftrt_tools.conversion.plan import Plan
 from tftrt_tools.inputs.rows import row_hashes
-from tftrt_tools.optimizing import known, mends, run, steps
+from tftrt_tools.optimizing import goal_seen, known, mends, run, steps
 from tftrt_tools.report import optimize as report
 from tftrt_tools.savedmodel.shapes import InputSpec
 
@@ -68,6 +69,55 @@ def test_without_a_gpu_nodes_are_studied_where_int8_misses_the_goal(script, leve
     script.documents["calibrate"]["comparison"]["signatures"][0]["levels"]["mse"]["p"] = level
     done = script.run(goal=wanted)
     assert ("sensitivity" in script.names) == studied == any("INT8 misses" in one for one in done.story.remarks)
+
+
+def test_without_a_gpu_a_goal_that_verify_saw_missed_is_not_kept_and_nothing_is_published(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    for metrics, wanted, outcome in (({"original": 0.893, "converted": 0.893}, "top1:threshold=0.9", "not kept"),
+                                     ({"original": 0.893, "converted": 0.893}, "top1:threshold=0.85", "open"),
+                                     ({"original": 0.90, "converted": 0.88}, "top1:max-degradation=0.01", "not kept")):
+        script.documents["verify"]["accuracy"] = {"metric": "top1", "labels": 75, "metrics": {"top1": metrics}}
+        done = script.run(goal=wanted, publish="models/best", work_dir=f"work-{outcome}-{wanted[-4:]}")
+        assert (done.story.outcome, "publish" in script.names) == (outcome, outcome == "open"), done.story.verdict
+        assert ("and the goal is top1" in done.story.verdict) == (outcome == "not kept")
+
+
+def test_int8_alone_that_misses_where_it_is_simulated_is_not_kept(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    script.documents["verify"]["comparisons"][0]["snr_db"] = 150.0
+    done = script.run(goal="snr_db:threshold=60", precisions=("INT8",), publish="models/best")
+    assert done.story.outcome == "not kept" and done.story.exit_code == 3 and "54.0 dB" in done.story.verdict and "publish" not in script.names
+    done = script.run(goal="snr_db:threshold=60", precisions=("FP16", "INT8"), work_dir="other")
+    assert done.story.outcome == "open", "FP16 is converted"
+
+
+def test_a_goal_that_nobody_has_looked_at_is_said(script):
+    script.documents["doctor"] = machine(gpu=False).to_dict()
+    done = script.run(goal="wer:threshold=0.1")
+    assert done.story.outcome == "open" and "Nobody has looked at wer yet" in done.story.verdict
+    gave, = (one.gave for one in done.story.steps if one.step == "calibrate")
+    assert "that `tftrt verify` asks of INT8; wer was not simulated" in gave and "simulated on 100 rows" in gave
+    script.documents["calibrate"]["comparison"]["signatures"][0]["rows"] = 1
+    done = script.run(goal="snr_db:threshold=30", work_dir="other")
+    assert any("simulated on 1 row, which says little" in one for one in done.story.remarks)
+
+
+@pytest.mark.parametrize(("comparisons", "wanted", "value"), [
+    ([{"snr_db": 40.0}, {"snr_db": 30.0}], "snr_db:threshold=35", 30.0), ([{"max_abs": 1e-3}, {"max_abs": 1e-2}], "max_abs:threshold=0.1", 1e-2),
+    ([{"top1": 0.5, "classes": False}, {"top1": 0.99, "classes": True}], "top1:threshold=0.9", 0.99),
+    ([{"top1": 0.5, "classes": False}, {"top1": 0.7, "classes": False}], "top1:threshold=0.9", 0.5),
+    ([{"snr_db": 10.0, "part_of": "a detector"}, {"snr_db": 30.0}], "snr_db:threshold=20", 30.0), ([{"snr_db": None}], "snr_db:threshold=20", None)])
+def test_the_goal_is_looked_up_as_tune_scores_it(comparisons, wanted, value):
+    found = goal_seen.of_verification(goals.parse(wanted), {"comparisons": comparisons, "accuracy": None})
+    assert found is None if value is None else (found.converted, found.kept) == (value, goals.parse(wanted).kept(value, 1.0))
+
+
+def test_a_model_of_several_signatures_needs_one_named_where_its_rows_are_split(script):
+    script.documents["inspect"]["signatures"].append({**script.documents["inspect"]["signatures"][0], "signature": "other"})
+    with pytest.raises(errors.UsageError, match="2 signatures") as caught:
+        script.run()
+    assert "--signature_keys=serving_default" in caught.value.mend
+    script.run(words={"signature_keys": ("--signature_keys=serving_default",)})
 
 
 def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
@@ -349,7 +399,7 @@ def test_where_the_model_is_not_made_in_time_the_run_ends(script, monkeypatch):
 def test_what_has_no_time_left_is_named(script, monkeypatch):
     monkeypatch.setattr(run, "_LEAST_SECONDS", 1e9)
     done = script.run()
-    assert script.names == [] and "were used up before it" in done.story.ended and done.story.exit_code == 1
+    assert script.names == [] and "were used up before" in done.story.ended and done.story.exit_code == 1
 
 
 def test_a_search_that_was_cut_short_goes_on_with_more_time(script):
@@ -451,6 +501,10 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
     ({"--output_saved_model_dir": None}, (), 2, "--output_saved_model_dir is missing"),
     ({"--goal": "top1:0.01"}, (), 2, "--goal: 'top1:0.01' is no goal"), ({"--goal": "top9:threshold=1"}, (), 2, "--goal: no metric 'top9'"),
     ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"), ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
+    ({"--goal": "top1:max-degradation=1"}, (), 2, "every model keeps it"), ({"--goal": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
+    ({"--goal": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"), ({"--labels": "nothing.npy"}, (), 2, "--labels=nothing.npy: no such file"),
+    ({"--goal": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
+    ({}, ("--work_dir=held_back.npz",), 2, "is no folder"), ({}, ("--work_dir=best",), 2, "are both best"),
     ({}, ("--max_minutes=-3",), 2, "is no budget"), ({}, ("--max_minutes=inf",), 2, "is no budget"),
     ({}, ("--batch_sizes=1,many",), 2, "'many' is no batch size"), ({}, ("--batch_sizes=0",), 2, "'0' is no batch size"),
     ({}, ("--batch_sizes=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_sizes exclude each other"),

@@ -202,6 +202,61 @@ def test_a_profile_file_is_read_and_anything_else_refused(tmp_path, resnet):
         stored.read(str(tmp_path / "other.json"))
 
 
+def _set(document, path, value):
+    *outer, last = path
+    for key in outer:
+        document = document[key]
+    document[last] = value
+
+
+@pytest.mark.parametrize(("path", "value", "says"), [
+    (("model", "graph"), None, ""), (("machine", "versions"), [], ""), (("model", "calls", 0, "shapes"), None, ""),
+    (("model", "calls", 0, "first", "fallback"), [], ""), (("model", "calls"), [], "no call"),
+    (("model", "calls", 0, "latency", "p50"), float("inf"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), -1e-3, "a time that is none"),
+    (("model", "calls", 0, "latency", "p90"), float("nan"), "a time that is none"), (("model", "calls", 0, "latency", "p50"), 1.0, "the parts of"),
+    (("model", "calls", 0, "parts", 0, "seconds"), -1.0, "a time that is none")])
+def test_a_profile_with_a_field_that_cannot_be_is_damaged(tmp_path, digits, path, value, says):
+    document = digits.to_dict()
+    document = json.loads(json.dumps(document))
+    _set(document, path, value)
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    with pytest.raises(errors.TftrtError, match="is damaged") as caught:
+        stored.read(str(tmp_path / "p.json"))
+    assert says in caught.value.cause and "measure it again" in caught.value.mend
+
+
+def test_a_file_of_brackets_is_damaged(tmp_path):
+    (tmp_path / "p.json").write_text("[" * 100_000)
+    with pytest.raises(errors.TftrtError, match="is damaged"):
+        stored.read(str(tmp_path / "p.json"))
+
+
+def test_a_damaged_profile_in_a_model_is_measured_again_and_the_model_stays(tmp_path, zoo_model):
+    import shutil
+
+    shutil.copytree(zoo_model("digits_cnn"), tmp_path / "m")
+    (tmp_path / "m/assets.extra/tftrt").mkdir(parents=True)
+    (tmp_path / "m/assets.extra/tftrt" / profile.FILE).write_text("junk")
+    with pytest.raises(errors.TftrtError, match="damaged") as caught:
+        stored.read(str(tmp_path / "m"))
+    assert "tftrt profile" in caught.value.mend and "convert" not in caught.value.mend
+
+
+def test_what_a_comparison_leaves_out_is_said(digits, resnet):
+    half = dataclasses.replace(digits, model=dataclasses.replace(digits.model, calls=digits.model.calls[:1]))
+    whole = dataclasses.replace(digits, model=dataclasses.replace(digits.model, calls=(digits.model.calls[0], dataclasses.replace(
+        digits.model.calls[0], shapes={name: (99, *shape[1:]) for name, shape in digits.model.calls[0].shapes.items()}))))
+    assert any("first profile alone" in note and "99x" in note for note in comparison.compare(whole, half).notes)
+    assert any("second profile alone" in note for note in comparison.compare(half, whole).notes)
+    assert not any("alone" in note for note in comparison.compare(half, half).notes)
+
+
+def test_a_kept_profile_says_which_flags_it_does_not_look_at(tftrt, tmp_path, digits):
+    (tmp_path / "p.json").write_text(json.dumps(digits.to_dict()))
+    done = tftrt("profile", tmp_path / "p.json", "--shapes=image:7x8x8x1")
+    assert done.returncode == 0 and "--shapes was not looked at" in done.stdout
+
+
 # --- tables and files
 
 

@@ -119,6 +119,10 @@ def _check(metric: str, kind: str, value: float, where: str) -> None:
         raise errors.UsageError(f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %")
     if kind == "threshold":
         return
+    whole = 1.0 if kind == "max-degradation" else 100.0
+    if known.share and value >= whole:
+        raise errors.UsageError(f"{where}: a loss of {value:g} is all of {metric}, so every model keeps it",
+                                "write 0.01 for one point" if whole == 1 else "write 1 for 1 % of the original's")
     # The metric of the original against itself, unless there are labels; of inf and 0 no percentage can be taken.
     own = known.perfect
     if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not known.labels:

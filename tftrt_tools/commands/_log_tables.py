@@ -58,8 +58,8 @@ def _heading(summary: Summary) -> Iterator[str]:
     if writers:
         yield f"from {_output.counted(len(writers), 'writer')}: {_some(writers)}"
     if (mixed := max(log.starts for log in summary.logs)) > 1:
-        yield (f"at least {mixed} processes started in one log, and no line says whose it is: engines of one name count together, and times of "
-               "layers may be of several builds. TF_CPP_LOG_THREAD_ID=1, or the prefixes of Docker and kubectl, tell them apart")
+        yield (f"at least {mixed} processes started in one log, and no line says whose it is: engines of one name count together, and "
+               "times of layers may be of several builds. TF_CPP_LOG_THREAD_ID=1, or the prefixes of Docker and kubectl, tell them apart")
 
 
 def _findings(console: Console, say: Say, summary: Summary, notes: bool) -> None:
@@ -112,8 +112,8 @@ def _engines(console: Console, say: Say, runs: EngineRuns, top: int) -> None:
 
 
 def _exact(one: Engine, counted: bool) -> bool:
-    """Whether the runs in TensorFlow are counted. Where several processes write into one log, those that count and those that only warn look
-    alike, and more warnings than runs show that there are both."""
+    """Whether the runs in TensorFlow are counted. Where several processes write into one log, those that count and those that only warn
+    look alike, and more warnings than runs show that there are both."""
     return counted and one.native_runs >= one.warnings
 
 

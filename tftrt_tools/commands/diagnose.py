@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tftrt_tools.diagnosis.finding import Diagnosis, Finding, Looked
-    from tftrt_tools.profiling.profile import Profile
+    from tftrt_tools.profiling.profile import Profile, Side
 
 _SHARE, _SERVED_SECONDS = 5.0, 3
 
@@ -120,12 +120,30 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     if kept is None:
         raise errors.TftrtError(f"{converted} carries no profile, and there is no GPU here to measure one",
                                 f"run `tftrt profile {converted} --original={original}` on a machine with a GPU")
-    said = list(kept.said)
-    if values.profile and table.kind(converted).digest(converted) != kept.profile.model.digest:
-        said.append(f"it was measured of {kept.profile.model.model}, whose files are not those of {converted}")
+    said, measured = list(kept.said), kept.profile.model
+    if values.profile and table.kind(converted).digest(converted) != measured.digest:
+        _check_same_inputs(measured, original, converted)
+        said.append(f"it was measured of {measured.model}, whose files are not those of {converted}")
+    if values.shapes and not values.server:
+        said.append(f"--shapes was not looked at: the profile was measured before, of {', '.join(call.text() for call in measured.calls)}")
     for line in said:
         _output.console(values.json).print(line, markup=False, soft_wrap=True)
     return kept.profile
+
+
+def _check_same_inputs(measured: Side, original: str, converted: str) -> None:
+    """Refuse a profile of another model: what it advises would not fit. Raises: UsageError, TftrtError."""
+    from tftrt_tools.models import opening
+    from tftrt_tools.savedmodel import passport
+
+    if opening.document(original, passport.MANIFEST) and not opening.document(converted, passport.MANIFEST):
+        raise errors.UsageError(f"{original} was converted, and {converted} was not", "give the original first, then the converted model")
+    with opening.opened(converted) as (model,):
+        inputs = {name: {one.name for one in listed} for name, listed in model.inputs.items()}
+    for call in measured.calls:
+        if inputs.get(call.signature) != set(call.shapes):
+            raise errors.UsageError(f"--profile was measured of {measured.model}, another model: {call.text()} is no call of {converted}",
+                                    f"measure this one: `tftrt profile {converted}` on a machine with a GPU")
 
 
 def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagnosis:

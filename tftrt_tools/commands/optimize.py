@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from tftrt_tools.accuracy.goal import Goal
     from tftrt_tools.optimizing.asked import Asked
     from tftrt_tools.optimizing.run import Done
     from tftrt_tools.optimizing.step import StepResult
@@ -129,7 +130,7 @@ def _given(values: flags.FlagValues) -> list[str]:
 def _asked(values: flags.FlagValues, model: str) -> Asked:
     """Raises: UsageError."""
     from tftrt_tools.accuracy import goal as goals
-    from tftrt_tools.inputs import find
+    from tftrt_tools.inputs import find, labels
     from tftrt_tools.models import opening
     from tftrt_tools.optimizing.asked import Asked
     from tftrt_tools.savedmodel import passport
@@ -143,8 +144,10 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     if pathlib.Path(model).is_dir() and passport.read(model, passport.MANIFEST):
         raise errors.UsageError(f"{model} is a converted model itself",
                                 "optimize the original; its manifest in assets.extra/tftrt names it")
-    goals.parse(values.goal, where="--goal")
+    _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
     find.find(values.data, "--data")
+    if values.labels not in ("", labels.FOLDERS) and not pathlib.Path(values.labels).is_file():
+        raise errors.UsageError(f"--labels={values.labels}: no such file", "check the path; one label for each row of --data")
     if values.calibration_data:
         find.find(values.calibration_data)
     if values.shapes:
@@ -160,8 +163,33 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
         words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present})
     _check_promise(asked)
+    if pathlib.Path(asked.work_dir).exists() and not pathlib.Path(asked.work_dir).is_dir():
+        raise errors.UsageError(f"--work_dir={asked.work_dir} is no folder", "name one that is there, or a new one")
+    if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
+        raise errors.UsageError(f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own")
     _check_output(asked, values)
     return asked
+
+
+def _check_goal(goal: Goal, labels: str) -> None:
+    """Refuse a goal that no step could look at. Raises: UsageError."""
+    import importlib.util
+
+    from tftrt_tools.accuracy import metrics
+
+    if goal.is_function:
+        name = goal.metric.partition(":")[0]
+        try:
+            sys.path.insert(0, "")
+            there = importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            there = False
+        finally:
+            sys.path.remove("")
+        if not there:
+            raise errors.UsageError(f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here")
+    elif not metrics.METRICS[goal.metric].kinds and not labels:
+        raise errors.UsageError(f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric")
 
 
 def _repeated() -> tuple[str, ...]:

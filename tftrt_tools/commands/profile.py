@@ -22,6 +22,7 @@ examples:
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from typing import TYPE_CHECKING
@@ -98,7 +99,10 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
     if found is None:
         here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU")
-    return found
+    calls = ", ".join(call.text() for call in found.profile.model.calls)
+    ignored = [f"--{name} was not looked at: the profile was measured before, of {calls}" for name in ("shapes", "original")
+               if values[name].present]
+    return dataclasses.replace(found, said=(*found.said, *ignored))
 
 
 def _measure(values: flags.FlagValues, path: str) -> int:

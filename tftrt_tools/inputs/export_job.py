@@ -114,8 +114,9 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     beside = total - wanted.rows if wanted.rows else total // 4
     count = wanted.calibration_rows or max(min(DEFAULT_CALIBRATION_ROWS, beside), 1)
     if total <= count or total < wanted.rows + count:
-        asked = f"{wanted.rows} and {count} rows" if wanted.rows else f"{count} rows besides the others"
-        raise errors.UsageError(f"{wanted.options.source} holds {total} rows, and {asked} were asked for",
+        asked = f"{wanted.rows} rows to score and {count} to calibrate on" if wanted.rows else \
+            f"some of them to score and {count} to calibrate on"
+        raise errors.UsageError(f"{wanted.options.source} holds {total} row{'s'[:total != 1]}, and {asked} are needed",
                                 "ask for fewer, or give more data")
     chosen = set(find.spread(total, count))
     return [number for number in range(total) if number not in chosen], sorted(chosen)

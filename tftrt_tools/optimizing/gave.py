@@ -69,8 +69,9 @@ def calibrate(known: Known, document: Document) -> str:
     if found is None:
         return f"ranges by {document['method']}; nothing could be simulated"
     verdict = "less than the" if known.int8_misses else "more than the"
-    return (f"simulated, INT8 keeps {_db(found.worst(found.taken))} in the worst output, with ranges by {found.taken}: {verdict} "
-            f"{known.wanted_db:g} dB that it has to keep")
+    has_to = "that it has to keep" if known.goal_in_db else f"that `tftrt verify` asks of INT8; {known.goal.metric} was not simulated"
+    return (f"simulated on {_counted(known.simulated_rows, 'row')}, INT8 keeps {_db(found.worst(found.taken))} in the worst output, with "
+            f"ranges by {found.taken}: {verdict} {known.wanted_db:g} dB {has_to}")
 
 
 def sensitivity(known: Known, document: Document) -> str:

@@ -65,7 +65,7 @@ class Journal:
         """Whether a step of this folder made what is at `path`, as it is now."""
         for step in sorted(self._steps.glob("*.json")):
             outputs = (_read(step) or {}).get("outputs") or {}
-            if path in outputs and outputs[path] == self._digest(path):
+            if any(os.path.abspath(one) == os.path.abspath(path) and digest == self._digest(path) for one, digest in outputs.items()):
                 return True
         return False
 

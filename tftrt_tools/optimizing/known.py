@@ -14,7 +14,7 @@ from tftrt_tools.choices import Precision
 from tftrt_tools.conversion.plan import Plan, SignaturePlan
 from tftrt_tools.diagnosis.finding import Diagnosis, Finding
 from tftrt_tools.inputs import drawing, find
-from tftrt_tools.optimizing import mends
+from tftrt_tools.optimizing import goal_seen, mends
 from tftrt_tools.optimizing.asked import Asked
 from tftrt_tools.optimizing.step import StepResult
 from tftrt_tools.savedmodel import shapes as shape_grammar
@@ -180,11 +180,43 @@ class Known:
         made = Comparison.from_dict(found) if found else None
         return made if made and made.outputs else None
 
+    @functools.cached_property
+    def goal(self) -> goals.Goal:
+        """What the model has to keep."""
+        return goals.parse(self.asked.goal, where="--goal")
+
+    @property
+    def goal_in_db(self) -> bool:
+        """Whether the simulation of INT8 tells of the goal itself."""
+        return self.goal.metric == "snr_db"
+
     @property
     def wanted_db(self) -> float:
         """What the worst output has to keep in INT8: of the goal, if that is in dB, else what `tftrt verify` asks for."""
-        goal = goals.parse(self.asked.goal, where="--goal")
-        return goal.value if goal.metric == "snr_db" else thresholds.DEFAULTS["INT8"]["snr_db"]
+        return self.goal.value if self.goal_in_db else thresholds.DEFAULTS["INT8"]["snr_db"]
+
+    @property
+    def simulated_rows(self) -> int:
+        """Rows on which INT8 was simulated."""
+        return max((one.rows for one in self.comparison.signatures if one.levels), default=0) if self.comparison else 0
+
+    @functools.cached_property
+    def goal_seen(self) -> goal_seen.Seen | None:
+        """What `verify` saw of the goal, None if nothing."""
+        document = self.document(VERIFY)
+        output = "".join(word.partition("=")[2] for word in self.asked.given(("accuracy_output",)))
+        return goal_seen.of_verification(self.goal, document, output) if document else None
+
+    @property
+    def missed(self) -> str:
+        """Why what was seen misses the goal, in words; "" where it does not."""
+        if self.goal_seen is not None and not self.goal_seen.kept:
+            return f"verify: {self.goal_seen.miss}"
+        if self.goal_in_db and self.int8_misses and self.precision == "INT8" and not self.done(TUNE):
+            worst = self.comparison.worst(self.comparison.taken) if self.comparison else 0.0
+            return (f"INT8, the only precision that is asked for, keeps {worst:.1f} dB where it was simulated, and the goal is "
+                    f"{self.wanted_db:g}")
+        return ""
 
     @property
     def int8_misses(self) -> bool:

@@ -101,7 +101,8 @@ class _Run:
             self._doing.say(f"$ tftrt {shlex.join(result.words)}\n  done before, in {result.seconds:.1f} s")
             return self._add(step, result, kept[1])
         if self._left < _LEAST_SECONDS:
-            return self._add(step, _without(step, "out of time", f"the {self._doing.max_minutes:g} minutes were used up before it"))
+            spent = f"the {self._doing.max_minutes:g} minutes were used up before {step.name}"
+            return self._add(step, dataclasses.replace(_without(step, "out of time", spent), mend="more --max_minutes"))
         result, document = self._ran(step, command, minutes)
         result = self._add(step, result, document)
         if result.state == "done" and not step.always:

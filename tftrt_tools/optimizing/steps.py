@@ -53,6 +53,11 @@ def _inspect_again(known: Known) -> Commands:
 
 def _data(known: Known) -> Commands:
     asked = known.asked
+    if asked.held_back and len(known.walked) > 1 and not asked.given(("signature_keys",)):
+        names = [one.name for one in known.walked]
+        raise errors.UsageError(f"{asked.model} has {len(names)} signatures that can be converted ({', '.join(names)}), and the rows of "
+                                "one are split into those that are scored and those that calibrate",
+                                f"--signature_keys={names[0]}, or another one")
     if not asked.held_back:
         return LeftOut("--calibration_data has rows of its own" if asked.calibration_data else "INT8 is not asked for: no row is held back")
     scored, labels, held_back = (asked.path(name) for name in (knowledge.SCORED, knowledge.LABELS, knowledge.HELD_BACK))
@@ -78,7 +83,7 @@ def _sensitivity(known: Known) -> Commands:
     if not known.done(knowledge.CALIBRATE):
         return LeftOut("INT8 was not simulated")
     if not known.int8_misses:
-        return LeftOut("INT8 keeps the goal, as far as it is simulated")
+        return LeftOut(f"INT8 keeps {known.wanted_db:g} dB, as far as it is simulated")
     words = ["sensitivity", known.asked.model, *known.data, f"--calibration_table={known.asked.path(TABLE)}", "--measure=simulate",
              "--use_dynamic_shape", *known.asked.given(SOURCE), *_graph(known), f"--html={known.asked.path('sensitivity.html')}"]
     return [Command("sensitivity", words, [known.asked.path("sensitivity.html")])]
@@ -226,6 +231,8 @@ def _publish(known: Known) -> Commands:
         return LeftOut("not asked for by --publish")
     if bad or not known.done(knowledge.VERIFY):
         return LeftOut(f"{bad.name if bad else 'verify'} does not say that the model keeps what it has to")
+    if known.missed:
+        return LeftOut(known.missed)
     place = pathlib.Path(asked.publish)
     warm = [f"--warmup_shapes={known.shapes}"]
     words = ["publish", asked.output, f"--model_name={place.name}", f"--base_path={place.parent}", *warm, *asked.given(("op_library",))]

@@ -20,6 +20,8 @@ from tftrt_tools.savedmodel import passport
 _JUDGES = (knowledge.TUNE, knowledge.VERIFY, knowledge.REGRESS, knowledge.BENCH)
 # Findings of a diagnosis that are repeated, the most worth first.
 _FINDINGS = 5
+# Fewer rows than these say little about what INT8 keeps.
+FEW_ROWS = 16
 EXIT: Mapping[GoalOutcome, int] = {"kept": errors.EXIT_DONE, "open": errors.EXIT_DONE, "not kept": errors.EXIT_CHECK,
                                    "cannot tell": errors.EXIT_UNSURE}
 
@@ -71,11 +73,14 @@ def outcome(known: Known) -> tuple[GoalOutcome, str]:
     wrong = next((one for one in judged if one.exit_code == errors.EXIT_CHECK), None)
     if wrong:
         return "not kept", f"{wrong.name}: {wrong.gave or wrong.cause}"
+    if known.missed:
+        return "not kept", known.missed
     verified, compared = known.of(knowledge.VERIFY), [one for one in judged if one.step == knowledge.REGRESS]
     if verified is None or not verified.passed:
         return "open", "nothing was verified"
     if not known.gpu:
-        return "open", "the rewritten graph answers like the original, and no engine has run: there is no GPU here"
+        unseen = "" if known.goal_seen else f". Nobody has looked at {known.goal.metric} yet"
+        return "open", f"the rewritten graph answers like the original, and no engine has run: there is no GPU here{unseen}"
     wanted = [*compared, *(one for one in judged if one.step == knowledge.BENCH and known.asked.slo)]
     unsure = next((one for one in wanted if not one.passed), None)
     if unsure or not compared:
@@ -90,6 +95,9 @@ def remarks(known: Known) -> Iterator[str]:
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:
         yield (f"INT8 misses {known.wanted_db:g} dB, as far as it is simulated: on a GPU tune keeps nodes in a higher precision, where "
                "that helps")
+    if 0 < known.simulated_rows < FEW_ROWS:
+        rows = f"{known.simulated_rows} row{'s'[:known.simulated_rows != 1]}"
+        yield f"INT8 was simulated on {rows}, which says little: give more rows, with --data or --calibration_data"
     for found in [one for one in known.findings if one.command][:_FINDINGS]:
         trial = found.trial
         what = gave.gain(trial) if trial and trial.gained is not None else f"tftrt {shlex.join(found.command)}"

@@ -56,8 +56,13 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
     pairs, notes = list(_pairs(one, other)), list[str]()
     if not pairs:
         notes.append("the two profiles have no signature in common, so no calls are compared")
+    for title, calls, place in (("first", one.model.calls, 0), ("second", other.model.calls, 1)):
+        alone = [call.text() for call in calls if not any(pair[place] is call for pair in pairs)]
+        if pairs and alone:
+            notes.append(f"calls of the {title} profile alone, which are not compared: {', '.join(alone)}")
     if any(mine.shapes != its.shapes for mine, its in pairs):
         notes.append("some calls have other shapes in the second profile; they are compared in the order of the shapes")
+    engines = engines_compare.pairs(one.engines, other.engines)
     if one.machine.gpu != other.machine.gpu:
         notes.append("the two were measured on other GPUs or drivers: " + " and ".join(map(_where, (one, other))))
     if one.machine.versions != other.machine.versions:
@@ -66,10 +71,12 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
     if not (one.engines and other.engines):
         notes.append("no layers are compared: " + ("neither profile" if not (one.engines or other.engines) else "one of the profiles")
                      + " holds what is inside of the engines")
+    elif not engines:
+        notes.append("no layers are compared: no engine of the one has nodes of the other's")
     return ProfileComparison(
         one=f"{one.model.model} on {_where(one)}", other=f"{other.model.model} on {_where(other)}",
         calls=tuple(_pair(*pair) for pair in pairs),
-        engines=tuple(engines_compare.compare(mine, its) for mine, its in engines_compare.pairs(one.engines, other.engines)),
+        engines=tuple(engines_compare.compare(mine, its) for mine, its in engines),
         notes=tuple(notes))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 from typing import Any
@@ -12,6 +13,9 @@ from tftrt_tools import errors
 from tftrt_tools.models import opening, table
 from tftrt_tools.profiling import profile
 from tftrt_tools.profiling.profile import Profile
+
+# Of a call's time: so much more or less may its parts be together.
+_ROUNDING = 0.01
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,10 @@ def read(path: str) -> Stored | None:
     if is_file(path):
         return Stored(profile=_file(path), said=(f"a profile from the file {path}",))
     source = opening.check(path)
-    document = opening.document(source, profile.FILE)
+    try:
+        document = opening.document(source, profile.FILE)
+    except errors.TftrtError as error:
+        raise errors.TftrtError(error.cause, f"measure it again: `tftrt profile {path}`; the model itself may be whole") from None
     if document is None:
         return None
     found = _understood(document, f"the profile in {path}")
@@ -58,7 +65,7 @@ def _file(path: str) -> Profile:
         data = json.loads(pathlib.Path(path).read_text())
     except FileNotFoundError:
         raise errors.UsageError(f"no such file: {path}", "give a model, or a file that `tftrt profile --json=FILE` wrote") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise errors.TftrtError(f"{path} is damaged: {error}", "write it again with `tftrt profile MODEL --json=FILE`") from None
     return _understood(data, path)
 
@@ -67,6 +74,24 @@ def _understood(data: Any, what: str) -> Profile:
     if not isinstance(data, dict) or data.get("kind") != Profile.document:
         raise errors.UsageError(f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote")
     try:
-        return Profile.from_dict(data)
-    except (KeyError, TypeError, ValueError) as error:
-        raise errors.TftrtError(f"{what} is damaged: {error}", "measure it again: `tftrt profile MODEL`") from None
+        found = Profile.from_dict(data)
+        damage = _damage(found)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        damage = str(error) or type(error).__name__
+    if damage:
+        raise errors.TftrtError(f"{what} is damaged: {damage}", "measure it again: `tftrt profile MODEL`")
+    return found
+
+
+def _damage(found: Profile) -> str:
+    """What its figures cannot be, in words; "" for sound ones."""
+    if not found.model.calls:
+        return "it has no call"
+    for call in (*found.model.calls, *(found.original.calls if found.original else ())):
+        times = [call.latency.p50, call.latency.p90, *call.latency.rounds, *(part.seconds for part in call.parts)]
+        if not all(map(math.isfinite, times)) or call.latency.p50 <= 0 or min(times) < -_ROUNDING * call.latency.p50:
+            return f"{call.text()} has a time that is none"
+        whole = sum(part.seconds for part in call.parts)
+        if call.parts and abs(whole - call.latency.p50) > _ROUNDING * call.latency.p50:
+            return f"the parts of {call.text()} are {1e3 * whole:.3f} ms, and the call {1e3 * call.latency.p50:.3f} ms"
+    return ""

@@ -143,8 +143,8 @@ def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], 
 def _constants_written_once() -> Iterator[None]:
     """While it lasts, tf2onnx does not bring the messages of its constants up to date.
 
-    It does so after each of two dozen optimizations, and reads them in `make_model` alone. protobuf gives the memory of what it replaces back
-    with the whole message: 600 MB of weights took 18 GB.
+    It does so after each of two dozen optimizations, and reads them in `make_model` alone. protobuf gives the memory of what it replaces
+    back with the whole message: 600 MB of weights took 18 GB.
     """
     update = tf2onnx_graph.Node.update_proto
 

@@ -202,8 +202,9 @@ class Engines:
         unfinished = [Build(engine=name, shapes=shapes, outcome="not finished", seconds=None, reason="")
                       for (_, name), (shapes, _) in self._building.items()]
         engines = [_engine(name, row) for name, row in self._rows.rows.items()]
+        counted = bool(self._counting.of) and self._warning.of.keys() <= self._counting.of.keys()
         return EngineRuns(engines=tuple(sorted(engines, key=lambda one: (-one.fell_back, one.name))), builds=(*self._builds, *unfinished),
-                          counted=bool(self._counting.of) and self._warning.of.keys() <= self._counting.of.keys(), left_out=self._left_out + self._rows.left_out)
+                          counted=counted, left_out=self._left_out + self._rows.left_out)
 
 
 def _engine(name: str, row: _Row) -> Engine:
