@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import json
+import os
+import pathlib
 import shutil
 import threading
 
@@ -16,7 +18,9 @@ from tests.test_kserve_messages import DTYPES
 from tests.test_triton_publish import onnx_file
 from tests.triton_server import TritonServer, installed, wait_for
 from tests.wire_arrays import random, same
-from tftrt_tools.client import AsyncTritonClient, Client, ServingError, TritonClient
+from tftrt_tools import errors
+from tftrt_tools.client import AsyncTritonClient, Client, ServingError, SharedMemory, TritonClient
+from tftrt_tools.client.kserve import infer_messages
 from tftrt_tools.execution import npz
 from tftrt_tools.serving.triton import publish as triton_publish
 
@@ -289,6 +293,62 @@ def test_a_request_that_the_other_server_refuses_is_a_failure_and_a_model_that_i
 def test_versions_lists_the_repository(server, tftrt):
     done = tftrt("versions", server.address)
     assert done.returncode == 0 and "digits" in done.stdout and "it is broken" in done.stdout, done.stdout + done.stderr
+
+
+# Shared memory
+
+
+def test_inputs_in_shared_memory_are_not_sent_and_answers_are_right(client):
+    with SharedMemory(1 << 20) as memory:
+        client.register(memory)
+        floats, wholes = memory.array((500,), np.float32), memory.array((3,), np.int64)
+        floats[...], wholes[...] = np.arange(500), (7, 8, 9)
+        sent = {"x_FP32": floats, "x_INT64": wholes, "x_STRING": np.array(["ä"])}
+        apart = {name: np.array(array) for name, array in sent.items()}
+        sizes = [len(infer_messages.request_bytes("echo", one, regions=client.regions)) for one in (sent, apart)]
+        assert sizes[0] < 400 and sizes[1] - sizes[0] > 1500
+        rest = {f"x_{name}": random(dtype, (2,), 3) for name, dtype in ECHOED.items() if name not in ("FP32", "INT64")}
+        for turn in range(3):
+            floats[...] = turn
+            found = client.predict("echo", {**rest, **sent})
+            assert (found["y_FP32"] == turn).all() and found["y_FP32"].shape == (500,) and found["y_INT64"].tolist() == [7, 8, 9]
+            assert found["y_STRING"].tolist() == ["ä".encode()] and all(same(found["y" + name[1:]], array) for name, array in rest.items())
+        # A part in one piece lies there too; every second value does not, and is sent.
+        assert client.predict("echo", {**rest, **sent, "x_FP32": floats[100:200]})["y_FP32"].shape == (100,)
+        assert client.predict("echo", {**rest, **sent, "x_FP32": floats[::2]})["y_FP32"].shape == (250,)
+        client.unregister(memory)
+        assert client.regions == () and (client.predict("echo", {**rest, **sent})["y_FP32"] == 2).all(), "sent again"
+
+
+def test_a_server_that_has_forgotten_a_region_says_so(client):
+    with SharedMemory(1 << 12) as memory:
+        client.register(memory)
+        regions = client.regions
+        client.unregister(memory)
+        client.regions = regions
+        array = memory.array((2, 8, 8, 1), np.float32)
+        with pytest.raises(ServingError, match="Unable to find shared memory region"):
+            client.predict("digits", {"image": array})
+        client.regions = ()
+
+
+def test_shared_memory_that_cannot_be_is_told(tmp_path, monkeypatch):
+    with SharedMemory(1000) as memory:
+        memory.array((100,), np.float32)
+        with pytest.raises(errors.UsageError, match="1000 bytes, and 1048 are needed"):
+            memory.array((150,), np.float32)
+        memory.clear()
+        assert memory.offset(memory.array((150,), np.float32)) == 0 and memory.offset(np.zeros(3)) is None
+        with pytest.raises(errors.UsageError, match="texts"):
+            memory.array((1,), "U5")
+        assert pathlib.Path("/dev/shm", memory.name).stat().st_mode & 0o777 == 0o600
+    assert not pathlib.Path("/dev/shm", memory.name).exists()
+    with pytest.raises(errors.UsageError, match="holds nothing"):
+        SharedMemory(0)
+    before = set(os.listdir("/dev/shm"))
+    with pytest.raises(OSError, match="."):
+        SharedMemory(1 << 50)
+    assert set(os.listdir("/dev/shm")) == before, "nothing is left of a region that there is no place for"
 
 
 # Versions

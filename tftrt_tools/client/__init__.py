@@ -14,6 +14,7 @@
 from tftrt_tools.client.channel import Tls
 from tftrt_tools.client.client import AsyncClient, Client
 from tftrt_tools.client.kserve.client import AsyncTritonClient, TritonClient
+from tftrt_tools.client.kserve.shared_memory import SharedMemory
 from tftrt_tools.client.model_metadata import Signature, TensorSpec
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import Answered, ModelSpec
@@ -21,5 +22,5 @@ from tftrt_tools.client.opening import opened
 from tftrt_tools.client.predict_messages import PREDICT, request_bytes, response_arrays
 from tftrt_tools.client.serving_error import ServingError
 
-__all__ = ["PREDICT", "Answered", "AsyncClient", "AsyncTritonClient", "Client", "ModelSpec", "ServingError", "Signature", "TensorSpec",
-           "Tls", "TritonClient", "VersionStatus", "opened", "request_bytes", "response_arrays"]
+__all__ = ["PREDICT", "Answered", "AsyncClient", "AsyncTritonClient", "Client", "ModelSpec", "ServingError", "SharedMemory", "Signature",
+           "TensorSpec", "Tls", "TritonClient", "VersionStatus", "opened", "request_bytes", "response_arrays"]

@@ -32,6 +32,6 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     written = model_file.rewrite(made.model, request["output"], request["weights"], {"tftrt.precision": "FP16"})
     # It loads: the types fit, and there is a kernel for each node.
     onnx_ranges.Session(onnx.load(request["output"]))
-    onnx.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
+    model_file.save(half.convert(model, names, largest, simulated=True).model, request["judged"])
     return {"written": Written(precision="FP16", nodes=made.nodes, constants=made.constants).to_dict(), "judged": request["judged"],
             "nodes": [one.to_dict() for one in model_file.nodes(written)]}

@@ -6,21 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from tftrt_tools.client import protocols, serving_error
 from tftrt_tools.client.call import Call, Connection
-from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages, statistics_messages
+from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages, shared_memory, statistics_messages
 from tftrt_tools.client.kserve.repository_messages import Indexed
+from tftrt_tools.client.kserve.shared_memory import SharedMemory
 from tftrt_tools.client.kserve.statistics_messages import Statistics
 from tftrt_tools.client.model_metadata import Signature
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import Answered, ModelSpec
 
 
-def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
+class Sharing(Connection, Protocol):
+    """A client that may share memory with the server. regions: those that the server has registered for it."""
+
+    regions: tuple[SharedMemory, ...]
+
+
+def predict(connection: Sharing, model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None,
             label: str = "", outputs: str | Iterable[str] = (), timeout: float | None = None,
             copy: bool = False) -> Call[Answered[npt.NDArray[Any]]]:
     """Run a model. The arguments are those of TensorFlow Serving's client.
@@ -33,7 +40,7 @@ def predict(connection: Connection, model: str, inputs: Mapping[str, npt.ArrayLi
         answered, arrays = infer_messages.response_arrays(raw)
         return Answered({name: array.copy() for name, array in arrays.items()} if copy else arrays, answered)
 
-    request = infer_messages.request_bytes(model, inputs, signature, version, label, outputs)
+    request = infer_messages.request_bytes(model, inputs, signature, version, label, outputs, connection.regions)
     return Call(infer_messages.INFER, request, read, timeout)
 
 
@@ -90,6 +97,22 @@ def status(connection: Connection, model: str, version: int | None = None, timeo
 def statistics(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[list[Statistics]]:
     """What the server counted for a model since it was loaded. Returns: [Statistics] of each version. Raises: ServingError, UsageError."""
     return Call(statistics_messages.STATISTICS, statistics_messages.request(ModelSpec(model, version)), statistics_messages.read, timeout)
+
+
+def register(connection: Sharing, memory: SharedMemory, timeout: float | None = None) -> Call[None]:
+    """Let the server, on this machine, see a region: inputs that lie in it are not sent from then on. Raises: ServingError."""
+    def read(raw: bytes) -> None:
+        connection.regions = (*connection.regions, memory)
+
+    return Call(shared_memory.REGISTER, shared_memory.register_request(memory), read, timeout)
+
+
+def unregister(connection: Sharing, memory: SharedMemory, timeout: float | None = None) -> Call[None]:
+    """Let the server forget a region. Raises: ServingError."""
+    def read(raw: bytes) -> None:
+        connection.regions = tuple(one for one in connection.regions if one is not memory)
+
+    return Call(shared_memory.UNREGISTER, shared_memory.unregister_request(memory), read, timeout)
 
 
 def load(connection: Connection, model: str, timeout: float | None = None) -> Call[None]:

@@ -3,12 +3,14 @@
 from tftrt_tools.client import protocols
 from tftrt_tools.client.connection import Awaiting, Blocking, answered, awaited
 from tftrt_tools.client.kserve import calls
+from tftrt_tools.client.kserve.shared_memory import SharedMemory
 
 
 class TritonClient(Blocking):
     """One connection to one Triton, for any number of threads. A context manager; `close` ends it."""
 
     protocol = protocols.TRITON
+    regions: tuple[SharedMemory, ...] = ()
     predict = answered(calls.predict)
     predict_bytes = answered(calls.predict_bytes)
     metadata = answered(calls.metadata)
@@ -16,6 +18,8 @@ class TritonClient(Blocking):
     repository = answered(calls.repository)
     status = answered(calls.status)
     statistics = answered(calls.statistics)
+    register = answered(calls.register)
+    unregister = answered(calls.unregister)
     load = answered(calls.load)
     unload = answered(calls.unload)
 
@@ -28,6 +32,7 @@ class AsyncTritonClient(Awaiting):
     """The same methods, awaited: `await client.predict(…)`. An async context manager; it belongs to the event loop that first uses it."""
 
     protocol = protocols.TRITON
+    regions: tuple[SharedMemory, ...] = ()
     predict = awaited(calls.predict)
     predict_bytes = awaited(calls.predict_bytes)
     metadata = awaited(calls.metadata)
@@ -35,5 +40,7 @@ class AsyncTritonClient(Awaiting):
     repository = awaited(calls.repository)
     status = awaited(calls.status)
     statistics = awaited(calls.statistics)
+    register = awaited(calls.register)
+    unregister = awaited(calls.unregister)
     load = awaited(calls.load)
     unload = awaited(calls.unload)

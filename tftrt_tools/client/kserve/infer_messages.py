@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.client import sendable
-from tftrt_tools.client.kserve import datatypes
+from tftrt_tools.client.kserve import datatypes, shared_memory
 from tftrt_tools.client.kserve.model import SIGNATURE, asked, version_text
+from tftrt_tools.client.kserve.shared_memory import SharedMemory
 from tftrt_tools.client.model_spec import ModelSpec, text, text_field
 from tftrt_tools.wire import fields, varints
 
@@ -20,13 +21,13 @@ _OUT_OUTPUTS, _OUT_RAW = 5, 6
 
 
 def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
-                  outputs: str | Iterable[str] = ()) -> bytes:
+                  outputs: str | Iterable[str] = (), regions: Iterable[SharedMemory] = ()) -> bytes:
     """A ModelInferRequest on the wire.
 
     Args:
       model: its name. signature: "" or "serving_default": a model of Triton has no others. version: int. label: "": Triton has none.
       inputs: {name: ndarray, or what numpy.asarray takes}, batch first. Texts are arrays of str (sent as UTF-8) or of bytes.
-      outputs: names of the wanted outputs, all where empty.
+      outputs: names of the wanted outputs, all where empty. regions: that the server has registered: inputs that lie in one are not sent.
 
     Returns: bytes. The values are copied once, into it. Raises: UsageError.
     """
@@ -41,8 +42,9 @@ def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: st
             raise sendable.unsendable(name, error) from None
         sizes = varints.encode(np.array(array.shape, np.int64))
         shape = varints.delimited(_SHAPE, sizes) if array.shape else []
-        parts += varints.delimited(_IN_INPUTS, *text_field(_NAME, name), *text_field(_DATATYPE, datatype), *shape)
-        raw += varints.delimited(_IN_RAW, datatypes.content(array))
+        there = shared_memory.place(regions, array) if regions else []
+        parts += varints.delimited(_IN_INPUTS, *text_field(_NAME, name), *text_field(_DATATYPE, datatype), *shape, *there)
+        raw += [] if there else varints.delimited(_IN_RAW, datatypes.content(array))
     for name in (outputs,) if isinstance(outputs, str) else outputs:
         parts += varints.delimited(_IN_OUTPUTS, *text_field(_NAME, name))
     return sendable.joined([*parts, *raw])

@@ -13,6 +13,7 @@ import onnx
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.accuracy.metrics.elements import Elements
 from tftrt_tools.execution import runner
+from tftrt_tools.exporting.job import model_file
 from tftrt_tools.exporting.result import Departure
 from tftrt_tools.models.onnx import runner_job
 from tftrt_tools.savedmodel.signatures import DEFAULT
@@ -55,7 +56,7 @@ def _run(model: onnx.ModelProto, path: pathlib.Path, names: list[str], feed: dic
     already = {one.name for one in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in already)
     searched = path.with_name(f"searched-{path.name}")
-    onnx.save(model, str(searched))
+    model_file.save(model, str(searched))
     with runner_job.load(str(searched), runner.Wanted(label="the file")) as loaded:
         return dict(loaded.ready(DEFAULT, feed)())
 

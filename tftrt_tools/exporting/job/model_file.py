@@ -20,6 +20,8 @@ BATCH = "batch"
 _ALIGNED_BYTES = 64
 # Smaller tensors stay in the file: onnx reads some of them to infer shapes.
 _SMALL_BYTES = 1024
+# A message of protobuf holds less than 2 GiB.
+MOST_INSIDE = 1_900_000_000
 _INT32 = np.iinfo(np.int32)
 # tf2onnx, and onnx's inference, call dimensions so of which they know nothing.
 UNNAMED = re.compile(r"unk__\d+$")
@@ -118,6 +120,16 @@ def write(model: onnx.ModelProto, path: pathlib.Path, properties: Mapping[str, s
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
         raise errors.TftrtError(f"onnx.checker refuses the exported graph: {errors.first_line(str(error))}",
                                 "another --opset may do; else leave the signature out with --signature_keys") from None
+
+
+def save(model: onnx.ModelProto, path: str) -> None:
+    """Write a model that this package reads again, unchecked. Where it is too large for one message, its weights go to a file beside it."""
+    outside = model.ByteSize() > MOST_INSIDE
+    if outside:  # onnx takes the weights out of the model that it writes
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        model = copy
+    onnx.save(model, path, save_as_external_data=outside, location=f"{pathlib.Path(path).name}.weights")
 
 
 def rewrite(model: onnx.ModelProto, path: str, weights: str, properties: Mapping[str, str]) -> onnx.ModelProto:

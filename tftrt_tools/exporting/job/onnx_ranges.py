@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from tftrt_tools.calibration.job.histogram import Histogram
 from tftrt_tools.calibration.job.kept_back import Batch
 from tftrt_tools.calibration.job.toolkit import Judging
 from tftrt_tools.calibration.methods import Method
-from tftrt_tools.exporting.job import qdq
+from tftrt_tools.exporting.job import model_file, qdq
 from tftrt_tools.exporting.job.placement import Placement
 from tftrt_tools.models.onnx import runner_job
 from tftrt_tools.savedmodel.signatures import DEFAULT
@@ -41,7 +42,13 @@ class Session:
             own = {one.name for one in (*model.graph.output, *model.graph.input)}
             copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in more if name not in own)
             model = copy
-        self._loaded = runner_job.Loaded(runner_job.session(model.SerializeToString(), _SAID, optimized))
+        if model.ByteSize() <= model_file.MOST_INSIDE:
+            self._loaded = runner_job.Loaded(runner_job.session(model.SerializeToString(), _SAID, optimized))
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/model.onnx"
+            model_file.save(model, path)
+            self._loaded = runner_job.Loaded(runner_job.session(path, _SAID, optimized))
 
     def run(self, batch: Batch) -> Arrays:
         """{output: array}. Raises: TftrtError where it fails."""
