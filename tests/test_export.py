@@ -211,6 +211,26 @@ def test_suppressions_pass_or_are_refused_with_the_reason(kind, tftrt, tmp_path)
         assert "failed: serving_default/v: snr_db is" in done.stdout and "nothing was written" in done.stdout
 
 
+def test_a_convolution_that_keras_has_xla_compile_is_exported(tftrt, tmp_path):
+    """Grouped ones are in a function of their own with jit_compile, which has to be opened."""
+    keras = tf.keras.Sequential([tf.keras.Input((8, 8, 4)), tf.keras.layers.Conv2D(8, 3, groups=2), tf.keras.layers.Flatten()])
+    keras.save(tmp_path / "saved")
+    for flags in ((), ("--external_data",)):
+        done = tftrt("export", tmp_path / "saved", f"--output={tmp_path / 'm.onnx'}", *flags)
+        assert done.returncode == 0 and "PASSED" in done.stdout, done.stdout + done.stderr
+    made, = (node for node in onnx.load(tmp_path / "m.onnx").graph.node if node.op_type == "Conv")
+    assert {one.name: one.i for one in made.attribute if one.name == "group"} == {"group": 2}
+
+
+@pytest.mark.parametrize("flags", [(), ("--precision_mode=FP16",)], ids=["FP32", "FP16"])
+def test_a_model_becomes_the_same_file_each_time(zoo_model, tftrt, tmp_path, flags):
+    """The engine cache knows a plan's file by its digest."""
+    for number in range(2):
+        done = tftrt("export", zoo_model("bert_encoder"), f"--output={tmp_path / str(number)}.onnx", "--shapes=input_ids:2x16;input_mask:2x16", *flags)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "0.onnx").read_bytes() == (tmp_path / "1.onnx").read_bytes()
+
+
 def test_int64_is_noted_and_a_constant_beyond_int32_is_refused(tftrt, tmp_path):
     source = onnx_sources.rows(tmp_path / "saved", lambda x: x * 5_000_000_000, tf.int64)
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}")
@@ -379,7 +399,7 @@ REFUSED = [
     (dict(op="EyeLike", inputs=(FLOATS,)), "8.5", "its shape has to be known, and depends on the inputs"),
     (dict(op="EyeLike", inputs=(Value("x", "float32", (4, 4), False),)), "8.5", ""),
     (dict(op="MaxPool", inputs=(FLOATS,), outputs=(FLOATS, Value("i", "int64", None, False))), "8.5", "the places of the largest"),
-    (dict(op="Slice", inputs=(FLOATS,), beyond_int32=2**63 - 1), "8.5", ""),
+    (dict(op="Slice", inputs=(FLOATS,), beyond_int32=2**63 - 1), "8.5", ""), (dict(op="Loop", inputs=(FLOATS,), beyond_int32=2**63 - 1), "8.5", ""),
     (dict(op="Add", inputs=(FLOATS,), beyond_int32=2**40), "8.5", "the constant 1099511627776 does not fit into INT32"),
     (dict(op="Add", inputs=(FLOATS,), beyond_int32=2**40), "10", ""),
 ]

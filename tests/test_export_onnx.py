@@ -117,6 +117,41 @@ def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_pat
     assert made.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "x_0"
 
 
+@pytest.mark.parametrize("opset", [8, 9, 13, 16])
+def test_files_of_ir_version_3_whose_constants_have_to_be_inputs(tftrt, tmp_path, opset):
+    model = onnx.load(onnx_files.product(tmp_path / "given.onnx", opset=opset))
+    model.ir_version = 3
+    model.graph.input.extend(onnx_files.values(("w", "float32", (4, 3))))
+    onnx.save(model, tmp_path / "given.onnx")
+    exported(tftrt, tmp_path, tmp_path / "given.onnx")
+    made = onnx.load(tmp_path / "m.onnx")
+    assert [one.name for one in made.graph.input] == ["x"] and made.ir_version >= 4
+
+
+def test_names_of_open_dimensions_stay_also_where_nothing_follows_from_the_inputs(tftrt, tmp_path):
+    nodes = [helper.make_node("NonZero", ["x"], ["y"]), helper.make_node("Relu", ["x"], ["z"]), helper.make_node("NonZero", ["z"], ["v"])]
+    source = onnx_files.write(tmp_path / "given.onnx", nodes, onnx_files.values(("x", "float32", ("N", 4))), onnx_files.values(
+        ("y", "int64", (2, "K")), ("z", "float32", ("N", 4)), ("x", "float32", ("N", 4)), ("v", "int64", (2, "?"))))
+    _, made = exported(tftrt, tmp_path, source)
+    assert made["dimensions"] == {"N": ["x:0", "z:0", "x:0"], "K": ["y:1"], "v_1": ["v:1"]}
+
+
+@pytest.mark.parametrize(("outputs", "says"), [((), "has no output"), (("y", "y"), "has the output 'y' twice")])
+def test_outputs_that_cannot_be_told_apart_or_are_missing_are_told(tftrt, tmp_path, outputs, says):
+    model = onnx.load(onnx_files.product(tmp_path / "given.onnx"))
+    kept = model.graph.output[0]
+    del model.graph.output[:]
+    model.graph.output.extend([kept] * len(outputs))
+    onnx.save(model, tmp_path / "given.onnx")
+    assert_clear(tftrt("export", tmp_path / "given.onnx", f"--output={tmp_path / 'm.onnx'}"), 1, says)
+
+
+def test_what_stays_in_fp32_inside_a_branch_is_named(tftrt, tmp_path):
+    source = onnx_files.decided(tmp_path / "given.onnx")
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8", "--calibrate_on_random_data", "--ranges=sr:16000:16001")
+    assert_clear(done, 1, "it is inside a loop or a branch")
+
+
 # Inputs and outputs ------------------------------------------------------------------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[
     """
     clear_collections(function)
     # convert_variables_to_constants_v2 would wrap the graph into a function, which takes most of its time, and we would unwrap it.
-    with _graph_in_place(function.graph, graph_def):
+    with graph_in_place(function.graph, graph_def):
         data = convert_to_constants._FunctionConverterDataInEager(func=function, lower_control_flow=True, aggressive_inlining=False)
     graph_def, converted = convert_to_constants._replace_variables_by_constants(data)
     gone = {function.graph.internal_captures[index].name for index in converted}
@@ -109,7 +109,7 @@ def freeze(function: Any, graph_def: graph_pb2.GraphDef | None = None) -> tuple[
 
 
 @contextlib.contextmanager
-def _graph_in_place(graph: Any, graph_def: graph_pb2.GraphDef | None) -> Iterator[None]:
+def graph_in_place(graph: Any, graph_def: graph_pb2.GraphDef | None) -> Iterator[None]:
     """Let a function's graph return `graph_def` as its own."""
     if graph_def is not None:
         graph.as_graph_def = lambda *_, **__: graph_def

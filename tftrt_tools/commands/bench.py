@@ -67,7 +67,7 @@ def define(values: flags.FlagValues) -> None:
     _data_flags.define_reading(values)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default floats are standard normal and integers 0 or 1",
                         **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", lower_bound=0, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
     flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
     flags.DEFINE_list("concurrency", [], "requests under way at once, closed [1] and offline [16]; a list is swept", **text)

@@ -46,7 +46,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("shapes", "", "shapes to look at, as in `tftrt convert`; by default those that engines were built for", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to look at; by default all, or those that --shapes names", **text)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
     flags.DEFINE_boolean("stored", False, "read the profile that is kept with CONVERTED, and measure nothing", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a server that serves CONVERTED: look at its requests, too", **text)

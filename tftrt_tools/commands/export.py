@@ -88,7 +88,7 @@ def define(values: flags.FlagValues) -> None:
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of drawn inputs, as in `tftrt verify`", **text)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; 32 by default", lower_bound=0, **text)
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
     _data_flags.define_labels(values, "reports what the model and the file have against it")

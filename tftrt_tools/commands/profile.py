@@ -49,7 +49,7 @@ def define(values: flags.FlagValues) -> None:
                         "batches 1 and 8", **text)
     flags.DEFINE_list("signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text)
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_integer("traced_calls", 20, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
     flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
     flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)

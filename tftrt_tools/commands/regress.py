@@ -98,7 +98,7 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
                         "default they are drawn", **text)
     _data_flags.define_reading(text["flag_values"])
     flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")

@@ -56,7 +56,7 @@ def define(values: flags.FlagValues) -> None:
                         **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
                          lower_bound=0, **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", **text)
+    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to ask, by default all", **text)
     flags.DEFINE_string("thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text)
     flags.DEFINE_string("native_model_name", "", "name under which the same server has the original: both are timed in turn", **text)

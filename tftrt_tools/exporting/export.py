@@ -34,7 +34,8 @@ SUFFIX = ".onnx"
 _WEIGHTS = ".data"
 # Calls on which FP16's range is looked at.
 _MOST_CALLS = 8
-_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+# With a fixed seed of hashes tf2onnx writes the same file each time.
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONHASHSEED": "0"}
 # A message of protobuf holds less than 2 GiB; a graph is more than its variables.
 _MOST_INSIDE = 1_900_000_000
 

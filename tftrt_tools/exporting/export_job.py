@@ -85,7 +85,8 @@ def _check_ops(missing: Mapping[str, list[str]], made: conversion.Converted, spe
             "export a model without these conditionals, as it is for inference")
     listed = "; ".join(f"{op} ({', '.join(names[:_MOST_NAMED] + ['…'] * (len(names) > _MOST_NAMED))})" for op, names in missing.items())
     raise errors.TftrtError(f"{conversion.EXPORTER} does not know its ops {listed}",
-                            "leave the signature out with --signature_keys, or export a model without that part (strings before the model)")
+                            "leave the signature out with --signature_keys, or export a model without that part: strings, for one, come "
+                            "before the model")
 
 
 def _check_names(graph: Any, inputs: list[str], outputs: list[str]) -> None:

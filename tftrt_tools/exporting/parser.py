@@ -13,8 +13,8 @@ from tftrt_tools.exporting.targets import Parser, Target
 _TYPED_INPUT = {"Where": 1}
 # Or it is the output, because the inputs are sizes.
 _TYPED_OUTPUT = frozenset({"ConstantOfShape", "RandomNormal", "RandomUniform"})
-# Their limits may be the largest INT64, which becomes the largest INT32 and means the same.
-_CLAMPED_WELL = frozenset({"Slice"})
+# Their limits may be the largest INT64, which becomes the largest INT32 and means the same: to the end; as often as the condition holds.
+_CLAMPED_WELL = frozenset({"Slice", "Loop"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         placed = placement.place(model, names, as_plan.wider(AsPlan.from_dict(request["as_plan"]), [site.node for site in placed.sites]))
     if not placed.sites:
         raise errors.TftrtError("no node of it can be in INT8" + (f" ({placed.left[0].name}: {placed.left[0].reason})" if placed.left else
-                                                                  ": it has no convolution and no product with constant weights"),
+                                                                  ": it has no convolution and no product with constant weights, in FP32"),
                                 "export it with another --precision_mode")
     found = _measured(request, model, placed) if request["data"] else _of_table(model, placed, request["table"])
     if not found.placement.sites:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from tftrt_tools import errors, tf_private
 from tftrt_tools.exporting.job import fourier
 from tftrt_tools.exporting.job.rewrites.converting import CONVERTING
 from tftrt_tools.exporting.job.rewrites.replaced import BOOL, Replaced
-from tftrt_tools.savedmodel.job import conditionals, loading
+from tftrt_tools.savedmodel.job import compiled, conditionals, loading
 from tftrt_tools.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ def convert(root: Any, function: Any, asked: Asked) -> Converted:
 
 def _graph(root: Any, function: Any, inputs: Mapping[str, str], outputs: list[str], asked: Asked) -> tuple[graph_pb2.GraphDef, Any]:
     """(the graph with constants in place of variables, tables as tf2onnx has them). Args: inputs: {tensor: input}."""
+    # A call that XLA compiles, such as Keras' grouped convolution, stays a call otherwise, and ONNX has none.
+    whole = function.graph.as_graph_def()
+    calls = compiled.calls(whole)
+    opened = compiled.opened(whole, calls) if calls else None
     if not asked.frozen:
-        frozen, tables = tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
+        with tf_private.graph_in_place(function.graph, opened):
+            frozen, tables = tf_loader.from_trackable(root, function, list(inputs), outputs, asked.outside)
         return frozen, tables
-    graph, _, _, captures = tf_private.freeze(function)
+    graph, _, _, captures = tf_private.freeze(function, opened)
     if captures:
         raise errors.TftrtError("--freeze cannot be combined with the lookup tables that it reads", "leave --freeze out")
     placeholders = {name: tensor.removesuffix(":0") for tensor, name in inputs.items()}
@@ -131,7 +137,7 @@ def _through(frozen: graph_pb2.GraphDef, inputs: list[str], outputs: list[str], 
     values = tf_utils.compress_graph_def(frozen) if outside else None
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
-        with _constants_written_once():
+        with _constants_written_once(), _nodes_in_order():
             made = tfonnx.process_tf_graph(graph, opset=opset, input_names=inputs, output_names=outputs, tensors_to_rename=dict(renamed),
                                            initialized_tables=tables, const_node_values=values, custom_op_handlers=mends.handlers())
             made = optimizer.optimize_graph(made, catch_errors=not outside)
@@ -157,6 +163,25 @@ def _constants_written_once() -> Iterator[None]:
         yield
     finally:
         tf2onnx_graph.Node.update_proto = update
+
+
+@contextlib.contextmanager
+def _nodes_in_order() -> Iterator[None]:
+    """While it lasts, sets of tf2onnx's nodes are in the same order each time: it goes through such sets, and a node's hash is its address,
+    so that names of constants and nodes differed from run to run. Sets of texts are in order where PYTHONHASHSEED is set."""
+    count, kept = itertools.count(), tf2onnx_graph.Node.__hash__
+
+    def number(node: Any) -> int:
+        found: int | None = node.__dict__.get("_number")
+        if found is None:
+            found = node.__dict__["_number"] = next(count)
+        return found
+
+    tf2onnx_graph.Node.__hash__ = number
+    try:
+        yield
+    finally:
+        tf2onnx_graph.Node.__hash__ = kept
 
 
 class Mends:

@@ -26,16 +26,38 @@ def read(path: str) -> onnx.ModelProto:
         if model.functions:
             model = inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's and onnx's own errors
-        raise errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
-                                "export or copy the model again, with its weights beside it") from None
+        raise _unreadable(path, error) from None
     held = {one.name for one in model.graph.initializer}
     for value in [one for one in model.graph.input if one.name in held]:
         model.graph.input.remove(value)
+    # In files of version 3, constants have to be inputs.
+    model.ir_version = max(model.ir_version, onnx.Version.IR_VERSION_2019_1_22)
     # What the file says of inner tensors may be old, and is inferred anew.
     del model.graph.value_info[:]
     name_nodes(model)
     _name_dimensions(model)
     return model
+
+
+def output_names(path: str) -> dict[tuple[str, int], str]:
+    """{(output, axis): the name that a file gives this open dimension}, of names that mean something. Raises: as `read`."""
+    try:
+        graph = onnx.load(path, load_external_data=False).graph
+    except Exception as error:
+        raise _unreadable(path, error) from None
+    # An output that is an input has that one's dimensions.
+    inputs = {one.name: one for one in graph.input}
+    return {(value.name, axis): dim.dim_param for value in graph.output
+            for axis, dim in enumerate(inputs.get(value.name, value).type.tensor_type.shape.dim) if _named(dim)}
+
+
+def _unreadable(path: str, error: Exception) -> errors.TftrtError:
+    return errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
+                             "export or copy the model again, with its weights beside it")
+
+
+def _named(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    return not dim.HasField("dim_value") and bool(_NAME.match(dim.dim_param)) and not model_file.UNNAMED.fullmatch(dim.dim_param)
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
@@ -51,9 +73,7 @@ def _name_dimensions(model: onnx.ModelProto) -> None:
     """Give open dimensions of inputs that have no name one of their own, and let those of outputs be inferred."""
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if not dim.HasField("dim_value") and _NAME.match(dim.dim_param) and not model_file.UNNAMED.fullmatch(dim.dim_param):
-                continue
-            if is_open(dim):
+            if not _named(dim) and is_open(dim):
                 dim.dim_param = model_file.identifier(f"{value.name}_{axis}")
     for value in model.graph.output:
         for dim in value.type.tensor_type.shape.dim:

@@ -93,9 +93,19 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """All nodes of a graph, those of graphs within nodes behind the node."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
-                yield from all_nodes(inner)
+        yield from _within(node)
+
+
+def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of graphs within nodes: of loops and branches."""
+    for node in graph.node:
+        yield from _within(node)
+
+
+def _within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ():
+            yield from all_nodes(inner)
 
 
 def read_inside(node: onnx.NodeProto) -> Iterable[str]:

@@ -61,9 +61,11 @@ def with_names(model: onnx.ModelProto, specs: Sequence[InputSpec]) -> tuple[onnx
     return inferred(model)
 
 
-def inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
+def inferred(model: onnx.ModelProto, said: Mapping[tuple[str, int], str] | None = None) -> tuple[onnx.ModelProto, dict[str, list[str]]]:
     """The model, whose inputs' open dimensions have names, with the shapes and types that can be inferred, and with names for its outputs'.
-    Returns, raises: as `with_names`."""
+
+    Args: said: {(output, axis): a name}, for what does not follow from the inputs. Returns, raises: as `with_names`.
+    """
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
@@ -74,7 +76,7 @@ def inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, list[st
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
                 if not dim.dim_param or UNNAMED.fullmatch(dim.dim_param):
-                    dim.dim_param = identifier(f"{value.name}_{axis}")
+                    dim.dim_param = (said or {}).get((value.name, axis)) or identifier(f"{value.name}_{axis}")
                 named.setdefault(dim.dim_param, []).append(f"{value.name}:{axis}")
     return model, named
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
-from tftrt_tools.exporting.job.graph_facts import SAME_VALUES, Facts, name_of
+from tftrt_tools.exporting.job.graph_facts import SAME_VALUES, Facts, inner_nodes, name_of
 from tftrt_tools.exporting.precision import NodePrecision
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
@@ -111,6 +111,8 @@ def place(model: onnx.ModelProto, kept: Collection[str], why: Mapping[str, str] 
                 sites[id(node)] = Site(node=name_of(node), op=node.op_type, inputs=((0, node.input[0]),))
     left = tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason=reasons[id(node)]) for node in facts.nodes
                  if id(node) in reasons)
+    left += tuple(NodePrecision(name=name_of(node), op=node.op_type, precision="FP32", reason="it is inside a loop or a branch")
+                  for node in inner_nodes(model.graph) if node.op_type in _WEIGHTED)
     return Placement(tuple(sites[id(node)] for node in facts.nodes if id(node) in sites), left)
 
 

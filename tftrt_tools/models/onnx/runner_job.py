@@ -27,8 +27,8 @@ _TENSOR = re.compile(r"tensor\((\w+)\)")
 _DTYPES = {"float": "float32", "double": "float64"}
 # A fusion that fails names the node that it makes. SimplifiedLayerNormFusion of 1.23.2 does so in some FP16 graphs.
 _FUSION = re.compile(r"GetIndexFromName.*/(\w+Fusion)/", re.DOTALL)
-# "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : " comes before the message.
-_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+# What comes before the message: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ", and the place in ONNX Runtime's own source.
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?(?:/\S*onnxruntime\S*:\d+ .*?\) )?")
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +119,10 @@ def _contents(path: str) -> Contents:
     scalars = {spec.name for spec in (*own.inputs, *own.outputs) if spec.shape == ()}
     inputs, outputs = (tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
                        for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs())))
+    if not outputs:
+        raise errors.TftrtError(f"{path} has no output", "a model answers with something: export it again")
+    if doubled := [one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]]:
+        raise errors.TftrtError(f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again")
     facts = {"producer": about.producer_name, "graph": about.graph_name, "description": about.description, **about.custom_metadata_map}
     return Contents(signatures={DEFAULT: Signature(inputs, outputs)}, facts={name: text for name, text in facts.items() if text})
 
