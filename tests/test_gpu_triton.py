@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -53,6 +54,8 @@ def server(repository, tmp_path_factory):
 
 
 def gpus():
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return len(visible.split(","))
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     return listed.count("UUID")
 
