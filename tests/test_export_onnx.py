@@ -112,7 +112,7 @@ def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_pat
                               [numpy_helper.from_array(np.ones(4, np.float32), "w")])
     model = helper.make_model(graph, functions=[own], opset_imports=[helper.make_opsetid("", 16), helper.make_opsetid("own", 1)])
     onnx.save(model, tmp_path / "given.onnx")
-    made = foreign.read(str(tmp_path / "given.onnx"))
+    made, _ = foreign.read(str(tmp_path / "given.onnx"))
     assert [one.name for one in made.graph.input] == ["x"] and not made.functions and [one.op_type for one in made.graph.node] == ["Add", "Add"]
     assert made.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "x_0"
 

@@ -117,7 +117,7 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
         if not labels.flat and len(mine.array) < rows:
             raise errors.UsageError(f"--labels holds {len(labels.array)} values for {start + rows} rows and more", "give one for each row")
         wanted, given = _pair(mine, target, answer, rows)
-        _check_classes(wanted, target, answer)
+        _check_classes(mine, target, answer)
         for measure in measures.values():
             measure.add(wanted, given)
         start += rows
@@ -135,16 +135,14 @@ def _width(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]
     return shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0
 
 
-def _check_classes(wanted: npt.NDArray[Any], target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Refuse a label that no answer can be, since no model would ever be right. Args: wanted: labels. Raises: UsageError."""
-    if target.kind != label_kinds.CLASSES or target.group or np.asarray(wanted).dtype.kind not in "iu":
+def _check_classes(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Refuse a label that no answer can be, since no model would ever be right. Raises: UsageError."""
+    classes = _width(labels, target, answer)
+    if not classes or labels.array.dtype.kind not in "iu":
         return
-    given, shape = np.asarray(wanted), answer[target.output].shape
-    if len(shape) != given.ndim + 1 or shape[-1] < 2:
-        return
-    beyond = given[(given < 0) | (given >= shape[-1])]
+    beyond = labels.array[(labels.array < 0) | (labels.array >= classes)]
     if beyond.size:
-        raise errors.UsageError(f"--labels: {beyond.flat[0]} is no class of {target.name}, which has {shape[-1]}: 0 to {shape[-1] - 1}",
+        raise errors.UsageError(f"--labels: {beyond.flat[0]} is no class of {target.name}, which has {classes}: 0 to {classes - 1}",
                                 "count classes from 0, in the order of the output")
 
 

@@ -22,7 +22,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """Export. As export_job.job; request: "model": the file, "newest": the newest opset that the target reads, 0 where "opset" is what the
     user asked for; "least": the oldest that will do, 0 for any; nothing is written to "frozen". Raises: UsageError, TftrtError."""
     path = request["model"]
-    model, notes, said_dimensions = foreign.read(path), list[str](), foreign.output_names(path)
+    (model, said_dimensions), notes = foreign.read(path), list[str]()
     if request["precision"] != "FP32":
         foreign.check_unwritten(model, path, f"leave --precision_mode={request['precision']} out: its precision stays; or give it in FP32")
     values = frozen_inputs.of_signature(request["freeze"], request["signature"], model_file.specs(model.graph.input))

@@ -196,6 +196,11 @@ class Known:
         return self.goal.value if self.goal_in_db else thresholds.DEFAULTS["INT8"]["snr_db"]
 
     @property
+    def simulated_db(self) -> float | None:
+        """What the worst output kept where INT8 was simulated, None where it was not."""
+        return self.comparison.worst(self.comparison.taken) if self.comparison else None
+
+    @property
     def simulated_rows(self) -> int:
         """Rows on which INT8 was simulated."""
         return max((one.rows for one in self.comparison.signatures if one.levels), default=0) if self.comparison else 0
@@ -213,15 +218,14 @@ class Known:
         if self.goal_seen is not None and not self.goal_seen.kept:
             return f"verify: {self.goal_seen.miss}"
         if self.goal_in_db and self.int8_misses and self.precision == "INT8" and not self.done(TUNE):
-            worst = self.comparison.worst(self.comparison.taken) if self.comparison else 0.0
-            return (f"INT8, the only precision that is asked for, keeps {worst:.1f} dB where it was simulated, and the goal is "
+            return (f"INT8, the only precision that is asked for, keeps {self.simulated_db:.1f} dB where it was simulated, and the goal is "
                     f"{self.wanted_db:g}")
         return ""
 
     @property
     def int8_misses(self) -> bool:
         """Whether INT8 misses that, as far as it was simulated."""
-        return self.comparison is not None and self.comparison.worst(self.comparison.taken) < self.wanted_db
+        return self.simulated_db is not None and self.simulated_db < self.wanted_db
 
     @property
     def precision(self) -> Precision:

@@ -1,7 +1,7 @@
 """A ModelInferRequest's bytes from arrays, and arrays from a ModelInferResponse's bytes. Values go as raw contents, never in typed fields.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ _OUT_OUTPUTS, _OUT_RAW = 5, 6
 
 
 def request_bytes(model: str, inputs: Mapping[str, npt.ArrayLike], signature: str = "", version: int | None = None, label: str = "",
-                  outputs: str | Iterable[str] = (), regions: Iterable[SharedMemory] = ()) -> bytes:
+                  outputs: str | Iterable[str] = (), regions: Collection[SharedMemory] = ()) -> bytes:
     """A ModelInferRequest on the wire.
 
     Args:

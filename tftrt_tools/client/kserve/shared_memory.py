@@ -17,15 +17,17 @@ import os
 import pathlib
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Self
 
 from tftrt_tools import errors
 from tftrt_tools.client.model_spec import text_field
 from tftrt_tools.wire import varints
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 REGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
 UNREGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister"
@@ -61,7 +63,7 @@ class SharedMemory:
         self._start = self._bytes.ctypes.data
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A new array in it, of zeros, behind those that it has already. Raises: UsageError where it is full."""
+        """An array in it, behind those that it has already, with the values that are there. Raises: UsageError where it is full."""
         kind = np.dtype(dtype)
         if kind.kind in "SUO":
             raise errors.UsageError("texts cannot lie in shared memory", "send them")

@@ -18,15 +18,19 @@ _ROUNDING = re.compile(r"(Dynamic)?(De)?QuantizeLinear|QLinear\w+|(Conv|MatMul)I
 _NAME = re.compile(r"(?!None$)[A-Za-z_][\w.:/-]*$")
 
 
-def read(path: str) -> onnx.ModelProto:
-    """A file with its weights. Functions in it are written out, constants are no inputs, and each node has a name of its own. Raises:
-    TftrtError."""
+def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
+    """A file with its weights. Functions in it are written out, constants are no inputs, and each node has a name of its own.
+
+    Returns: (model, {(output, axis): the name that the file gives this open dimension}). Raises: TftrtError.
+    """
     try:
         model = onnx.load(path)
         if model.functions:
             model = inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's and onnx's own errors
-        raise _unreadable(path, error) from None
+        raise errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
+                                "export or copy the model again, with its weights beside it") from None
+    said = _output_names(model.graph)
     held = {one.name for one in model.graph.initializer}
     for value in [one for one in model.graph.input if one.name in held]:
         model.graph.input.remove(value)
@@ -36,24 +40,15 @@ def read(path: str) -> onnx.ModelProto:
     del model.graph.value_info[:]
     name_nodes(model)
     _name_dimensions(model)
-    return model
+    return model, said
 
 
-def output_names(path: str) -> dict[tuple[str, int], str]:
-    """{(output, axis): the name that a file gives this open dimension}, of names that mean something. Raises: as `read`."""
-    try:
-        graph = onnx.load(path, load_external_data=False).graph
-    except Exception as error:
-        raise _unreadable(path, error) from None
+def _output_names(graph: onnx.GraphProto) -> dict[tuple[str, int], str]:
+    """{(output, axis): the name of this open dimension}, of names that mean something."""
     # An output that is an input has that one's dimensions.
     inputs = {one.name: one for one in graph.input}
     return {(value.name, axis): dim.dim_param for value in graph.output
             for axis, dim in enumerate(inputs.get(value.name, value).type.tensor_type.shape.dim) if _named(dim)}
-
-
-def _unreadable(path: str, error: Exception) -> errors.TftrtError:
-    return errors.TftrtError(f"onnx {onnx.__version__} cannot read {path}: {errors.first_line(str(error)) or type(error).__name__}",
-                             "export or copy the model again, with its weights beside it")
 
 
 def _named(dim: onnx.TensorShapeProto.Dimension) -> bool:
