@@ -397,6 +397,25 @@ def test_the_first_tensor_that_departs_is_named(tmp_path, capsys, monkeypatch):
     assert page.count("<tr><td class=\"n\">") == 3 and "Add second" in page
 
 
+@pytest.mark.parametrize("changed", ["one", "other"])
+def test_infinities_and_nan_in_one_of_two_models_depart(tmp_path, capsys, changed):
+    """The level is of finite values: what overflows in FP16 has none left."""
+    def overflowing(path, limit):
+        # h is x * 1e6, and 1e38 * 1e6 is beyond float32; y is 0 of both.
+        nodes = [helper.make_node("Mul", ["x", "big"], ["h"], name="scale"), helper.make_node("Mul", ["h", "nothing"], ["z"], name="rest"),
+                 helper.make_node("Greater", ["z", "big"], ["g"]), helper.make_node("Cast", ["g"], ["y"], to=1, name="answer")]
+        return onnx_files.write(path, nodes, onnx_files.values(("x", "float32", ("batch", 4))), onnx_files.values(("y", "float32", ("batch", 4))),
+                                {"big": np.array([limit], np.float32), "nothing": np.zeros(1, np.float32)})
+
+    limits = {"one": 1e6, "other": 1e6, changed: 3e38}
+    files = [overflowing(tmp_path / f"{name}.onnx", limits[name]) for name in ("one", "other")]
+    np.savez(tmp_path / "x.npz", x=np.full((4, 4), 100, np.float32))
+    words = ["--tensors=all", f"--data={tmp_path / 'x.npz'}"]
+    assert cli.main(["verify", *files, *words]) == errors.EXIT_CHECK
+    assert "first departs: h" in capsys.readouterr().out
+    assert cli.main(["verify", files[0], files[0], *words]) == errors.EXIT_DONE, "the same infinities are no difference"
+
+
 def test_chosen_tensors_and_bounds(tmp_path, tftrt):
     one, other = chain(tmp_path / "one.onnx"), chain(tmp_path / "other.onnx", second=1.5)
     assert tftrt("verify", one, other, "--tensors=a").returncode == 0

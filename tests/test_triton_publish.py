@@ -5,9 +5,11 @@ import os
 import pathlib
 import stat
 
+import onnx
 import pytest
 from onnx import TensorProto, helper, save_model
 
+from tests import onnx_files
 from tests.command_line import assert_clear
 from tftrt_tools import errors
 from tftrt_tools.savedmodel import files, passport
@@ -112,6 +114,30 @@ def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
     path.write_text("max_batch_size: many")
     with pytest.raises(errors.UsageError, match="cannot be read"):
         published(source, tmp_path)
+
+
+def test_what_no_triton_could_load_is_not_published(tmp_path):
+    scalar, bf16 = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
+    twice = onnx.load(onnx_file(tmp_path / "twice.onnx"))
+    twice.graph.output.append(twice.graph.output[0])
+    save_model(twice, str(tmp_path / "twice.onnx"))
+    clash = onnx.load(onnx_files.product(tmp_path / "p.onnx"))
+    save_model(clash, str(tmp_path / "clash.onnx"), save_as_external_data=True, location="model.onnx", size_threshold=0)
+    for source, options, said in ((scalar, {}, "'x' is a scalar, and Triton wants a dimension"),
+                                  (bf16, {"backend": "python"}, "which Triton's Python backend has not"),
+                                  (tmp_path / "twice.onnx", {}, "two outputs of one name, 'y'"),
+                                  (tmp_path / "clash.onnx", {}, "has weights in model.onnx, a name that a version")):
+        with pytest.raises(errors.UsageError, match=said):
+            published(source, tmp_path, **options)
+    assert not (tmp_path / "repository").exists()
+    assert published(bf16, tmp_path).version == 1, "ONNX Runtime of the container may take it"
+
+
+def test_a_model_without_inputs_is_not_warmed_up(tmp_path):
+    path = onnx_files.write(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value_floats=[1.0, 2.0])], [],
+                            onnx_files.values(("y", "float32", (2,))))
+    done = published(path, tmp_path)
+    assert done.warm_up == 0 and any("takes no input" in note for note in done.notes) and not written(tmp_path).input
 
 
 def test_integers_are_warmed_up_with_zeros_and_open_shapes_not_at_all(tmp_path):

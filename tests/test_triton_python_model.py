@@ -68,6 +68,16 @@ def test_joined_requests_are_one_call_and_get_their_own_rows(model, capfd):
     assert "m version 1 runs model.plan on GPU 0" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("answer", [lambda x: x.sum(0, keepdims=True), lambda x: x[x.sum(1) > 3], lambda x: x.sum()],
+                         ids=["a sum", "a choice of rows", "a number"])
+def test_outputs_that_are_not_of_the_inputs_rows_are_of_one_request_each(model, answer):
+    one, _ = model()
+    one._run = lambda inputs: {"y": np.asarray(answer(inputs["x"]), np.float32)}
+    requests = [{"x": np.full((2, 3), value, np.float32)} for value in (1, 2, 3)]
+    for response, asked in zip(one.execute(requests), requests, strict=True):
+        np.testing.assert_array_equal(response.tensors[0].array, answer(asked["x"]))
+
+
 def test_a_bad_request_fails_alone(model):
     one, _ = model()
     good, bad = one.execute([rows(2), rows(65)])

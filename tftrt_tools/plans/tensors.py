@@ -25,6 +25,9 @@ from tftrt_tools.plans.settings import Settings
 from tftrt_tools.savedmodel import passport
 from tftrt_tools.savedmodel.signatures import DEFAULT
 
+if typing.TYPE_CHECKING:
+    import numpy.typing as npt
+
 ALL = "all"
 # Tensors of one run: more of them change what TensorRT fuses, and take its memory.
 CHUNK = 48
@@ -159,6 +162,14 @@ def _second(second: Model, file: str, folder: pathlib.Path, log_file: str | None
     return plan_kind.at(str(target))
 
 
+def _same_special(one: npt.NDArray[typing.Any], other: npt.NDArray[typing.Any]) -> bool:
+    """Whether infinities and NaN are the same in both: the level leaves them out."""
+    import numpy as np
+
+    special = ~(np.isfinite(one) & np.isfinite(other))
+    return bool(np.array_equal(one[special], other[special], equal_nan=True))
+
+
 def _levels(mine: run.Run, theirs: run.Run, names: Sequence[str], calls: int) -> Mapping[str, float]:
     """{tensor: dB}, over all calls."""
     from tftrt_tools.accuracy.metrics.elements import Elements
@@ -168,7 +179,7 @@ def _levels(mine: run.Run, theirs: run.Run, names: Sequence[str], calls: int) ->
     for index in range(calls):
         one, other = mine.answer(index), theirs.answer(index)
         for name in names:
-            if one[name].shape != other[name].shape:
+            if one[name].shape != other[name].shape or not _same_special(one[name], other[name]):
                 wrong.add(name)
             else:
                 measured[name].add(one[name], other[name])

@@ -44,7 +44,7 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
     own = model.engine_dtypes if backend.name == "tensorrt" else {}
     for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
         for spec in specs:
-            field.add(name=spec.name, data_type=_type(spec, own), dims=_dims(spec, batching.largest))
+            field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
     made.version_policy.latest.num_versions = settings.versions
     group = made.instance_group.add(count=settings.instances, kind=_KINDS[settings.instance_kind])
     if backend.name == "tensorrt" and len(model.profiles) > 1:
@@ -57,7 +57,7 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
     if backend.name == "tensorflow" and model.signature != "serving_default":
         made.parameters.add(key="TF_SIGNATURE_DEF").value.string_value = model.signature
     for shapes in warm_up:
-        _warm_up(made, model, own, batching.largest, shapes)
+        _warm_up(made, model, own, backend, batching.largest, shapes)
     return made
 
 
@@ -98,13 +98,16 @@ def _text(tensor: Any) -> str:
     return f"{tensor.name} {triton_config.type_name(tensor.data_type)}[{','.join('?' if size < 0 else str(size) for size in tensor.dims)}]"
 
 
-def _type(spec: InputSpec, own: Mapping[str, str]) -> str:
+def _type(spec: InputSpec, own: Mapping[str, str], backend: Backend) -> str:
     """Such as "TYPE_FP32". Raises: UsageError for a type that Triton has not."""
     dtype = own.get(spec.name) or spec.dtype
     try:
         name = datatypes.of_text(dtype)
     except ValueError:
         raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton has not", "export the model with another type there") from None
+    if name == "BF16" and backend.name == "python":
+        raise errors.UsageError(f"{spec.name!r} is of {dtype}, which Triton's Python backend has not",
+                                "use another --triton_backend, or export the model with another type there")
     return f"TYPE_{'STRING' if name == datatypes.BYTES else name}"
 
 
@@ -112,10 +115,12 @@ def _dims(spec: InputSpec, largest: int) -> list[int]:
     """The shape as config.pbtxt has it: without the batch where Triton batches."""
     if spec.shape is None:
         raise errors.UsageError(f"the rank of {spec.name!r} is not known, and Triton has to know it", "export the model with shapes")
+    if not spec.shape:
+        raise errors.UsageError(f"{spec.name!r} is a scalar, and Triton wants a dimension", "export the model with one of size 1 there")
     return [-1 if size is None else size for size in spec.shape[1 if largest else 0:]]
 
 
-def _warm_up(made: Any, model: Servable, own: Mapping[str, str], largest: int, shapes: Shapes) -> None:
+def _warm_up(made: Any, model: Servable, own: Mapping[str, str], backend: Backend, largest: int, shapes: Shapes) -> None:
     """Add a warm-up request: numbers are drawn, integers are zeros, since a model may take them for places in a table."""
     first = next(iter(shapes.values()))
     batch = first[0] if largest else 1
@@ -124,7 +129,7 @@ def _warm_up(made: Any, model: Servable, own: Mapping[str, str], largest: int, s
     for spec in model.inputs:
         shape = shapes[spec.name]
         data = added.inputs.add(key=spec.name).value
-        data.data_type = triton_config.type_number(_type(spec, own))
+        data.data_type = triton_config.type_number(_type(spec, own, backend))
         data.dims.extend(shape[1:] if largest else shape)
         if spec.dtype.startswith(("float", "bfloat")):
             data.random_data = True

@@ -22,6 +22,8 @@ from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
 
 _NAME = re.compile(r"[^/\\:\s\x00-\x1f]+")
+# Files of a version that `publish` writes.
+_OWN = frozenset({"model.onnx", "model.py", files.PASSPORT.parts[0]})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,8 +202,11 @@ def _evidence_notes(read: Servable, judged: verification_check.Evidence) -> list
 def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> None:
     """Copy the model's files as the backend wants them."""
     if read.kind == "onnx":
-        _copy([(read.path, "model.onnx"), *((one, pathlib.Path(one).relative_to(pathlib.Path(read.path).parent).as_posix())
-                                            for one in onnx_file.outside(read.path))], stage)
+        weights = [(one, pathlib.Path(one).relative_to(pathlib.Path(read.path).parent)) for one in onnx_file.outside(read.path)]
+        if taken := next((str(name) for _, name in weights if name.parts[0] in _OWN), ""):
+            raise errors.UsageError(f"{read.path} has weights in {taken}, a name that a version in Triton's repository has for itself",
+                                    f"copy the model with `tftrt export {read.path} --output=NAME.onnx --external_data`")
+        _copy([(read.path, "model.onnx"), *((one, name.as_posix()) for one, name in weights)], stage)
         if ONNX.digest(read.path) != read.digest:
             raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")
     else:

@@ -63,6 +63,9 @@ def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
 
 def _onnx(path: str) -> Servable:
     (name, one), = onnx_file.overview(path).signatures.items()
+    for kind, names in (("inputs", [spec.name for spec in one.inputs]), ("outputs", [spec.name for spec in one.outputs])):
+        if doubled := next((name for name in names if names.count(name) > 1), ""):
+            raise errors.UsageError(f"{path} has two {kind} of one name, {doubled!r}", "export it again with names that differ")
     return Servable(kind="onnx", path=path, digest=ONNX.digest(path), signature=name, inputs=one.inputs, outputs=one.outputs)
 
 

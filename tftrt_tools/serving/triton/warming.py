@@ -14,6 +14,8 @@ def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes]
     Args: wanted: text of --warmup_shapes, "" for opt and max of each profile, or without profiles for the smallest and the largest batch.
     Raises: UsageError for shapes that the model does not take.
     """
+    if not model.inputs:
+        return [], "no warm-up: the model takes no input"
     if wanted:
         return _given(model, batching, wanted), ""
     if model.profiles:
