@@ -1,7 +1,7 @@
 """Puts a version directory in place whole or not at all, even with other publishers and a polling server.
 
-Below the model's directory MODEL, whose numbered children the server loads, or in a workplace elsewhere on its file system, a publisher has
-a stage of its own:
+The server loads the numbered children of MODEL, the model's directory. Each publisher has a stage in a workplace, which is MODEL itself or
+another directory on its file system:
 
     WORKPLACE/.tftrt-publish-XXXXXXXX/lock     held (flock) as long as the publisher lives
     WORKPLACE/.tftrt-publish-XXXXXXXX/model/   grows; renamed to MODEL/N when it is complete and on disk

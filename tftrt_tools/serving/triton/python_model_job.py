@@ -42,7 +42,7 @@ class TritonPythonModel:
             # One bad request must not fail the others.
             return [self._answer(one) for one in given]
         if any(np.ndim(found[name]) == 0 or len(found[name]) != sum(rows) for name in self._outputs):
-            # An output that is not of the inputs' rows, a sum of them say, would be that of all clients together.
+            # A sum of the rows, say, would be that of all clients.
             return [self._answer(one) for one in given]
         places = np.cumsum(rows)[:-1]
         parts = {name: np.split(found[name], places) for name in self._outputs}

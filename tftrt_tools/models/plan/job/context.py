@@ -50,7 +50,8 @@ class Context:
         self._dtypes = {name: engines.numpy_dtype(engine.get_tensor_dtype(name)) for name in (*self.inputs, *self.outputs)}
         self._memory = {name: _Memory(cuda) for name in (*self.inputs, *self.outputs)}
         self._shapes: Shapes = {}
-        # Page-locked memory of the outputs whose shapes follow from those of the inputs, and all of it, since getting it takes long.
+        # Page-locked memory of the outputs whose shapes follow from those of the inputs. _host has all of it, of which _pinned are parts:
+        # getting more takes long.
         self._pinned: dict[str, HostArray] = {}
         self._host = {name: np.empty(0, np.uint8) for name in self.outputs}
         # Of the others, whose shapes depend on values; for good, once they are known.
