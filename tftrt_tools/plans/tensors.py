@@ -37,8 +37,8 @@ _MOST_CALLS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Inner(records.Record):
-    """A tensor that both graphs have. node: "OP NAME" of what computes it in the second; snr_db: of all calls together, -inf with a problem;
-    problem: why nothing could be measured, or ""."""
+    """A tensor that both graphs have. node: "OP NAME" of what computes it in the second; snr_db: of all calls together, -inf with a
+    problem; problem: why nothing could be measured, or ""."""
 
     tensor: str
     node: str

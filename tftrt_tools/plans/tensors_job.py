@@ -20,8 +20,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     """Write the files.
 
     Args: request: {"files": two paths, "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a file}.
-    Returns: {"chunks": [{"first", "second": paths, "tensors": [{"tensor", "node", "first", "second": its name in each}]}], "computed": tensors
-      of floats in the second, "arithmetic": of the second file, a key of thresholds.DEFAULTS}.
+    Returns: {"chunks": [{"first", "second": paths, "tensors": [{"tensor", "node", "first", "second": its name in each}]}],
+      "computed": tensors of floats in the second, "arithmetic": of the second file, a key of thresholds.DEFAULTS}.
     Raises: UsageError for a tensor that one of them has not, or if they share none inside.
     """
     models = [onnx.load(path) for path in request["files"]]
@@ -40,7 +40,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         paths = [str(pathlib.Path(request["folder"]) / f"{side}-{start}.onnx") for side in ("first", "second")]
         for model, computed, path in zip(models, (first, second), paths, strict=True):
             _write(model, [computed[name].value for name in mine], path)
-        told = [{"tensor": name, "node": second[name].node, "first": first[name].value.name, "second": second[name].value.name} for name in mine]
+        told = [{"tensor": name, "node": second[name].node, "first": first[name].value.name, "second": second[name].value.name}
+                for name in mine]
         chunks.append({"first": paths[0], "second": paths[1], "tensors": told})
     return {"chunks": chunks, "computed": len(second), "arithmetic": _arithmetic(models[1], second)}
 
@@ -52,7 +53,7 @@ class _Tensor(NamedTuple):
 
 
 def _computed(model: onnx.ModelProto) -> dict[str, _Tensor]:
-    """{name of a tensor of floats: it}, in the graph's order; without constants. What an export of FP16 calls NAME/fp16 is found as NAME."""
+    """{name of a tensor of floats: it}, in the graph's order; without constants. What an export in FP16 calls NAME/fp16 is NAME here."""
     inferred = shape_inference.infer_shapes(model).graph
     types = {one.name: one for one in (*inferred.value_info, *inferred.output)}
     found = {name: _Tensor(f"{node.op_type} {node.name}".strip(), types[name]) for node in model.graph.node if node.op_type != "Constant"
