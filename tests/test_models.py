@@ -34,7 +34,9 @@ class Weights:
     timed = f"{HERE}:make"
     named_signatures = False
     unconverted = ("a matrix is no TensorFlow model", "give one")
-    arithmetic = Arithmetic("FP32", "NumPy")
+
+    def arithmetic(self, path):
+        return Arithmetic("FP32", "NumPy")
 
     def takes(self, path):
         return path.endswith(".matrix.npz")

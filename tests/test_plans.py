@@ -233,7 +233,7 @@ def test_commands_open_a_plan_as_other_models(plan):
     with opening.opened(plan) as (model,):
         assert model.inputs == {"serving_default": (InputSpec("x", "float32", (None, 4)),)}
         assert model.outputs == {"serving_default": (InputSpec("y", "int64", (None, 3)),)}
-        assert [(one.name, one.precision) for one in model.engines] == [("plan", "FP16")] and model.kind.arithmetic is None
+        assert [(one.name, one.precision) for one in model.engines] == [("plan", "FP16")] and model.kind.arithmetic(model.path) is None
         digest = model.digest()
     assert opening.keep(plan, passport.VERIFY, {"passed": True}) and opening.document(plan, passport.VERIFY)["passed"]
     with opening.opened(plan) as (model,):

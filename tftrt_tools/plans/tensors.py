@@ -109,7 +109,7 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
                                     "give an ONNX file (`tftrt export`), and a plan directory or another ONNX file")
     with opening.opened(original, converted) as (first, second), scratch.folder("tensors") as folder:
         written = _written(first, second, names, folder)
-        arithmetic, bound = _bound(second, written["arithmetic"], bounds)
+        arithmetic, bound = _bound(second, bounds)
         chunks = written["chunks"]
         calls = _calls(second, asked, batch_size, folder)
         saved = run.save_calls(calls, folder + "/in")
@@ -127,10 +127,13 @@ def compare(original: str | os.PathLike[str], converted: str | os.PathLike[str],
                    arithmetic=arithmetic, inners=tuple(inners), computed=written["computed"], calls=len(calls), chunks=len(chunks))
 
 
-def _bound(second: Model, graph: str, text: str) -> tuple[str, float]:
-    """(arithmetic, its bound in dB, or that of --thresholds). Args: graph: the arithmetic of the second's graph."""
-    lowest = str(second.engines[0].precision) if second.engines else graph
-    arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
+def _bound(second: Model, text: str) -> tuple[str, float]:
+    """(arithmetic, its bound in dB, or that of --thresholds)."""
+    if second.kind is ONNX:
+        arithmetic = ONNX.arithmetic(second.path).key
+    else:
+        lowest = str(second.engines[0].precision) if second.engines else "FP32"
+        arithmetic = "TF32" if second.engines and lowest == "FP32" else lowest
     given = thresholds.parse(text).get("", {}).get("snr_db")
     return arithmetic, thresholds.DEFAULTS[arithmetic]["snr_db"] if given is None else given
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import onnx
@@ -21,7 +21,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     Args: request: {"files": two paths, "names": of tensors, [] for all, "folder": where files go, "chunk": tensors of a file}.
     Returns: {"chunks": [{"first", "second": paths, "tensors": [{"tensor", "node", "first", "second": its name in each}]}],
-      "computed": tensors of floats in the second, "arithmetic": of the second file, a key of thresholds.DEFAULTS}.
+      "computed": tensors of floats in the second}.
     Raises: UsageError for a tensor that one of them has not, or if they share none inside.
     """
     models = [onnx.load(path) for path in request["files"]]
@@ -43,7 +43,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         told = [{"tensor": name, "node": second[name].node, "first": first[name].value.name, "second": second[name].value.name}
                 for name in mine]
         chunks.append({"first": paths[0], "second": paths[1], "tensors": told})
-    return {"chunks": chunks, "computed": len(second), "arithmetic": _arithmetic(models[1], second)}
+    return {"chunks": chunks, "computed": len(second)}
 
 
 class _Tensor(NamedTuple):
@@ -67,12 +67,6 @@ def _computed(model: onnx.ModelProto) -> dict[str, _Tensor]:
 def _inner(names: Iterable[str], model: onnx.ModelProto) -> bool:
     """Whether some are no outputs of the graph."""
     return not {one.name for one in model.graph.output}.issuperset(names)
-
-
-def _arithmetic(model: onnx.ModelProto, computed: Mapping[str, _Tensor]) -> str:
-    if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
-        return "INT8"
-    return "FP16" if any(one.value.type.tensor_type.elem_type == TensorProto.FLOAT16 for one in computed.values()) else "FP32"
 
 
 def _write(model: onnx.ModelProto, further: Iterable[onnx.ValueInfoProto], path: str) -> None:
