@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 from benchmarks import _models, _report
@@ -63,12 +64,20 @@ def main(argv=None):
     results.note("options", {key: str(value) for key, value in vars(options).items()})
     model, shapes, name = _model(options)
     chosen = [one for one in SETTINGS if not options.settings or one.name in options.settings]
+    lock = threading.Lock()
+
+    def built(setting):
+        row = _built(setting, model, name, shapes, options.workdir, options.precision, end)
+        with lock:
+            results.add(setting=setting.name, **row)
+
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        built = list(pool.map(lambda one: _built(one, model, name, shapes, options.workdir, options.precision, end), chosen))
-    for setting, row in zip(chosen, built, strict=True):
+        list(pool.map(built, chosen))
+    for row in results.rows:
+        setting = next(one for one in chosen if one.name == row["setting"])
         if "problem" not in row and (options.timed is None or setting.name in options.timed):
             row |= _called(_folder(setting, options.workdir), name, shapes if setting.shapes is None else shapes[-setting.shapes:], end)
-        results.add(setting=setting.name, **row)
+            results.note("last called", setting.name)  # writes the rows, too
     print(_report.table(COLUMNS, results.rows))
     return 0
 
@@ -159,7 +168,7 @@ def _built(setting, model, name, shapes, workdir, precision, end):
         return {"problem": f"not ended after {error.timeout:.0f} s"}
     taken = time.monotonic() - start
     if done.returncode:
-        return {"problem": done.stdout.strip().splitlines()[-1][:200]}
+        return {"problem": (done.stdout.strip().splitlines() or [f"ended with {done.returncode}"])[-1][:200]}
     said = json.loads((folder / "json").read_text())
     built = [engine for signature in said["signatures"] for engine in signature["built"]]
     log = folder / "log"
