@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import threading
 
 import numpy as np
@@ -238,6 +239,37 @@ def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, t
                  "--warmup_seconds=0.2", f"--json={tmp_path / 'bench.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {row["target"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {"server", "in process"}
+
+
+def meanwhile(tftrt, client, happens, *arguments):
+    """What `tftrt bench` of the digits ended with, while something happened after it had sent 300 requests."""
+    before = client.statistics("digits")[0].success.count
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(tftrt, "bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments)
+        wait_for(lambda: running.done() or client.statistics("digits")[0].success.count >= before + 300)
+        happens()
+        return running.result()
+
+
+def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(digits, tftrt, tmp_path):
+    repository = tmp_path / "repository"
+    publish(tftrt, digits / "digits.onnx", repository)
+    flags = ("--load-model=digits", "--model-control-mode=explicit")
+    with TritonServer(repository, tmp_path, *flags) as server, TritonClient(server.address, timeout=30) as client:
+        done = meanwhile(tftrt, client, lambda: client.unload("digits"), "--duration_seconds=3", f"--json={tmp_path / 'bench.json'}")
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        said = json.loads((tmp_path / "bench.json").read_text())
+        assert not said["complete"] and "NOT_FOUND" in said["ended"] and said["rows"][0]["answered"] >= 250
+        client.load("digits")
+        # A version that gives way to another one, and fails a few requests, is not gone.
+        done = meanwhile(tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=3")
+        assert done.returncode == 0 and "NOT COMPLETE" not in done.stdout, done.stdout + done.stderr
+        try:
+            done = meanwhile(tftrt, client, lambda: os.kill(server.process.pid, signal.SIGSTOP), "--duration_seconds=3", "--timeout=1")
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        assert "within 1 s" in done.stdout
 
 
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):
