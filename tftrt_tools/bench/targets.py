@@ -165,7 +165,8 @@ class InProcess:
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
         request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
-        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder))
+        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
+                                 name=f"{self._model.title} in process")
 
     def _judge(self, folder: pathlib.Path) -> None:
         if self._judge_of:
