@@ -349,11 +349,16 @@ def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, t
 def meanwhile(tftrt, client, happens, *arguments):
     """What `tftrt bench` of the digits ended with, while something happened after it had sent 300 requests."""
     before = client.statistics("digits")[0].success.count
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(tftrt, "bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments)
-        wait_for(lambda: running.done() or client.statistics("digits")[0].success.count >= before + 300)
+
+    def watch():
+        wait_for(lambda: client.statistics("digits")[0].success.count >= before + 300)
         happens()
-        return running.result()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        done = tftrt("bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments)
+        watching.result()
+    return done
 
 
 def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(digits, tftrt, tmp_path):
