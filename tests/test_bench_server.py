@@ -309,7 +309,7 @@ def test_a_server_that_goes_away_leaves_what_was_measured(proxy, bench):
     proxy.answer = gone
     code, found = bench(proxy.address, "--model_name=digits", "--concurrency=1,2", "--expected=none", "--min_queries=80")
     assert found["rows"][0]["errors"][0]["code"] == "UNAVAILABLE" and found["rows"][1]["answered"] == 0
-    assert code == 0, "some were answered, and nothing was required"
+    assert code == 1 and not found["complete"] and found["ended"].endswith("says UNAVAILABLE: shutting down")
     with pytest.raises(errors.TftrtError, match="answered none of 16 requests: UNAVAILABLE: shutting down"):
         bench(proxy.address, "--model_name=digits")
     proxy.stop()
@@ -328,6 +328,14 @@ def test_a_server_that_dies_in_the_last_row_makes_it_incomplete(proxy, bench, ca
     assert code == errors.EXIT_FAILED and not found["complete"] and found["rows"][0]["answered"] >= 40
     assert "the server answered no more for the last" in found["ended"] and "no server at" in found["ended"]
     assert "NOT COMPLETE: the server answered no more" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED], ids=lambda code: code.name)
+def test_a_server_that_is_only_overloaded_is_not_gone(proxy, bench, code):
+    """The last requests fail; the same request is answered again as soon as the load is over."""
+    proxy.answer = lambda number, answer: (code, "too much") if 60 < number <= 96 else answer
+    ended, found = bench(proxy.address, "--model_name=digits", "--scenario=offline", "--concurrency=2", "--min_queries=80", "--expected=none")
+    assert ended == 0 and found["complete"] and found["rows"][0]["errors"][0]["count"] == 36
 
 
 def test_a_concurrency_that_is_not_reached_is_told(proxy, bench):

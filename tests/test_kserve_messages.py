@@ -10,7 +10,14 @@ from tests.wire_arrays import same
 from tftrt_tools import errors
 from tftrt_tools.bench import counted
 from tftrt_tools.client import protocols
-from tftrt_tools.client.kserve import datatypes, infer_messages, metadata_messages, repository_messages, statistics_messages
+from tftrt_tools.client.kserve import (
+    config_messages,
+    datatypes,
+    infer_messages,
+    metadata_messages,
+    repository_messages,
+    statistics_messages,
+)
 from tftrt_tools.client.model_service import VersionStatus
 from tftrt_tools.client.model_spec import ModelSpec
 from tftrt_tools.wire import messages
@@ -32,6 +39,11 @@ _PROTO = messages.classes("tests/kserve.proto", "inference", {
     "Batch": {"batch_size": (1, "uint64"), "compute_infer": (3, ".Duration")},
     "ModelStatistics": {"name": (1, "string"), "version": (2, "string"), "inference_count": (4, "uint64"), "execution_count": (5, "uint64"),
                         "inference_stats": (6, ".Parts"), "batch_stats": (7, "[.Batch]")},
+    "Group": {"name": (1, "string"), "kind": (4, "int32")},
+    "Transactions": {"decoupled": (1, "bool")},
+    "ModelConfig": {"name": (1, "string"), "instance_group": (7, "[.Group]"), "backend": (17, "string"),
+                    "model_transaction_policy": (19, ".Transactions")},
+    "ModelConfigResponse": {"config": (1, ".ModelConfig")},
     "ModelStatisticsResponse": {"model_stats": (1, "[.ModelStatistics]")}})
 DTYPES = {"BOOL": np.bool_, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "INT8": np.int8,
           "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
@@ -138,3 +150,13 @@ def test_statistics_between_two_reads_are_the_measurements_own():
 
 def test_the_scheme_of_an_address_names_the_protocol():
     assert protocols.of("triton://here:8001") is protocols.TRITON and protocols.of("here:8500") is protocols.TENSORFLOW_SERVING
+
+
+@given(st.lists(st.integers(0, 9), max_size=3), st.booleans(), st.text(max_size=9))
+def test_a_configuration_is_read_as_protobuf_reads_it(kinds, decoupled, backend):
+    answer = _PROTO["ModelConfigResponse"](config={"name": "m", "instance_group": [{"name": "a", "kind": one} for one in kinds], "backend": backend,
+                                                   "model_transaction_policy": {"decoupled": decoupled}})
+    found = config_messages.read(answer.SerializeToString())
+    names = ("KIND_AUTO", "KIND_GPU", "KIND_CPU", "KIND_MODEL")
+    assert found.kinds == tuple(names[one] if one < 4 else str(one) for one in kinds)
+    assert (found.decoupled, found.backend, found.on_cpu) == (decoupled, backend, set(kinds) == {2})

@@ -425,7 +425,7 @@ def make(request):
 
     def infer(index):
         time.sleep(request["seconds"])
-        if index == request.get("failing"):
+        if request.get("failing") in (index, "all"):
             raise ArithmeticError("overflow")
 
     return infer, 5
@@ -452,9 +452,12 @@ def test_what_is_to_be_known_before_the_first_request_can_end_the_run():
 
 
 def test_a_function_that_cannot_be_made_is_one_clear_line():
-    with pytest.raises(errors.TftrtError, match="no such engine") as caught:
+    with pytest.raises(errors.TftrtError, match="^no such engine$") as caught:
         function_load.run("tests.test_load:make", {"refuse": "no such engine"}, _closed())
     assert caught.value.mend == "take another"
+    with pytest.raises(errors.TftrtError, match="^the clock in process answered none of"):
+        function_load.run("tests.test_load:make", {"seconds": 0.02, "failing": "all"}, _closed(warm_up=WarmUpRule(at_most_s=0.3)),
+                          name="the clock in process")
 
 
 def _workers():

@@ -255,13 +255,14 @@ def test_a_mean_is_decided_as_often_wrongly_as_its_confidence_says_at_most():
 
 
 @pytest.mark.parametrize(("codes", "milliseconds"), [
-    ([0, 0, 14, 14, 14], 500), ([14, 14, 14, 14, 14], 900), ([0, 0, 0, 14, 14], 0), ([14, 14, 14, 14, 0], 0), ([0, 4, 14, 14, 14], 500)])
-def test_how_long_a_run_was_refused_at_its_end(codes, milliseconds):
-    """Requests of 100 ms, every 200 ms of a second; from the first refusal that no other answer follows to the end."""
+    ([0, 0, 14, 14, 14], 700), ([14, 14, 14, 14, 14], 1000), ([0, 0, 0, 14, 14], 0), ([14, 14, 14, 14, 0], 0), ([0, 5, 14, 5, 5], 900),
+    ([0, 0, 0, 0, 4], 300), ([4, 4, 4, 4, 0], 0)])
+def test_how_long_nothing_was_answered_at_the_end_of_a_run(codes, milliseconds):
+    """Requests of 100 ms, every 200 ms of a second; from the last answer to the end. Of a server that hangs, one request tells."""
     sent = np.arange(5) * 200_000_000
     found = _records("closed", sent, sent, sent + 100_000_000, np.array(codes))
-    assert found.refused_ns == milliseconds * 1_000_000
-    assert _records("closed", *(np.zeros(0, np.int64),) * 3).refused_ns == 0
+    assert found.silent_ns == milliseconds * 1_000_000
+    assert _records("closed", *(np.zeros(0, np.int64),) * 3).silent_ns == 0
 
 
 def test_how_many_requests_were_under_way():

@@ -223,6 +223,10 @@ def test_a_plan_without_a_gpu_is_one_line(plan, tftrt):
     write(plan, said)
     done = tftrt("verify", plan / "model.onnx", plan, "--shapes=x:8x4", env=NO_GPU)
     assert_clear(done, 1, f"is a plan for {HERE['name']}, and no GPU is visible here")
+    # In process it is a worker of the load generator that finds that out.
+    done = tftrt("bench", f"--in_process={plan}", "--shapes=x:8x4", "--duration_seconds=0.3", env=NO_GPU)
+    assert done.returncode == 1 and f"tftrt: error: {plan} is a plan for {HERE['name']}, and no GPU is visible here\n" in done.stderr, done.stderr
+    assert "run it on a machine with that GPU" in done.stderr and "job" not in done.stderr
 
 
 # The kind ---------------------------------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from tftrt_tools.serving.smoke.engine_evidence import (
     judge,
     judge_call,
 )
+from tftrt_tools.serving.smoke.platform_evidence import Platform
 from tftrt_tools.serving.smoke.served_model import Served
 
 CALL = "serving_default(image 1x8x8x1)"
@@ -269,6 +270,8 @@ def test_a_slow_first_request_is_shown_and_never_decides():
     found = of(8.0, (0.001, 0.002, 0.4))
     assert (found.speaks, found.weight) == (YES, WEAK) and "4000 times" in found.seen
     assert of(0.002, (0.001, 0.001)) is None and of(None, ()) is None
+    elsewhere = measurement.first_request(measurement.Measured(8.0, (0.001, 0.002), "", ()), CALL, builds=False)
+    assert elsewhere.speaks == NOTHING and "engine" not in elsewhere.seen
 
 
 # Answers
@@ -291,7 +294,8 @@ def test_the_bounds_are_those_of_what_ran():
     assert answer_check.arithmetic(served_model(precision="INT8"), True, some)[0] == "INT8"
     assert answer_check.arithmetic(served_model(precision="INT8"), False, some)[0] == "TF32"
     assert answer_check.arithmetic(served_model(precision="FP32"), None, some)[0] == "TF32"
-    assert answer_check.arithmetic(None, None, None)[0] == "FP16"
+    assert answer_check.arithmetic(None, None, None)[0] == "FP16" and "--model_dir" in answer_check.arithmetic(None, None, None)[1]
+    assert "--model_dir" not in answer_check.arithmetic(None, None, None, triton=True)[1]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint16", "uint32",
@@ -399,9 +403,11 @@ def test_evidence_is_json():
     assert json.loads(json.dumps(verdict.to_dict()))["evidence"][0]["weight"] == LIKELY
 
 
-def test_the_platform_of_a_plan_is_certain_and_no_other_says_anything():
-    plan = judge([platform_evidence.of("tensorrt_plan")], {"x": None}, [platform_evidence.SETTLE])
+def test_the_platform_of_a_plan_is_certain_an_instance_on_the_cpu_likely_and_no_other_says_anything():
+    plan = judge([Platform("tensorrt_plan").evidence()], {"x": None}, [platform_evidence.SETTLE])
     assert (plan.answer, plan.certainty, plan.settle) == ("yes", "certain", ())
-    for platform in ("python", "onnxruntime_onnx", "tensorflow_savedmodel"):
-        other = judge([platform_evidence.of(platform)], {"x": None}, [platform_evidence.SETTLE])
-        assert (other.answer, other.settle) == ("cannot tell", (platform_evidence.SETTLE,))
+    for name, builds in (("python", False), ("onnxruntime_onnx", True), ("tensorflow_savedmodel", True)):
+        other = judge([Platform(name).evidence()], {"x": None}, Platform(name).settle)
+        assert (other.answer, other.settle) == ("cannot tell", (platform_evidence.SETTLE,)) and Platform(name).builds == builds
+        cpu = judge([Platform(name, on_cpu=True).evidence()], {"x": None}, Platform(name, on_cpu=True).settle)
+        assert (cpu.answer, cpu.certainty, len(cpu.settle)) == ("no", "likely", 2) and not Platform(name, on_cpu=True).builds

@@ -116,6 +116,42 @@ def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
         published(source, tmp_path)
 
 
+def test_flags_that_the_configuration_that_is_there_keeps_from_an_effect_are_named(tmp_path, tftrt):
+    source = onnx_file(tmp_path / "m.onnx")
+    first = ("publish", source, "--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}", "--triton_max_batch_size=8")
+    assert tftrt(*first, "--triton_instances=2", "--triton_versions=2").returncode == 0
+    assert "no effect" not in tftrt(*first).stdout, "what was not asked for is not missed"
+    assert "no effect" not in tftrt(*first, "--triton_instances=2", "--triton_versions=2", "--triton_instance_kind=auto").stdout
+    said = tftrt(*first[:-1], "--triton_max_batch_size=16", "--triton_instances=1", "--triton_versions=3", "--triton_queue_delay_us=100",
+                 "--triton_instance_kind=cpu", "--triton_preferred_batch_sizes=4,8", "--warmup_shapes=x:2x4").stdout
+    note, = (line for line in said.splitlines() if "stays as it is" in line)
+    for told in ("--triton_versions=3 (it has 2)", "--triton_instances=1 (it has 2)", "--triton_instance_kind=cpu (it has auto)",
+                 "--triton_max_batch_size=16 (it has 8)", "--triton_queue_delay_us=100 (it has 0)",
+                 "--triton_preferred_batch_sizes=4,8 (it has none)", "--warmup_shapes=x:2x4 (it has calls of x 1x4, x 8x4)"):
+        assert told in note, note
+    assert "Give --triton_replace_config" in note and "at most 8;" in said and "2 calls in each instance" in said
+    assert "--nowarmup (it has calls of x 1x4, x 8x4)" in tftrt(*first, "--nowarmup").stdout
+    path = tmp_path / "repository/m/config.pbtxt"
+    path.write_text('backend: "onnxruntime" platform: "onnxruntime_onnx" max_batch_size: 8 version_policy { specific { versions: [1, 4] } } '
+                    'instance_group [{ count: 1 kind: KIND_GPU }, { kind: KIND_CPU }] '
+                    + "".join(f'{kind} {{ name: "{name}" data_type: TYPE_FP32 dims: [4] }} ' for kind, name in (("input", "x"), ("output", "y"))))
+    said = tftrt(*first, "--triton_versions=1", "--triton_instances=1", "--triton_instance_kind=gpu", "--triton_queue_delay_us=5").stdout
+    for told in ("--triton_versions=1 (it has versions 1,4)", "--triton_instances=1 (it has 1 and 1)", "--triton_queue_delay_us=5 (it has no batching)",
+                 "--triton_instance_kind=gpu (it has gpu and cpu)", "at most 8; requests are not joined"):
+        assert told in said, said
+    assert tftrt(*first, "--triton_versions=1", "--triton_replace_config").returncode == 0 and written(tmp_path).version_policy.latest.num_versions == 1
+
+
+def test_another_signature_than_the_configuration_names_is_refused(tmp_path):
+    """Triton would go on asking each version for the old one."""
+    source = onnx_file(tmp_path / "m.onnx")
+    published(source, tmp_path)
+    path = tmp_path / "repository/m/config.pbtxt"
+    path.write_text(path.read_text() + 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "other" } }\n')
+    with pytest.raises(errors.UsageError, match="the signature is other there, and serving_default here"):
+        published(source, tmp_path)
+
+
 def test_what_no_triton_could_load_is_not_published(tmp_path):
     scalar, bf16 = onnx_file(tmp_path / "scalar.onnx", (), outputs=()), onnx_file(tmp_path / "bf16.onnx", dtype=TensorProto.BFLOAT16)
     twice = onnx.load(onnx_file(tmp_path / "twice.onnx"))

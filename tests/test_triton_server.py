@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import threading
+import time
 
 import numpy as np
 import onnxruntime
@@ -21,6 +23,7 @@ from tests.wire_arrays import random, same
 from tftrt_tools import errors
 from tftrt_tools.client import AsyncTritonClient, Client, ServingError, SharedMemory, TritonClient
 from tftrt_tools.client.kserve import infer_messages
+from tftrt_tools.client.kserve.config_messages import ModelConfig
 from tftrt_tools.execution import npz
 from tftrt_tools.serving.triton import publish as triton_publish
 
@@ -31,6 +34,33 @@ class TritonPythonModel:
     def execute(self, requests):
         return [triton.InferenceResponse([triton.Tensor("y" + one.name()[1:], one.as_numpy()) for one in request.inputs()])
                 for request in requests]
+'''
+_SAME = '''
+import time
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    slow = SLOW
+    def execute(self, requests):
+        time.sleep(self.slow)
+        self.slow = 0
+        return [triton.InferenceResponse([triton.Tensor("y", one.inputs()[0].as_numpy())]) for one in requests]
+'''
+_STREAM = '''
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for one in requests:
+            one.get_response_sender().send(flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+_REFUSE = '''
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        told = triton.TritonError("no such rows", triton.TritonError.UNSUPPORTED)
+        return [triton.InferenceResponse(error=told) for one in requests]
 '''
 # Triton's Python tensors have no bfloat16.
 ECHOED = {name: dtype for name, dtype in DTYPES.items() if name != "BF16"}
@@ -70,7 +100,19 @@ def repository(digits, tftrt, tmp_path_factory):
         publish(tftrt, onnx_file(digits / f"{name}.onnx", dtype=dtype), folder, "--triton_max_batch_size=4", name=name)
     written(folder, "echo", _ECHO)
     written(folder, "broken", "raise RuntimeError('it is broken')")
+    plain(folder, "slow", _SAME.replace("SLOW", "1"), dims="2, 4")
+    plain(folder, "open", _SAME.replace("SLOW", "0"), dims="-1, -1")
+    plain(folder, "stream", _STREAM, "model_transaction_policy { decoupled: true }")
+    plain(folder, "refusing", _REFUSE)
     return folder
+
+
+def plain(repository, name, code, more="", dims="4"):
+    """A model that takes x and gives y, both float32."""
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "1" / "model.py").write_text(code)
+    x, y = (f'{kind} {{ name: "{alias}" data_type: TYPE_FP32 dims: [{dims}] }}' for kind, alias in (("input", "x"), ("output", "y")))
+    (repository / name / "config.pbtxt").write_text(f'name: "{name}" backend: "python" {x} {y} {more}')
 
 
 def written(repository, name, code):
@@ -172,11 +214,46 @@ def test_texts_and_whole_numbers_of_an_onnx_file(client):
     (lambda client: client.predict("digits", {"x": images(1)}), "INVALID_ARGUMENT", "unexpected inference input 'x'"),
     (lambda client: client.predict("digits", {"image": images(1)}, outputs="y"), "INVALID_ARGUMENT", "unexpected inference output 'y'"),
     (lambda client: client.status("no_such"), "NOT_FOUND", "its models: .*digits"),
+    (lambda client: client.status("digits", 7), "NOT_FOUND", "no version 7 of model 'digits'; its versions: 1 AVAILABLE"),
+    (lambda client: client.predict("stream", {"x": np.zeros(4, np.float32)}), "UNIMPLEMENTED", "the model is decoupled"),
+    (lambda client: client.predict("refusing", {"x": np.zeros(4, np.float32)}), "UNIMPLEMENTED", "says UNIMPLEMENTED: no such rows"),
     (lambda client: client.load("digits"), "UNAVAILABLE", "loads models by itself")])
 def test_what_triton_refuses_is_one_clear_line(client, call, code, told):
     with pytest.raises(ServingError, match=told) as caught:
         call(client)
     assert caught.value.code == code and "\n" not in str(caught.value) and "id_unknown" not in str(caught.value)
+
+
+def test_the_configuration_that_triton_completed(client):
+    assert client.config("digits") == ModelConfig(backend="python", kinds=("KIND_CPU",)) and client.config("digits").on_cpu
+    assert client.config("stream").decoupled and client.metadata("stream").model.version == 1
+
+
+@pytest.mark.parametrize("command", ["smoke", "bench"])
+def test_a_model_that_cannot_be_asked_is_told_with_the_reason(server, tftrt, command):
+    """A model that failed to load, with Triton's reason; a version that is not there; a model whose answers are a stream."""
+    for flags, says, mend in ((("--model_name=broken",), "serves no model 'broken'", "RuntimeError: it is broken); mend that version"),
+                              (("--model_name=digits", "--model_version=7"), "serves no model 'digits', version 7", "version 1 AVAILABLE\n"),
+                              (("--model_name=stream",), "model 'stream' is decoupled", "ModelStreamInfer")):
+        done = tftrt(command, server.address, *flags)
+        assert_clear(done, 2, says)
+        assert mend in done.stderr, done.stderr
+
+
+def test_a_model_that_is_not_loaded_is_told_with_what_loads_it(digits, tftrt, tmp_path):
+    publish(tftrt, digits / "digits.onnx", tmp_path / "repository")
+    with TritonServer(tmp_path / "repository", tmp_path, "--model-control-mode=explicit") as server, TritonClient(server.address) as client:
+        done = tftrt("bench", server.address, "--model_name=digits")
+        assert_clear(done, 2, "serves no model 'digits'")
+        assert "--load-model=digits" in done.stderr
+        client.load("digits")
+        client.unload("digits")
+        wait_for(lambda: client.status("digits")[0].state == "END")
+        done = tftrt("smoke", server.address, "--model_name=digits")
+        assert "it was unloaded: client.load('digits')" in done.stderr
+        with pytest.raises(ServingError) as caught:
+            client.predict("digits", {"image": images(1)})
+        assert "say why it is not loaded" in caught.value.mend
 
 
 def test_a_server_of_the_other_protocol_is_told(server, tftrt):
@@ -209,10 +286,39 @@ def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model,
                  "--shapes=image:1x8x8x1,8x8x8x1", f"--json={tmp_path / 'smoke.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "smoke.json").read_text())
-    assert said["address"] == server.address and said["rightness_judged"] and said["engines"]["answer"] == "cannot tell"
+    assert said["address"] == server.address and said["rightness_judged"]
+    assert (said["engines"]["answer"], said["engines"]["certainty"]) == ("no", "likely") and "--model_dir" not in done.stdout
     assert any("platform for this model is python" in one["seen"] for one in said["engines"]["evidence"])
     wrong = tftrt("smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--repeats=3")
     assert wrong.returncode == 3 and "FAILED" in wrong.stdout
+
+
+def test_smoke_of_a_model_on_the_cpu_says_no_engine_ran_however_long_its_first_request_took(server, tftrt, tmp_path):
+    done = tftrt("smoke", server.address, "--model_name=slow", "--repeats=3", f"--json={tmp_path / 'smoke.json'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads((tmp_path / "smoke.json").read_text())
+    first, = (one for one in said["engines"]["evidence"] if one["source"] == "first request")
+    assert first["speaks"] == "nothing" and "engine" not in first["seen"] and said["engines"]["answer"] == "no"
+    assert said["shapes_from"] == {"serving_default": "the only ones that the signature allows"} and "x 2x4" in done.stdout
+    assert "batch 1" not in done.stdout
+
+
+def test_smoke_advises_only_what_it_takes_of_a_triton(server, tftrt):
+    done = tftrt("smoke", server.address, "--model_name=open")
+    assert_clear(done, 2, "unknown dimensions")
+    assert "--shapes" in done.stderr and "--model_dir" not in done.stderr
+    for flag in ("--model_dir=.", f"--server_pid={server.process.pid}"):
+        assert_clear(tftrt("smoke", server.address, "--model_name=digits", flag), 2, flag.partition("=")[0])
+
+
+def test_smoke_waits_no_longer_than_it_was_told(server, tftrt):
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        assert_clear(tftrt("smoke", server.address, "--model_name=digits", "--timeout=0.5"), 1, "for the model's metadata within 0.5 s")
+        assert time.monotonic() - begun < 8
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
 
 
 def test_bench_measures_and_compares(server, tftrt, zoo_model, tmp_path):
@@ -238,6 +344,42 @@ def test_bench_measures_the_onnx_file_beside_the_server(server, tftrt, digits, t
                  "--warmup_seconds=0.2", f"--json={tmp_path / 'bench.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {row["target"] for row in json.loads((tmp_path / "bench.json").read_text())["rows"]} == {"server", "in process"}
+
+
+def meanwhile(tftrt, client, happens, *arguments):
+    """What `tftrt bench` of the digits ended with, while something happened after it had sent 300 requests."""
+    before = client.statistics("digits")[0].success.count
+
+    def watch():
+        wait_for(lambda: client.statistics("digits")[0].success.count >= before + 300)
+        happens()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        done = tftrt("bench", client.protocol.scheme + client.address, "--model_name=digits", "--warmup_seconds=0", *arguments)
+        watching.result()
+    return done
+
+
+def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(digits, tftrt, tmp_path):
+    repository = tmp_path / "repository"
+    publish(tftrt, digits / "digits.onnx", repository)
+    flags = ("--load-model=digits", "--model-control-mode=explicit")
+    with TritonServer(repository, tmp_path, *flags) as server, TritonClient(server.address, timeout=30) as client:
+        done = meanwhile(tftrt, client, lambda: client.unload("digits"), "--duration_seconds=3", f"--json={tmp_path / 'bench.json'}")
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        said = json.loads((tmp_path / "bench.json").read_text())
+        assert not said["complete"] and "NOT_FOUND" in said["ended"] and said["rows"][0]["answered"] >= 250
+        client.load("digits")
+        # A version that gives way to another one, and fails a few requests, is not gone.
+        done = meanwhile(tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=3")
+        assert done.returncode == 0 and "NOT COMPLETE" not in done.stdout, done.stdout + done.stderr
+        try:
+            done = meanwhile(tftrt, client, lambda: os.kill(server.process.pid, signal.SIGSTOP), "--duration_seconds=3", "--timeout=1")
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        assert done.returncode == 1 and "NOT COMPLETE: the server answered no more for the last" in done.stdout, done.stdout + done.stderr
+        assert "within 1 s" in done.stdout
 
 
 def test_regress_compares_two_models_of_one_triton(server, tftrt, tmp_path):

@@ -80,7 +80,7 @@ def bench(options: Options, view: live.Lines, files: Any = None) -> measurements
         run = _Run(options, view, files, watch, rules, known, versions, counters)
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
-        ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads) or run.gone(client)
+        ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads)
     asked = measurements.Subject(
         address=client.protocol.scheme + address if client else "", model_name=options.model_name, model_version=model.version,
         model_dir=str(options.model_dir or options.in_process), model_digest=digests[0], manifest_digest=digests[1], signature=signature,
@@ -142,23 +142,19 @@ class _Run:
                 originals = self._original.answers(load.calls) if self._original else None
                 for target in opened:
                     self._of_target(target, load, originals, total)
+            return self._gone(opened)
         except (KeyboardInterrupt, _Cut, errors.TftrtError, child.ChildBug) as error:
             if not self.rows or isinstance(error, child.ChildBug):
                 raise
             if isinstance(error, errors.CheckFailed):
                 self.refused = error.cause
             return measure.INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
-        return ""
 
-    def gone(self, client: Any) -> str:
-        """"" or a message that the server died in the last row; after any other row the next row finds that out."""
-        if not client or not self._measure.refused_seconds:
-            return ""
-        try:
-            client.status(self._options.model_name)
-        except errors.TftrtError as error:
-            return f"the server answered no more for the last {self._measure.refused_seconds:.1f} s: {error.cause}"
-        return ""
+    def _gone(self, opened: Sequence[Target]) -> str:
+        """"" or a message that the server, or its model, was gone in the last row; after any other row the next row finds that out."""
+        server = next((one for one in opened if isinstance(one, targets.Server)), None)
+        why = server.silence() if server and self._measure.silent_seconds else ""
+        return why and f"the server answered no more for the last {self._measure.silent_seconds:.1f} s: {why}"
 
     def _of_target(self, target: Target, load: Workload, originals: Mapping[int, answers.Answer] | None,
                    total: int | None) -> None:

@@ -36,7 +36,7 @@ class Measure:
                  counters: counted.Counters | None = None) -> None:
         self._options, self._view, self._watch, self._files, self._counters = options, view, watch, files, counters
         self.interrupted = False
-        self.refused_seconds = 0.0  # of the server's last row: run_record.Records.refused_ns
+        self.silent_seconds = 0.0  # of the server's last row: run_record.Records.silent_ns
         self._scheduled = schedule.read(options.schedule_file) if options.schedule_file else None
 
     def point(self, target: Target, sent: Sent, point: points.Point, probe: bool = False) -> measurements.Row:
@@ -47,7 +47,7 @@ class Measure:
         records = target.run(sent, plan, meanwhile.progress)
         self.interrupted = records.partial == INTERRUPTED
         if target.name == measurements.SERVER:
-            self.refused_seconds = records.refused_ns / 1e9
+            self.silent_seconds = records.silent_ns / 1e9
         server, notes = meanwhile.server()
         if self._files:
             self._files.add(target.name, point, records)

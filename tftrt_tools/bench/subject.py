@@ -34,14 +34,17 @@ class Model:
 def of_server(client: Any, options: Any) -> Model:
     """The Model that a server answers with. Args: client: client.Client. Raises: ServingError; UsageError where it has no such model, with
     what it has."""
-    from tftrt_tools.client import ServingError
+    from tftrt_tools.client import ServingError, TritonClient
+    from tftrt_tools.client.kserve import askable
 
     try:
         found = client.metadata(options.model_name, options.model_version, options.version_label)
     except ServingError as error:
         if error.code not in ("NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION"):
             raise
-        raise errors.UsageError(f"{client.address} serves no {_asked(options)}: {error.message}", _known(client, options)) from None
+        raise errors.UsageError(f"{client.address} serves no {_asked(options)}: {error.line}", _known(client, options)) from None
+    if isinstance(client, TritonClient):
+        askable.config(client, options.model_name, options.model_version)
     signatures = {name: (_specs(one.inputs), _specs(one.outputs)) for name, one in found.items() if not name.startswith("__saved_model_")}
     return Model(found.model.version, signatures)
 
@@ -118,13 +121,13 @@ def _asked(options: Any) -> str:
 def _known(client: Any, options: Any) -> str:
     """What the server has: the versions of that name, else the names on its own command line if that can be read."""
     from tftrt_tools.client import ServingError, TritonClient
+    from tftrt_tools.client.kserve import askable
 
     if isinstance(client, TritonClient):
-        return f"the models of its repository: {', '.join(client.names()) or 'none'}"
+        return askable.known(client, options.model_name)
     with contextlib.suppress(ServingError):
         states = client.status(options.model_name)
-        return "it knows: " + ", ".join(f"version {one.version} {one.state}" + (f" ({one.error_text()})" if one.error_text() else "")
-                                        for one in states)
+        return "it knows: " + ", ".join(f"version {one.line()}" for one in states)
     from tftrt_tools.serving.smoke import server_process, version_on_disk
 
     server, _ = server_process.find(client.address)

@@ -14,7 +14,7 @@ from tftrt_tools.bench import measurements
 from tftrt_tools.bench.answers import Answer, Judge
 from tftrt_tools.bench.options import Options
 from tftrt_tools.bench.workload import Workload
-from tftrt_tools.client import ModelSpec, opened
+from tftrt_tools.client import ModelSpec, ServingError, opened
 from tftrt_tools.execution import npz, run
 from tftrt_tools.load import function_load, generator, load_plan, payload
 from tftrt_tools.load.run_record import Records
@@ -22,6 +22,8 @@ from tftrt_tools.serving.smoke import server_process
 
 # An expected answer that equals no answer, so that every answer is handed over and kept.
 _UNKNOWN = b"\0"
+# A server that fails now and then is not gone.
+_ATTEMPTS = 3
 _EMPTY_CALLS = load_plan.Plan(seconds=0.5, warm_up=load_plan.WarmUpRule(window_s=0.1, at_most_s=1.0), check_every=0)
 # Takes the first answers, {index: answer}; gives the Judge of later answers, or None.
 JudgeOf = Callable[[Mapping[int, Answer]], Judge | None]
@@ -61,7 +63,8 @@ class Server:
     name = measurements.SERVER
 
     def __init__(self, client: Any, options: Options, signature: str) -> None:
-        self._options, self._signature, self._protocol = options, signature, client.protocol
+        self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
+        self._answered = b""  # a request that was answered
         self._target = load_plan.Target(address=client.address, tls=load_plan.Tls.of(options.tls), timeout_s=options.timeout,
                                         channels=options.channels)
 
@@ -88,6 +91,7 @@ class Server:
             why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
             raise errors.TftrtError(f"{self._target.address} answered none of {len(requests)} requests: {why}",
                                     "mend the requests (--shapes, --data, --signature_keys) or the server")
+        self._answered = requests[next(iter(first), 0)]
         known = {index: self.read(answer) for index, answer in first.items()}
         judge = judge_of(known)
         if judge is None:
@@ -113,6 +117,20 @@ class Server:
         if not records.ok.any():
             raise errors.TftrtError(f"{self._target.address} does not answer {path}", f"is it a {self._protocol.server}?")
         return float(records.service_ns.mean()) / 1e9
+
+    def silence(self) -> str:
+        """Why a request that was answered before is answered no more, without any load beside it; "" where it is."""
+        why = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._client.predict_bytes(self._answered)
+            except ServingError as error:
+                why = error.cause
+                if error.code == "DEADLINE_EXCEEDED":
+                    break
+            else:
+                return ""
+        return why
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError."""
@@ -147,7 +165,8 @@ class InProcess:
         folder = self._folder / f"answers-{self._prepared}"
         folder.mkdir(exist_ok=True)
         request = {"model": self._model.path, "calls": sent.payload, "answers": str(folder) if self._judge_of else ""}
-        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder))
+        return function_load.run(self._model.kind.timed, request, plan, on_progress=on_progress, on_ready=lambda: self._judge(folder),
+                                 name=f"{self._model.title} in process")
 
     def _judge(self, folder: pathlib.Path) -> None:
         if self._judge_of:

@@ -1,11 +1,10 @@
 """How a connection is made: limits, TLS, compression, and which calls are sent again.
 
 A call is sent again only if the answer is UNAVAILABLE, and only if it changes nothing on the server: Predict, GetModelMetadata and
-GetModelStatus, ModelInfer, ModelMetadata and RepositoryIndex. A reload or a load is never sent again: another client's may have come in
-between. gRPC sends the calls again by its retry
-policy (grpc.io/docs/guides/retry): by default at most RETRIES more attempts, after a pause of 0.1 s, then twice as long each time up to
-1 s, each 20 % more or less at random, all within the call's one deadline. While failed calls outnumber successful ones by 50, none is
-sent again, to spare an overloaded server.
+GetModelStatus, ModelInfer, ModelMetadata, ModelConfig and RepositoryIndex. A reload or a load is never sent again: another client's may
+have come in between. gRPC sends the calls again by its retry policy (grpc.io/docs/guides/retry): by default at most RETRIES more attempts,
+after a pause of 0.1 s, then twice as long each time up to 1 s, each 20 % more or less at random, all within the call's one deadline. While
+failed calls outnumber successful ones by 50, none is sent again, to spare an overloaded server.
 """
 
 import dataclasses
@@ -19,7 +18,7 @@ RETRIES = 3
 _MOST_RETRIES = 4  # gRPC makes no more than five attempts
 _KSERVE = "inference.GRPCInferenceService"
 _SAFE = [{"service": "tensorflow.serving.PredictionService"}, {"service": "tensorflow.serving.ModelService", "method": "GetModelStatus"},
-         *({"service": _KSERVE, "method": method} for method in ("ModelInfer", "ModelMetadata", "RepositoryIndex"))]
+         *({"service": _KSERVE, "method": method} for method in ("ModelInfer", "ModelMetadata", "ModelConfig", "RepositoryIndex"))]
 _POLICY = {"initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 _THROTTLING = {"maxTokens": 100, "tokenRatio": 1}
 # gRPC's own pauses start at a second and go up to two minutes. The attempts of one call take at least 0.56 s with three retries; a

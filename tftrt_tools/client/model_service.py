@@ -40,6 +40,11 @@ class VersionStatus:
         """Such as "INVALID_ARGUMENT: …", "" without an error."""
         return "" if self.error_code == "OK" else f"{self.error_code}: {self.error}"
 
+    def line(self) -> str:
+        """All of it in one line, such as "2 END (INVALID_ARGUMENT: …)"."""
+        told = "" if self.error_code == "OK" else f" ({self.error_code}: {errors.first_line(self.error)})"
+        return f"{self.version} {self.state}{told}"
+
 
 def status_request(model: ModelSpec) -> bytes:
     """bytes of the GetModelStatusRequest. The server does not look at the label of the ModelSpec."""

@@ -1,7 +1,14 @@
 """The protocols that are spoken here, and which one an address asks for."""
 
 from tftrt_tools.client import model_metadata, model_service, predict_messages
-from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages, shared_memory, statistics_messages
+from tftrt_tools.client.kserve import (
+    config_messages,
+    infer_messages,
+    metadata_messages,
+    repository_messages,
+    shared_memory,
+    statistics_messages,
+)
 from tftrt_tools.client.protocol import Protocol
 
 TENSORFLOW_SERVING = Protocol(
@@ -14,8 +21,8 @@ TENSORFLOW_SERVING = Protocol(
 TRITON = Protocol(
     server="Triton", port=8001, scheme="triton://",
     paths=(infer_messages.INFER, metadata_messages.METADATA, metadata_messages.SERVER_READY, metadata_messages.MODEL_READY,
-           repository_messages.INDEX, repository_messages.LOAD, repository_messages.UNLOAD, statistics_messages.STATISTICS,
-           shared_memory.REGISTER, shared_memory.UNREGISTER),
+           config_messages.CONFIG, repository_messages.INDEX, repository_messages.LOAD, repository_messages.UNLOAD,
+           statistics_messages.STATISTICS, shared_memory.REGISTER, shared_memory.UNREGISTER),
     path=infer_messages.INFER,
     instead="a TensorFlow Serving is asked as HOST:PORT, without triton://", only_its_own=True,
     request_bytes=infer_messages.request_bytes, response_arrays=infer_messages.response_arrays,

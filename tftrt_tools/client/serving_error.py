@@ -16,6 +16,10 @@ _NO_THREADS = "threadpool exhausted"
 # Triton's words.
 _NO_ID = "[request id: <id_unknown>] "
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
+_DECOUPLED, _NOT_LOADED = "decoupled transaction policy", "has no available versions"
+ONE_ANSWER = "ask it with a client of ModelStreamInfer, such as tritonclient: here each request has one answer"
+# The words of gRPC's libraries for a method that a server does not have. A server that has it may refuse a call with the same status.
+_NO_METHOD = re.compile(r"$|method not |unknown (method|service)|unimplemented", re.IGNORECASE)
 
 
 class ServingError(errors.TftrtError):
@@ -63,14 +67,18 @@ def _words(code: str, message: str, address: str, seconds: float | None, protoco
         return (f"no answer from {address}" + ("" if seconds is None else f" within {seconds:g} s"),
                 "give more time (timeout), or ask for fewer rows at once" if runs else
                 f"is that the gRPC port of a {server}? give more time (timeout)")
-    if code == "UNIMPLEMENTED" and (protocol.only_its_own or not runs):
+    if code == "UNIMPLEMENTED" and _DECOUPLED in message:
+        return f"{address}: the model is decoupled: it answers a request with a stream", ONE_ANSWER
+    if code == "NOT_FOUND" and _NOT_LOADED in message:
+        return f"{address} says {code}: {one_line(message)}", "status(model) of the client, and `tftrt versions`, say why it is not loaded"
+    if code == "UNIMPLEMENTED" and (protocol.only_its_own or not runs) and _NO_METHOD.match(message):
         return f"{address} is no {server}: it has no {method}", f"give the gRPC port of a {server}; {protocol.instead}"
     if no_thread_left(code, message):
         return (f"{address} has no thread left for this call: {one_line(message)}",
                 "send fewer calls at once, or start the server with a larger --grpc_max_threads (by default 4 for each core)")
     # A model may hold an op that the server does not have: TensorFlow Serving may answer UNIMPLEMENTED to Predict only.
     return (f"{address} says {code}: {one_line(message)}",
-            f"is that the gRPC port of a {server}?" if code == "UNIMPLEMENTED" else "")
+            f"is that the gRPC port of a {server}?" if code == "UNIMPLEMENTED" and not protocol.only_its_own else "")
 
 
 def _unavailable(line: str, address: str, protocol: Protocol) -> tuple[str, str]:

@@ -58,13 +58,14 @@ def run(values: flags.FlagValues, model: str, command: str) -> int:
     if len(keys) > 1:
         raise errors.UsageError("--signature_keys names several signatures, and a model of Triton has one", "publish each as a model of "
                                 "its own")
+    given = {name: values[f"triton_{name}"].value if values[f"triton_{name}"].present else None
+             for name in ("instances", "instance_kind", "versions")}
     options = publish.Options(
         version=values.version, allow_older_version=values.allow_older_version, unverified=values.unverified,
         backend=values.triton_backend or "", release=values.triton_release, tensorrt=values.triton_tensorrt,
         compute_capability=values.compute_capability, max_batch_size=values.triton_max_batch_size,
         preferred_batch_sizes=_sizes(values.triton_preferred_batch_sizes), replace_config=values.triton_replace_config,
-        settings=config.Settings(instances=values.triton_instances, instance_kind=values.triton_instance_kind,
-                                 versions=values.triton_versions, queue_delay=values.triton_queue_delay_us),
+        settings=config.Settings(**given, queue_delay=values.triton_queue_delay_us),
         warm_up=values.warmup, warmup_shapes=values.warmup_shapes, signature="".join(keys), command=command)
     with progress.on_terminal():
         done = publish.publish(model, values.model_name, values.base_path, options)

@@ -21,7 +21,8 @@ in process: where the time of a request goes, in parts that add up to it.
 highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
 command goes on where an interrupted one ended. The winner is compared with a server without batching, in turns.
 
-Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1: no server there, or every request failed.
+Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1: no server there or no more at the end, or every request
+failed.
 
 examples:
   tftrt bench localhost:8500 --model_name=resnet --concurrency=1,2,4,8 --rest=localhost:8501 --html=resnet.html

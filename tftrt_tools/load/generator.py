@@ -53,7 +53,8 @@ def driven(work: Iterable[assignment.Assignment], *, name: str, connect_s: float
       inferences. on_ready: called before the first request; what it raises ends the run.
     """
     with workers.started(work, env) as team:
-        team.connected(name, connect_s)
+        # What the worker says of a function that it cannot make names it.
+        team.connected("" if in_process else name, connect_s)
         if on_ready:
             on_ready()
         return _Run(name=name, timeout_s=timeout_s, payload=payload, plan=plan, team=team, on_progress=on_progress,

@@ -13,7 +13,7 @@ clock = time.perf_counter_ns
 # One entry as the workers write it: six int64.
 FIELDS = ("scheduled_ns", "sent_ns", "done_ns", "code", "payload", "flags")
 CHECKED, DIFFERS, HELD = 1, 2, 4  # bits of flags
-UNAVAILABLE = 14  # of gRPC, as `code`
+DEADLINE_EXCEEDED, UNAVAILABLE = 4, 14  # of gRPC, as `code`
 _ENTRY = np.dtype([(name, np.int64) for name in FIELDS])
 
 Column: typing.TypeAlias = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from tftrt_tools import records
 from tftrt_tools.load.limits import RATE, TIMES, Sign
 from tftrt_tools.load.load_plan import Kind
-from tftrt_tools.load.request_entries import UNAVAILABLE, Column, Mask
+from tftrt_tools.load.request_entries import DEADLINE_EXCEEDED, Column, Mask
 
 if typing.TYPE_CHECKING:
     from tftrt_tools.load import latency_statistics
@@ -137,15 +137,14 @@ class Records:
         return latency_statistics.falling_behind(self.scheduled_ns, self.done_ns - self.scheduled_ns) if self.kind == "open" else 0.0
 
     @functools.cached_property
-    def refused_ns(self) -> int:
-        """For how long, at the end of the run, all answers were UNAVAILABLE: the server is gone or overloaded. 0 for fewer than three
-        such requests."""
-        ended = np.argsort(self.done_ns, kind="stable")
-        others = np.flatnonzero(self.code[ended] != UNAVAILABLE)
-        first = int(others[-1]) + 1 if others.size else 0
-        if ended.size - first < _FEW:
+    def silent_ns(self) -> int:
+        """For how long, at the end of the run, no request was answered: the server or its model is gone, or it is overloaded. 0 where fewer
+        than three requests failed since the last answer, and none of them by its deadline."""
+        last = max(int(self.done_ns[self.ok].max(initial=0)), int(self.earlier_ns.max(initial=0)))
+        failed = self.code[~self.ok & (self.done_ns >= last)]
+        if failed.size < _FEW and DEADLINE_EXCEEDED not in failed:
             return 0
-        return max(self.length_ns, int(self.done_ns.max())) - int(self.done_ns[ended[first]])
+        return max(self.length_ns, int(self.done_ns.max())) - last
 
     @functools.cached_property
     def under_way(self) -> int:

@@ -111,12 +111,12 @@ class Team:
         return self.idle()
 
     def connected(self, address: str, seconds: float) -> None:
-        """Wait for each worker to say that it is ready. Raises: TftrtError."""
+        """Wait for each worker to say that it is ready. Args: address: of what is asked, for messages, "" for none. Raises: TftrtError."""
         self.listen(seconds + _START_SECONDS, lambda: self._heard == len(self._members) or self.problems)
         if self._heard == len(self._members):
             return
         cause = self.problems[0] if self.problems else "the load generator's processes did not start in time"
-        raise errors.TftrtError(f"no load on {address}: {cause}", self._mend)
+        raise errors.TftrtError(f"no load on {address}: {cause}" if address else cause, self._mend)
 
     def _send(self, member: _Worker, command: Mapping[str, typing.Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

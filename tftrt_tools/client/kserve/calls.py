@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 from tftrt_tools.client import protocols, serving_error
 from tftrt_tools.client.call import Call, Connection
-from tftrt_tools.client.kserve import infer_messages, metadata_messages, repository_messages, shared_memory, statistics_messages
+from tftrt_tools.client.kserve import (
+    config_messages,
+    infer_messages,
+    metadata_messages,
+    repository_messages,
+    shared_memory,
+    statistics_messages,
+)
+from tftrt_tools.client.kserve.config_messages import ModelConfig
 from tftrt_tools.client.kserve.repository_messages import Indexed
 from tftrt_tools.client.kserve.shared_memory import SharedMemory
 from tftrt_tools.client.kserve.statistics_messages import Statistics
@@ -64,6 +72,11 @@ def metadata(connection: Connection, model: str, version: int | None = None, lab
                 lambda raw: metadata_messages.read(raw, version), timeout)
 
 
+def config(connection: Connection, model: str, version: int | None = None, timeout: float | None = None) -> Call[ModelConfig]:
+    """What runs a model and where, and whether it answers with a stream. Returns: ModelConfig. Raises: ServingError, UsageError."""
+    return Call(config_messages.CONFIG, config_messages.request(ModelSpec(model, version)), config_messages.read, timeout)
+
+
 def ready(connection: Connection, model: str = "", version: int | None = None, timeout: float | None = None) -> Call[bool]:
     """Whether a model can be asked, or without a name, whether the server and all its models are ready. Raises: ServingError."""
     if not model:
@@ -80,16 +93,19 @@ def status(connection: Connection, model: str, version: int | None = None, timeo
     """The states of a model's versions, in TensorFlow Serving's words.
 
     Returns: [VersionStatus(version, state, error_code, error)], the newest first. Raises: ServingError, NOT_FOUND for a model that is not
-    in the repository, with those that are.
+    in the repository, or for a version that it does not know, with those that are.
     """
     def read(raw: bytes) -> list[VersionStatus]:
         index = repository_messages.read_index(raw)
-        found = [one.status() for one in index if one.name == model and version in (None, one.version)]
+        known = sorted((one.status() for one in index if one.name == model), key=lambda one: -one.version)
+        found = [one for one in known if version in (None, one.version)]
         if not found:
             names = ", ".join(dict.fromkeys(one.name for one in index)) or "none"
-            raise serving_error.of("NOT_FOUND", f"no model {model!r} in the repository; its models: {names}", connection.address, None,
-                                   protocols.TRITON, "RepositoryIndex")
-        return sorted(found, key=lambda one: -one.version)
+            versions = ", ".join(f"{one.version} {one.state}" for one in known if one.version) or "none that was loaded"
+            what = f"no version {version} of model {model!r}; its versions: {versions}" if known else \
+                f"no model {model!r} in the repository; its models: {names}"
+            raise serving_error.of("NOT_FOUND", what, connection.address, None, protocols.TRITON, "RepositoryIndex")
+        return found
 
     return Call(repository_messages.INDEX, repository_messages.index_request(), read, timeout)
 

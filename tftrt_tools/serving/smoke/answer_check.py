@@ -42,15 +42,15 @@ def form_problems(call: str, answer: Mapping[str, npt.NDArray[Any]], outputs: It
     return found
 
 
-def arithmetic(model: Model | None, ran: bool | None, use: Use | None) -> tuple[str, str]:
+def arithmetic(model: Model | None, ran: bool | None, use: Use | None, triton: bool = False) -> tuple[str, str]:
     """The key of the bounds in thresholds.DEFAULTS, and why.
 
-    Args: ran: whether the engines ran; None where that is not known.
+    Args: ran: whether the engines ran; None where that is not known. triton: whether a Triton answers, whose models have no files here.
     """
     if use is not None and use.uses is False and use.weight == "certain":
         return "rewrite", "the server has no GPU: TensorFlow's float32 on both sides"
     if model is None:
-        return "FP16", "the model's precision is not known (--model_dir)"
+        return "FP16", "the model's precision is not known" + ("; --thresholds sets other bounds" if triton else " (--model_dir)")
     lowest = lowest_precision(model.precisions)
     if not lowest or ran is False:
         return "TF32", "TensorFlow's own ops, which may use TF32 on a GPU"

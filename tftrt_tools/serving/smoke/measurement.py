@@ -108,14 +108,15 @@ def against_native(converted: Sender, native: Sender, call: run.Call, repeats: i
     return latency.ratio(blocks)
 
 
-def first_request(measured: Measured, call: str) -> Evidence | None:
-    """The Evidence of a first request that took long, or None."""
+def first_request(measured: Measured, call: str, builds: bool = True) -> Evidence | None:
+    """The Evidence of a first request that took long, or None. Args: builds: whether the server may build an engine inside a request."""
     later = latency.p50(measured.later)
     if measured.first is None or not later or measured.first < SLOW_FIRST * later:
         return None
+    made = "an engine was built in it, or something else was made" if builds else "something was made in it"
     return Evidence(source="first request", seen=f"the first request took {measured.first / later:.0f} times as long as the later ones "
-                    f"({measured.first:.3g} s): an engine was built in it, or TensorFlow made something at first use; warm-up does not "
-                    "cover this shape", speaks=YES, weight=WEAK, call=call)
+                    f"({measured.first:.3g} s): {made} at first use; warm-up does not cover this shape", speaks=YES if builds else NOTHING,
+                    weight=WEAK, call=call)
 
 
 def of_ratio(ratio: latency.Ratio, call: str) -> Evidence:

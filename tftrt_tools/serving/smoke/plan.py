@@ -1,6 +1,7 @@
 """Chooses the calls to send: from the user's data, at given shapes, at shapes in the passport, or at shapes that the signature allows."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,11 @@ class Plan:
     twins: dict[str, tuple[str, ...]]
 
 
-def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path) -> Plan:
+def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path, triton: bool = False) -> Plan:
     """Choose the calls.
 
     Args: takes: calls.Takes of what is served. known_from: where its known shapes come from, in words. options: smoke.Options. folder:
-      for the read data.
+      for the read data. triton: whether a Triton is asked, whose models have no files here.
     Returns: Plan. Raises: UsageError.
     """
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows, shapes=options.shapes,
@@ -61,16 +62,24 @@ def plan(takes: inputs.Takes, known_from: str, options: "Options", folder: str |
         call for calls in (declared or takes.known).values() for call in calls)
     if declared and not options.data:
         takes = inputs.only(declared, takes)  # the others were not requested
-    chosen = inputs.choose(takes, asked, folder, sizes, _batch_one)
-    said = {"data": "--data", "shapes": "--shapes", "known": known_from, "signature": "batch 1, as the signature allows"}
+    mend = "give {flag}, or --data" if triton else "give {flag}, --data, or --model_dir with the shapes it was built for"
+    chosen = inputs.choose(takes, asked, folder, sizes, functools.partial(_batch_one, mend))
+    said = {"data": "--data", "shapes": "--shapes", "known": known_from}
     groups: dict[Any, list[run.Call]] = {}
     for call in chosen.all:
         groups.setdefault((call.signature, tuple(sorted(call.shapes.items()))), []).append(call)
     return Plan(groups=tuple(Group(tuple(calls)) for calls in groups.values()),
-                sources={name: said[origin] for name, origin in chosen.origins.items()}, own_data=chosen.own, dropped=chosen.dropped,
+                sources={name: said.get(origin) or _of_signature(takes.specs[name]) for name, origin in chosen.origins.items()},
+                own_data=chosen.own, dropped=chosen.dropped,
                 twins={name: twins for name, twins in takes.walked.twins.items() if twins})
 
 
-def _batch_one(signature: str, specs: Sequence[InputSpec]) -> list[dict[str, tuple[int, ...]]]:
+def _batch_one(mend: str, signature: str, specs: Sequence[InputSpec]) -> list[dict[str, tuple[int, ...]]]:
     drawing.check_sendable(signature, specs)
-    return [drawing.shapes_of_batch(signature, specs, 1, "give {flag}, --data, or --model_dir with the shapes it was built for")]
+    return [drawing.shapes_of_batch(signature, specs, 1, mend)]
+
+
+def _of_signature(specs: Sequence[InputSpec]) -> str:
+    """Where shapes come from that only the signature tells."""
+    fixed = not any(None in (spec.shape or ()) for spec in specs)
+    return "the only ones that the signature allows" if fixed else "batch 1, as the signature allows"

@@ -7,17 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 from tftrt_tools import errors
-from tftrt_tools.client import ServingError, opened, protocols
+from tftrt_tools.client import ServingError, TritonClient, opened
+from tftrt_tools.client.kserve import askable
 from tftrt_tools.client.protocol import Protocol
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.serving.smoke.platform_evidence import Platform
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tftrt_tools import client
 
-# The least seconds for calls that do not run a model.
-_SECONDS = 10
 # A request fails with these codes if the server is gone or was never there.
 _GONE = ("UNAVAILABLE", "UNIMPLEMENTED", "CANCELLED")
 
@@ -33,13 +33,13 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """The version that answers for a model. version: its number; signatures: {name: Signature}; platform: what runs it, as a Triton says,
-    such as "tensorrt_plan"; "" on a TensorFlow Serving, which says nothing of it."""
+    """The version that answers for a model. version: its number; signatures: {name: Signature}; runs: what runs it, as a Triton says; None
+    on a TensorFlow Serving, which says nothing of it."""
 
     name: str
     version: int
     signatures: Mapping[str, Signature]
-    platform: str = ""
+    runs: Platform | None = None
 
 
 class NotServed(errors.UsageError):
@@ -51,9 +51,9 @@ class Asking:
 
     def __init__(self, address: str, timeout: float, tls: client.Tls | None = None) -> None:
         """Args: address: HOST[:PORT] or unix:PATH; timeout: seconds for one request. Raises: UsageError."""
-        self._timeout, self._metadata_timeout = timeout, max(timeout, _SECONDS)
+        self._timeout = timeout
         # No call is sent again, because a second attempt would be timed with the first.
-        self._client = opened(address, timeout=self._metadata_timeout, tls=tls, retries=0)
+        self._client = opened(address, timeout=timeout, tls=tls, retries=0)
         self.address = self._client.address
 
     @property
@@ -73,13 +73,17 @@ class Asking:
             found = self._client.metadata(name, version, label)
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                raise _late(self.address, "the model's metadata", self._metadata_timeout) from None
+                raise errors.TftrtError(f"no answer from {self.address} for the model's metadata within {self._timeout:g} s",
+                                        "see the server's log; --timeout waits longer") from None
             if error.code in ("NOT_FOUND", "INVALID_ARGUMENT"):
                 raise NotServed(f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)) from None
             raise
         signatures = {key: _signature(one) for key, one in found.items() if not key.startswith("__saved_model_")}
-        platform = next((one.method for one in found.values()), "") if self.protocol is protocols.TRITON else ""
-        return Served(name, found.model.version or 0, signatures, platform)
+        runs = None
+        if isinstance(self._client, TritonClient):
+            config = askable.config(self._client, name, found.model.version)
+            runs = Platform(next((one.method for one in found.values()), "") or config.backend or "not told", config.on_cpu)
+        return Served(name, found.model.version or 0, signatures, runs)
 
     def predict(self, request: bytes, what: str) -> tuple[bytes, float]:
         """Send a request that runs a model. Args: what: the call for people. Returns: (bytes of the answer, seconds).
@@ -91,7 +95,8 @@ class Asking:
             return self._client.predict_bytes(request, self._timeout), time.perf_counter() - start
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                raise _late(self.address, what, self._timeout) from None
+                raise errors.TftrtError(f"no answer from {self.address} for {what} within {self._timeout:g} s",
+                                        "--timeout waits longer: a request that builds engines takes minutes") from None
             # A full batching queue of a healthy server is UNAVAILABLE too.
             if error.code in _GONE and not self._answers():
                 raise errors.CheckFailed(f"the server ended, or closed the connection, at {what}: {error.line}",
@@ -107,20 +112,17 @@ class Asking:
 
     def _versions(self, name: str) -> str:
         """A mend that lists the server's versions of this model, "" if it has none."""
+        if isinstance(self._client, TritonClient):
+            return askable.known(self._client, name)
         try:
             states = self._client.status(name)
         except ServingError:
             return ""
-        return f"versions of {name}: " + ", ".join(f"{one.version} {one.state}" for one in states)
+        return f"versions of {name}: " + ", ".join(one.line() for one in states)
 
 
 def _asked(name: str, version: int | None, label: str) -> str:
     return f"model {name!r}" + (f", version {version}" if version is not None else "") + (f", label {label!r}" if label else "")
-
-
-def _late(address: str, what: str, seconds: float) -> errors.TftrtError:
-    return errors.TftrtError(f"no answer from {address} for {what} within {seconds:g} s",
-                             "--timeout waits longer: a request that builds engines takes minutes")
 
 
 def _signature(told: client.Signature) -> Signature:

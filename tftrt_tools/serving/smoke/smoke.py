@@ -22,7 +22,6 @@ from tftrt_tools.serving.smoke import (
     log_watch,
     measurement,
     plan,
-    platform_evidence,
     served_model,
     server_process,
     steps,
@@ -104,7 +103,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         path, same = models.locate(options.model_dir, served, server)
         model = _read(path, same, served, worker) if path else None
         takes, known_from = _takes(served, model, options)
-        planned = plan.plan(takes, known_from, options, folder)
+        planned = plan.plan(takes, known_from, options, folder, triton=served.runs is not None)
         if native:
             _check_native(native, planned)
         if options.original:
@@ -123,7 +122,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         judged, kind = None, ("", "")
         if options.original:
             ran = {engine_evidence.YES: True, engine_evidence.NO: False}.get(verdict.answer) if verdict.certainty == CERTAIN else None
-            kind = answer_check.arithmetic(model, ran, use)
+            kind = answer_check.arithmetic(model, ran, use, triton=served.runs is not None)
             judged = _judged(planned, measured, kind[0], rules, original, folder, worker)
     results = tuple(CallResult(signature=group.signature, shapes=group.calls[0].shapes, first_seconds=one.first,
                                p50_seconds=latency.p50(one.later), requests=one.sent, refused=one.refused,
@@ -201,11 +200,11 @@ class _Asked:
     def __init__(self, client: served_model.Asking, served: Served, native: Served | None, server: Process | None,
                  model: models.Model | None, options: Options) -> None:
         self._server = server if server and server.known else None
-        self._model, self._options, self._platform = model, options, served.platform
+        self._model, self._options, self._platform = model, options, served.runs
         self._converted = measurement.Sender(client, served)
         self._native = measurement.Sender(client, native) if native else None
         self._log = log_watch.LogWatch(options.log_file) if options.log_file else None
-        self._found: list[Evidence] = [platform_evidence.of(served.platform)] if served.platform else []
+        self._found: list[Evidence] = [served.runs.evidence()] if served.runs else []
 
     def group(self, group: Group) -> measurement.Measured:
         """Send a plan.Group. Returns: measurement.Measured."""
@@ -218,9 +217,6 @@ class _Asked:
         if one.refused:
             refusal = gate.of_refusal(one.refused, group.text, left)
             self._found += [refusal] if refusal else []
-        else:
-            slow = measurement.first_request(one, group.text)
-            self._found += [slow] if slow else []
         return one
 
     def end_of_log(self) -> list[str]:
@@ -262,14 +258,20 @@ class _Asked:
             has[group.text] = None if self._model is None else bool(self._model.engines_of(group.signature))
             if self._model is not None:
                 of_model.append(_of_model(self._model, group))
+            slow = None if one.refused else measurement.first_request(one, group.text, self._builds(use))
+            self._found += [slow] if slow else []
             if use and self._server and not one.refused and self._server.environ is not None:
                 self._found.append(gate.of_answer(self._server.environ, use, self._model, group.text, group.signature))
         return engine_evidence.judge([*of_model, *self._found], has, self._settle())
 
+    def _builds(self, use: gpu_use.Use | None) -> bool:
+        """Whether an engine may be built inside a request."""
+        return self._platform.builds if self._platform else not (use and use.uses is False and use.weight == CERTAIN)
+
     def _settle(self) -> list[str]:
         """What would make the answer more certain."""
         if self._platform:
-            return [platform_evidence.SETTLE]
+            return self._platform.settle
         found = []
         if self._model is None:
             found.append("--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all")

@@ -8,27 +8,30 @@ from typing import Any, Literal
 from tftrt_tools import errors
 from tftrt_tools.client.kserve import datatypes
 from tftrt_tools.savedmodel.shapes import InputSpec
+from tftrt_tools.savedmodel.signatures import DEFAULT
 from tftrt_tools.serving.triton.backends import Backend
 from tftrt_tools.serving.triton.batching import Batching
 from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
 
 FILE = "config.pbtxt"
+_SIGNATURE = "TF_SIGNATURE_DEF"
 InstanceKind = Literal["auto", "gpu", "cpu"]
-_KINDS: dict[InstanceKind, int] = {"auto": 0, "gpu": 1, "cpu": 2}
+KINDS: dict[InstanceKind, int] = {"auto": 0, "gpu": 1, "cpu": 2}
 # {input: whole shape} of one call.
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user chose for a model."""
+    """What the user chose for a model; None where nothing was."""
 
-    # Copies of the model that run at a time, on each GPU.
-    instances: int = 1
-    instance_kind: InstanceKind = "auto"
-    # How many of the latest versions are served.
-    versions: int = 1
+    # Copies of the model that run at a time, on each GPU; by default 1.
+    instances: int | None = None
+    # By default "auto".
+    instance_kind: InstanceKind | None = None
+    # How many of the latest versions are served, by default 1.
+    versions: int | None = None
     # Microseconds that a request may wait for others, None for Triton's default.
     queue_delay: int | None = None
 
@@ -45,8 +48,8 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
     for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
         for spec in specs:
             field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
-    made.version_policy.latest.num_versions = settings.versions
-    group = made.instance_group.add(count=settings.instances, kind=_KINDS[settings.instance_kind])
+    made.version_policy.latest.num_versions = settings.versions or 1
+    group = made.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
     if backend.name == "tensorrt" and len(model.profiles) > 1:
         group.profile.extend(str(number) for number in range(len(model.profiles)))
     if batching.joined:
@@ -54,21 +57,21 @@ def make(name: str, model: Servable, backend: Backend, batching: Batching, setti
         if settings.queue_delay is not None:
             made.dynamic_batching.max_queue_delay_microseconds = settings.queue_delay
         made.dynamic_batching.SetInParent()
-    if backend.name == "tensorflow" and model.signature != "serving_default":
-        made.parameters.add(key="TF_SIGNATURE_DEF").value.string_value = model.signature
+    if backend.name == "tensorflow" and model.signature != DEFAULT:
+        made.parameters.add(key=_SIGNATURE).value.string_value = model.signature
     for shapes in warm_up:
         _warm_up(made, model, own, backend, batching.largest, shapes)
     return made
 
 
-def kept(path: pathlib.Path, made: Any, replace: bool) -> bool:
-    """Whether the file that is there stays as it is: it holds for all versions of the model.
+def kept(path: pathlib.Path, made: Any, replace: bool) -> Any:
+    """The ModelConfig in the file that is there and stays as it is, as it holds for all versions of the model; None where there is none.
 
     Args: path: of the file. made: the ModelConfig that this version needs. replace: write it in any case.
     Raises: UsageError where the two do not fit together.
     """
     if replace or not path.is_file():
-        return False
+        return None
     mend = "--triton_replace_config writes it anew, for all versions; or use another --model_name"
     try:
         there = triton_config.parse(path.read_text())
@@ -78,7 +81,7 @@ def kept(path: pathlib.Path, made: Any, replace: bool) -> bool:
         if one != other:
             raise errors.UsageError(f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
                                     f"{other} here", mend)
-    return True
+    return there
 
 
 def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
@@ -86,8 +89,14 @@ def _compared(there: Any, made: Any) -> Iterator[tuple[str, str, str]]:
     # A smaller one is the user's choice.
     yield "max_batch_size", str(there.max_batch_size), str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size
                                                            else there.max_batch_size)
+    yield "the signature", _signature(there), _signature(made)
     for kind in ("input", "output"):
         yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
+
+
+def _signature(config: Any) -> str:
+    """The signature of a SavedModel that is served."""
+    return next((one.value.string_value for one in config.parameters if one.key == _SIGNATURE), DEFAULT)
 
 
 def _listed(tensors: Sequence[Any]) -> str:

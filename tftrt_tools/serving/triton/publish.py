@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tftrt_tools import errors, progress, records, whole_file
 from tftrt_tools.models.onnx import file as onnx_file
@@ -17,7 +17,7 @@ from tftrt_tools.models.onnx.kind import ONNX
 from tftrt_tools.savedmodel import files, passport
 from tftrt_tools.serving import version_directories
 from tftrt_tools.serving.publishing import base_path, placing, verification_check
-from tftrt_tools.serving.triton import backends, batching, config, growing, preflight, python_model, releases, servable, warming
+from tftrt_tools.serving.triton import asked, backends, batching, config, growing, preflight, python_model, releases, servable, warming
 from tftrt_tools.serving.triton.servable import Servable
 from tftrt_tools.wire import triton_config
 
@@ -110,12 +110,14 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     calls, unwarmed = warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     made = config.make(model_name, read, backend, sizes, options.settings, calls)
     kept = config.kept(base / config.FILE, made, options.replace_config)
-    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, unwarmed)), *([
-        f"{base / config.FILE} stays as it is: it holds for all versions; --triton_replace_config writes it anew"] if kept else []))
+    notes = (*_evidence_notes(read, evidence), *flown.notes, *filter(None, (sizes.why, unwarmed)),
+             *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]))
+    served = made if kept is None else kept
     done = Publication(
         model=str(pathlib.Path(model).absolute()), digest=read.digest, model_name=model_name, version=0, repository=str(base.parent),
-        path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=sizes.largest, joined=sizes.joined,
-        warm_up=len(calls), config_kept=kept, notes=notes, command=options.command, seconds=0.0)
+        path="", backend=backend.name, release=release, evidence=evidence, max_batch_size=served.max_batch_size,
+        joined=served.HasField("dynamic_batching"), warm_up=len(served.model_warmup), config_kept=kept is not None, notes=notes,
+        command=options.command, seconds=0.0)
     with growing.place(base) as place, placing.staged(place.home, place.workplace) as stage:
         done = dataclasses.replace(done, notes=(*notes, *filter(None, [place.note])))
         _fill(stage.folder, read, backend)
@@ -128,7 +130,7 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
             placing.flush_folder(passport.folder(stage.folder))
             placing.flush_folder(passport.folder(stage.folder).parent)
             # Another publisher may have been here since.
-            if not config.kept(written.path, made, options.replace_config):
+            if config.kept(written.path, made, options.replace_config) is None:
                 # The last thing before the version gets its name: Triton reads both at its next look.
                 written.write(f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(made)}")
 
@@ -197,6 +199,16 @@ def _evidence_notes(read: Servable, judged: verification_check.Evidence) -> list
             return [f"an ONNX file carries no evidence; `tftrt verify ORIGINAL {read.path}` compares them"]
         return ["this is no TF-TRT model: it was published without evidence"]
     return [] if judged.valid else [f"NOT VERIFIED: {judged.problem}"]
+
+
+def _kept_note(path: pathlib.Path, kept: Any, made: Any, options: Options) -> str:
+    """That a config.pbtxt stays, and which of the user's flags it keeps from having an effect."""
+    missed = asked.missed(kept, made, options.settings, options.max_batch_size, options.preferred_batch_sizes,
+                          options.warmup_shapes if options.warm_up else None)
+    if not missed:
+        return f"{path} stays as it is: it holds for all versions; --triton_replace_config writes it anew"
+    return (f"{path} stays as it is: it holds for all versions, and these flags have no effect: {'; '.join(missed)}. Give "
+            "--triton_replace_config to write it anew, or edit it")
 
 
 def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> None:
