@@ -21,8 +21,8 @@ _NUMBER = re.compile(r"^\(\d+\) ")
 _NODES = "[[{{"  # names of nodes follow
 _LONGEST = 300
 # The mend where a file would become larger than it may.
-TOO_LARGE = ("`ulimit -f` says how large a file may become here: raise that, or choose a file system that holds larger files; the target was "
-             "left as it was")
+TOO_LARGE = ("`ulimit -f` says how large a file may become here: raise that, or choose a file system that holds larger files; the target "
+             "was left as it was")
 
 # What the extra `tftrt` installs: {name of the package to import: what people call it}.
 EXTRA = {"tensorflow": "TensorFlow 2.14", "keras": "TensorFlow 2.14", "h5py": "TensorFlow 2.14",
