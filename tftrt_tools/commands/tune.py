@@ -112,20 +112,23 @@ def define(values: flags.FlagValues) -> None:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Tune. Returns: the exit code."""
-    model = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
-    from tftrt_tools.models import opening
-
-    opening.check_converted(model)
+    named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     settings = _settings(values)
-    options = _options(values, model)
+    options = _options(values, named)
+    from tftrt_tools.tuning import given
+
+    model = given.model(named, options.backends)
     if values.output_saved_model_dir:
         from tftrt_tools.savedmodel import staging
 
-        staging.check_target(values.output_saved_model_dir, values.overwrite, [model])
+        staging.check_target(values.output_saved_model_dir, values.overwrite, [model, named])
     if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
         raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     from tftrt_tools.tuning import tune
 
+    if said := given.note(named):
+        progress.note(said)
+        options = dataclasses.replace(options, notes=(said,))
     try:
         with progress.on_terminal():
             found = tune.tune(model, settings, options)
@@ -280,8 +283,9 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
         names += ["calibration_table", *_calibration_flags.names()]
     elif image_flags(options.reading):
         names += [name for name in _calibration_flags.names() if name.startswith("image_")]
-    words = ["export", model.path, f"--output={path}", f"--target={made.target}", f"--signature_keys={made.signature_keys[0]}",
-             f"--precision_mode={asked.precision}", *_next.given(values, names)]
+    keys = [f"--signature_keys={one}" for one in made.signature_keys]
+    words = ["export", model.path, f"--output={path}", f"--target={made.target}", *keys, f"--precision_mode={asked.precision}",
+             *_next.given(values, names)]
     words += [f"--fp32_nodes={','.join(asked.fp32_nodes)}"] if asked.fp32_nodes else []
     if asked.precision == "INT8" and not asked.table:
         words += [f"--calibration_method={asked.method}", f"--calibration_percentile={asked.percentile:g}"]
@@ -301,7 +305,7 @@ def _print(done: Tuning, json_path: str | None) -> None:
     rows = [(one.number, one.text, *_latencies(one.measured.latencies, done.calls), _value(one.measured.accuracy),
              "yes" if one.kept else "failed" if one.measured.failure else "NO", f"{one.measured.build_seconds:.1f}",
              f"{one.measured.engine_bytes / 1e6:.1f}", "winner" if one == done.winner else "") for one in done.trials]
-    rows.append(("", "TensorFlow", *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
+    rows.append(("", done.runtime, *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
     columns = [">trial", "settings", *(f">{one}" for one in done.headings), f">{done.goal.metric}", "goal kept", ">build s", ">engines MB",
                ""]
     console.print(_output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows))
