@@ -143,9 +143,18 @@ def test_a_file_with_a_precision_inside_names_what_to_tune(folder, tmp_path, pre
 
 @pytest.mark.parametrize(("shape", "says"), [
     ("image:3x8x8x1", "--objective_shape=image:3x8x8x1 is not one of --shapes"), ("image", "--objective_shape: 'image' names no input"),
-    ("pixels:1x8x8x1", "--objective_shape: no input 'pixels'"), ("image:1x9x8x1", "--objective_shape: 'serving_default' refuses image:1x9x8x1"), ("image:0x8", "--objective_shape: ")])
+    ("pixels:1x8x8x1", "--objective_shape: no input 'pixels'"), ("image:1x9x8x1", "--objective_shape=image:1x9x8x1 is not one of --shapes"), ("image:0x8", "--objective_shape: "),
+    ("score/image:1x8x8x1", "--objective_shape: no signature 'score'")])
 @pytest.mark.parametrize("kind", ["file", "model"])
 def test_a_shape_to_minimize_is_checked_before_a_gpu_is_looked_for(folder, zoo_model, tftrt, tmp_path, kind, shape, says):
     model = folder / "digits.onnx" if kind == "file" else zoo_model("digits_cnn")
     backends = ("--backends=tensorrt",) if kind == "file" else ()
     assert_clear(tftrt("tune", model, *needed(tmp_path), *backends, f"--objective_shape={shape}", cwd=tmp_path, env=NO_GPU), 2, says)
+
+
+def test_optimize_checks_it_before_anything_is_run(zoo_model, tftrt, tmp_path):
+    data, _, shapes = needed(tmp_path)
+    done = tftrt("optimize", zoo_model("digits_cnn"), data, shapes, "--goal=snr_db:threshold=30", "--output_saved_model_dir=out",
+                 "--objective_shape=image:3x8x8x1", cwd=tmp_path, env=NO_GPU)
+    assert_clear(done, 2, "--objective_shape=image:3x8x8x1 is not one of --shapes")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]

@@ -1,13 +1,13 @@
 """usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
 
-Searches the fastest conversion of a SavedModel that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
+Searches the fastest conversion of a model that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
 FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for
 fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
 process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
 --backends=tftrt,tensorrt also tries plans of TensorRT itself by the same rules: the model is exported with the precision written into the
 ONNX file, and built. A model that cannot be exported so is a trial that failed. The winner is of either kind; the commands that make it
-are printed.
+are printed. With --backends=tensorrt MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
@@ -21,6 +21,8 @@ examples:
       --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
       --backends=tftrt,tensorrt --output_saved_model_dir=resnet_tuned
+  tftrt tune resnet.onnx --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
+      --backends=tensorrt --output_saved_model_dir=resnet_plan
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 
@@ -78,7 +80,7 @@ def define(values: flags.FlagValues) -> None:
                          "ones for the rest", lower_bound=0, **text)
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
     flags.DEFINE_list("backends", ["tftrt"], "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
-                      "(plan directories), or both", **text)
+                      "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both", **text)
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
     flags.DEFINE_float("max_minutes", 60, "no trial begins after so many minutes of trials", lower_bound=0, **text)
     flags.DEFINE_float("max_trial_minutes", 0, "a trial that takes longer to build, score and time is ended and counts as failed; 0 for no "
@@ -115,6 +117,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     settings = _settings(values)
     options = _options(values, named)
+    if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
+        raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     from tftrt_tools.tuning import given
 
     model = given.model(named, options.backends)
@@ -122,8 +126,6 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         from tftrt_tools.savedmodel import staging
 
         staging.check_target(values.output_saved_model_dir, values.overwrite, [model, named])
-    if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
-        raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     from tftrt_tools.tuning import tune
 
     if said := given.note(named):

@@ -133,8 +133,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
     source = given_model.model(model, options.backends)
     given_model.check_plans(settings.freeze, options.backends)
     shape_grammar.parse(settings.shapes)
-    if options.objective_shape:
-        _declared_objective(options.objective_shape)
+    check_objective(options.objective_shape, settings.shapes)
     table = calibration_file.read(options.calibration_table) if options.calibration_table else None
     find.find(options.data, "--data")
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
@@ -395,6 +394,20 @@ def _reference(model: Model, digest: str, scored: Sequence[Call], data_digest: s
         labels.save(kept)
     return {"goal": options.goal.to_dict(), "output": options.output, "kinds": kinds.parse(options.output_kind),
             "labels": str(kept) if labels is not None else "", "calls": absolute}
+
+
+def check_objective(text: str, shapes: str) -> None:
+    """Check what can be seen of --objective_shape without the model. Args: shapes: text of --shapes, "" where that is not known. Raises:
+    UsageError."""
+    if not text:
+        return
+    _declared_objective(text)
+    known: dict[str, set[tuple[int, ...]]] = {}
+    for (_, name), listed in (shape_grammar.parse(shapes) if shapes else {}).items():
+        known.setdefault(name, set()).update(listed)
+    for (_, name), listed in shape_grammar.parse(text).items():
+        if name in known and not known[name] & set(listed):
+            raise errors.UsageError(f"--objective_shape={text} is not one of --shapes", f"declared: {shapes}")
 
 
 def _declared_objective(text: str, specs: Mapping[str, Sequence[InputSpec]] | None = None) -> list[str]:
